@@ -1,0 +1,28 @@
+//! Maps what HDF5 and TIFF files say to virtual Zarr: data types, codecs, dimensions, attributes, georeferencing and,
+//! above all, the fill-value policies.
+//!
+//! Architecture invariants: this is the only place where source types meet Zarr types; it reads no bytes and knows no
+//! `async`. Content that has to be fetched is described as an [`InlineTask`]; every decision that could surprise a user
+//! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
+
+mod diagnostic;
+mod options;
+mod report;
+mod task;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use options::{InvalidNodata, MapOptions};
+pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
+pub use task::{ChunkContent, ElementTransform, InlineTask, Piece};
+use virtualize_zarr::Hierarchy;
+
+/// A mapped file: the hierarchy, what must still be fetched for it, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// Complete but for the inline chunks of `tasks`.
+    pub hierarchy: Hierarchy,
+    /// Chunks whose bytes have to be made before the hierarchy can be emitted.
+    pub tasks: Vec<InlineTask>,
+    /// Decisions and diagnostics.
+    pub report: Report,
+}

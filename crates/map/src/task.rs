@@ -1,0 +1,101 @@
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::Datatype;
+use virtualize_zarr::{Codec, NodePath, SourceId};
+
+/// Chunks of one array that are to be made and put inline.
+///
+/// "Stored order" below means the bytes as they are at the array's `bytes` codec: elements in C order of the chunk as
+/// stored (after any `transpose`), numbers in the byte order which that codec says.
+#[derive(Clone, Debug)]
+pub struct InlineTask {
+    /// The array.
+    pub array: NodePath,
+    /// Row-major positions of the chunks that get this content.
+    pub positions: Vec<u64>,
+    /// How to make it.
+    pub content: ChunkContent,
+}
+
+/// How the bytes of an inline chunk are made.
+#[derive(Clone, Debug)]
+pub enum ChunkContent {
+    /// The bytes of the file as they are: they are already encoded.
+    AsStored {
+        /// In which file.
+        source: SourceId,
+        /// Where.
+        range: ByteRange,
+    },
+    /// Decode pieces, lay them on a background, then encode with the array's codecs (`transpose` and the codec that
+    /// turns the array into bytes aside: the buffer is in stored order).
+    Assemble {
+        /// Shape of the chunk in stored order; its element size is that of `background`.
+        shape: Vec<u64>,
+        /// One element in stored order, which fills what no piece covers.
+        background: Bytes,
+        /// What is laid on it, in order.
+        pieces: Vec<Piece>,
+    },
+    /// Variable-length elements: decode the pieces (one for the chunk), look each element up in the global heap, then
+    /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty.
+    Variable {
+        /// Elements of the chunk.
+        shape: Vec<u64>,
+        /// The HDF5 type of an element.
+        datatype: Datatype,
+        /// At most one piece for each stretch of the file.
+        pieces: Vec<Piece>,
+    },
+}
+
+/// Decoded elements of a stretch of a file, and where in the chunk they go.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// In which file.
+    pub source: SourceId,
+    /// Encoded bytes.
+    pub range: ByteRange,
+    /// Codecs that encoded them, in the order of encoding; decoding undoes the last first.
+    pub codecs: Vec<Codec>,
+    /// Shape of the decoded elements. Fewer decoded bytes than it needs are an error; more are cut off.
+    pub shape: Vec<u64>,
+    /// First element of the part that is used, along each axis.
+    pub from: Vec<u64>,
+    /// Where that element goes in the chunk.
+    pub to: Vec<u64>,
+    /// How many elements are used along each axis.
+    pub extent: Vec<u64>,
+    /// What is done to each element.
+    pub transform: ElementTransform,
+}
+
+/// What is done to each decoded element before it is placed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ElementTransform {
+    /// Nothing: the stored element is the array's element.
+    None,
+    /// Members of a compound are moved together: (offset in the stored element, offset in the new one, bytes).
+    Repack {
+        /// Size of a stored element.
+        stored_size: u32,
+        /// Parts to copy.
+        parts: Vec<(u32, u32, u32)>,
+    },
+    /// An integer with unused bits: shift right by `bit_offset`, keep `precision` bits, extend the sign, and store in as
+    /// many bytes as the array's element has, in the array's byte order.
+    Integer {
+        /// Size of a stored element.
+        stored_size: u32,
+        /// The stored bytes are most significant first.
+        stored_big_endian: bool,
+        /// First significant bit.
+        bit_offset: u16,
+        /// Significant bits.
+        precision: u16,
+        /// Two's complement.
+        signed: bool,
+        /// The array's bytes are most significant first.
+        big_endian: bool,
+    },
+}

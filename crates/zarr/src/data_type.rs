@@ -1,0 +1,151 @@
+use std::fmt;
+
+/// Byte order of numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Endian {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+/// Type of an element. Its byte order is not part of it: [`crate::Codec::Bytes`] says it, and for the members of a
+/// structure [`Field`] does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DataType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Two's complement, 8 bits.
+    Int8,
+    /// Two's complement, 16 bits.
+    Int16,
+    /// Two's complement, 32 bits.
+    Int32,
+    /// Two's complement, 64 bits.
+    Int64,
+    /// Unsigned, 8 bits.
+    UInt8,
+    /// Unsigned, 16 bits.
+    UInt16,
+    /// Unsigned, 32 bits.
+    UInt32,
+    /// Unsigned, 64 bits.
+    UInt64,
+    /// IEEE 754 binary16.
+    Float16,
+    /// IEEE 754 binary32.
+    Float32,
+    /// IEEE 754 binary64.
+    Float64,
+    /// Two binary32: real, imaginary.
+    Complex64,
+    /// Two binary64: real, imaginary.
+    Complex128,
+    /// So many bytes without a meaning: `r{8·n}` in v3 (zarr-python: `raw_bytes`), `|V{n}` in v2.
+    RawBytes(u32),
+    /// A byte string in a field of so many bytes, NULs at its end not part of it: `null_terminated_bytes` in v3,
+    /// `|S{n}` in v2.
+    FixedBytes(u32),
+    /// Unicode text of any length: `string` in v3, `|O` with `vlen-utf8` in v2.
+    String,
+    /// Byte strings of any length: `variable_length_bytes` in v3, `|O` with `vlen-bytes` in v2.
+    VariableBytes,
+    /// A structure of packed fields: `struct` in v3, a list of fields in v2.
+    Struct(Vec<Field>),
+}
+
+/// A field of a structure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// Name.
+    pub name: String,
+    /// Type.
+    pub data_type: DataType,
+    /// Byte order of its numbers (v2 says it for each field, v3 for the whole array).
+    pub endian: Endian,
+    /// Sizes of an array in the field, slowest axis first; empty for a single value (v2 only).
+    pub shape: Vec<u64>,
+}
+
+impl DataType {
+    /// Bytes of an element; `None` for those of variable length.
+    pub fn size(&self) -> Option<u64> {
+        Some(match self {
+            Self::Bool | Self::Int8 | Self::UInt8 => 1,
+            Self::Int16 | Self::UInt16 | Self::Float16 => 2,
+            Self::Int32 | Self::UInt32 | Self::Float32 => 4,
+            Self::Int64 | Self::UInt64 | Self::Float64 | Self::Complex64 => 8,
+            Self::Complex128 => 16,
+            Self::RawBytes(n) | Self::FixedBytes(n) => u64::from(*n),
+            Self::String | Self::VariableBytes => return None,
+            Self::Struct(fields) => {
+                return fields.iter().try_fold(0, |sum: u64, field| sum.checked_add(field.size()?));
+            }
+        })
+    }
+
+    /// Whether elements are single integers.
+    pub fn is_integer(&self) -> bool {
+        self.is_signed_integer() || matches!(self, Self::UInt8 | Self::UInt16 | Self::UInt32 | Self::UInt64)
+    }
+
+    /// Whether elements are single signed integers.
+    pub fn is_signed_integer(&self) -> bool {
+        matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64)
+    }
+
+    /// Whether elements are single real floating-point numbers.
+    pub fn is_float(&self) -> bool {
+        matches!(self, Self::Float16 | Self::Float32 | Self::Float64)
+    }
+
+    /// Whether elements are complex numbers.
+    pub fn is_complex(&self) -> bool {
+        matches!(self, Self::Complex64 | Self::Complex128)
+    }
+
+    /// Bytes of the number whose bytes a change of byte order would turn round (half an element for complex types);
+    /// 1 where byte order has no meaning.
+    pub fn number_size(&self) -> u64 {
+        match self {
+            Self::Complex64 => 4,
+            Self::Complex128 => 8,
+            number if number.is_integer() || number.is_float() => number.size().unwrap_or(1),
+            _ => 1,
+        }
+    }
+}
+
+impl Field {
+    /// Bytes of the field; `None` for those of variable length, and past 64 bits.
+    pub fn size(&self) -> Option<u64> {
+        self.shape.iter().try_fold(self.data_type.size()?, |product, n| product.checked_mul(*n))
+    }
+}
+
+/// The name of a data type as in Zarr v3.
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bool => "bool",
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::UInt8 => "uint8",
+            Self::UInt16 => "uint16",
+            Self::UInt32 => "uint32",
+            Self::UInt64 => "uint64",
+            Self::Float16 => "float16",
+            Self::Float32 => "float32",
+            Self::Float64 => "float64",
+            Self::Complex64 => "complex64",
+            Self::Complex128 => "complex128",
+            Self::RawBytes(n) => return write!(f, "r{}", u64::from(*n).saturating_mul(8)),
+            Self::FixedBytes(n) => return write!(f, "bytes of length {n}"),
+            Self::String => "string",
+            Self::VariableBytes => "bytes",
+            Self::Struct(_) => "struct",
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! A virtual Zarr hierarchy in the words of the Zarr v3 specification: groups, arrays, data types, codecs, fill values,
+//! and chunk manifests that say where each chunk's bytes lie.
+//!
+//! Architecture invariants: no I/O, no `async`, and no knowledge of the formats the bytes come from. One model serves
+//! Zarr v2 and v3: data types, codecs and fill values know their spelling in both.
+
+pub mod manifest;
+pub mod node;
+
+mod codec;
+mod data_type;
+mod fill_value;
+
+pub use codec::{Codec, CodecError};
+pub use data_type::{DataType, Endian, Field};
+pub use fill_value::FillValue;
+pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
+pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
+
+/// Which of the two Zarr formats metadata is spelled in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZarrFormat {
+    /// Zarr v2: `.zarray`, `.zattrs`, `.zgroup`; chunk keys `0.0`.
+    V2,
+    /// Zarr v3: `zarr.json`; chunk keys `c/0/0`.
+    V3,
+}

@@ -1,0 +1,194 @@
+//! Where the chunks of an array lie. Columns, not one object a chunk: ten million chunks take about 200 MB.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+/// Index into [`crate::Hierarchy::sources`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct SourceId(pub u16);
+
+/// Bytes of a source that are one encoded chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// In which file.
+    pub source: SourceId,
+    /// First byte.
+    pub offset: u64,
+    /// How many bytes, at least 1.
+    pub length: u64,
+}
+
+/// Stored sizes of chunks in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lengths {
+    /// The same for all.
+    Uniform(u64),
+    /// One a chunk.
+    Each(Vec<u32>),
+}
+
+/// Chunks that lie in one source, as columns in ascending order of position.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct References {
+    /// The file they lie in.
+    pub source: SourceId,
+    /// Row-major position in the grid of each chunk, ascending. `None`: positions 0, 1, 2, … in order.
+    pub positions: Option<Vec<u64>>,
+    /// First byte of each chunk.
+    pub offsets: Vec<u64>,
+    /// Size of each chunk.
+    pub lengths: Lengths,
+}
+
+/// Chunks of one array by their row-major position in its grid. A position in neither column set is a missing chunk,
+/// which reads as the fill value. An inline chunk goes before a reference at the same position.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChunkManifest {
+    /// Chunks in files, one entry a source; positions of different entries do not overlap.
+    pub references: Vec<References>,
+    /// Encoded chunks that the manifest itself carries. Constant chunks share one buffer.
+    pub inline: BTreeMap<u64, Bytes>,
+}
+
+/// One chunk of a manifest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChunkEntry<'a> {
+    /// Somewhere in a file.
+    Reference(Reference),
+    /// Here.
+    Inline(&'a Bytes),
+}
+
+impl References {
+    /// How many chunks.
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Position and place of the `index`-th chunk.
+    pub fn get(&self, index: usize) -> Option<(u64, Reference)> {
+        let position = match &self.positions {
+            Some(positions) => *positions.get(index)?,
+            None => index as u64,
+        };
+        let length = match &self.lengths {
+            Lengths::Uniform(length) => *length,
+            Lengths::Each(lengths) => u64::from(*lengths.get(index)?),
+        };
+        Some((position, Reference { source: self.source, offset: *self.offsets.get(index)?, length }))
+    }
+
+    /// All chunks, in ascending order of position.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Reference)> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// The chunk at a position.
+    pub fn find(&self, position: u64) -> Option<Reference> {
+        let index = match &self.positions {
+            Some(positions) => positions.binary_search(&position).ok()?,
+            None => usize::try_from(position).ok()?,
+        };
+        self.get(index).map(|(_, reference)| reference)
+    }
+}
+
+impl ChunkManifest {
+    /// A manifest of chunks in one file; empty where there are none.
+    pub fn of(references: References) -> Self {
+        let references = if references.is_empty() { Vec::new() } else { vec![references] };
+        Self { references, inline: BTreeMap::new() }
+    }
+
+    /// How many positions have a chunk (a chunk both inline and referred to counts once).
+    pub fn len(&self) -> u64 {
+        let shadowed = self.inline.keys().filter(|position| self.reference(**position).is_some()).count();
+        let all = self.references.iter().map(References::len).sum::<usize>() + self.inline.len();
+        (all - shadowed) as u64
+    }
+
+    /// Whether every chunk is missing.
+    pub fn is_empty(&self) -> bool {
+        self.references.iter().all(References::is_empty) && self.inline.is_empty()
+    }
+
+    /// The chunk at a position.
+    pub fn get(&self, position: u64) -> Option<ChunkEntry<'_>> {
+        match self.inline.get(&position) {
+            Some(bytes) => Some(ChunkEntry::Inline(bytes)),
+            None => self.reference(position).map(ChunkEntry::Reference),
+        }
+    }
+
+    /// All chunks in ascending order of position.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, ChunkEntry<'_>)> + '_ {
+        let mut columns: Vec<_> = self.references.iter().map(|column| column.iter().peekable()).collect();
+        let mut inline = self.inline.iter().peekable();
+        std::iter::from_fn(move || {
+            let ahead =
+                columns.iter_mut().enumerate().filter_map(|(n, c)| c.peek().map(|(at, _)| (*at, n))).min();
+            let here = inline.peek().map(|(at, _)| **at);
+            match (ahead, here) {
+                (Some((at, n)), here) if here.is_none_or(|inline_at| at < inline_at) => {
+                    columns.get_mut(n)?.next().map(|(at, reference)| (at, ChunkEntry::Reference(reference)))
+                }
+                (ahead, Some(here)) => {
+                    if let Some((at, n)) = ahead
+                        && at == here
+                    {
+                        columns.get_mut(n)?.next();
+                    }
+                    inline.next().map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    fn reference(&self, position: u64) -> Option<Reference> {
+        self.references.iter().find_map(|column| column.find(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(source: u16, positions: Option<Vec<u64>>, offsets: &[u64]) -> References {
+        References {
+            source: SourceId(source),
+            positions,
+            offsets: offsets.to_vec(),
+            lengths: Lengths::Uniform(4),
+        }
+    }
+
+    #[test]
+    fn chunks_of_several_sources_come_in_order_and_inline_goes_first() {
+        let mut manifest = ChunkManifest::of(column(0, Some(vec![0, 3, 7]), &[10, 13, 17]));
+        manifest.references.push(column(1, Some(vec![1, 9]), &[21, 29]));
+        manifest.inline = [(3, Bytes::from_static(b"here")), (4, Bytes::from_static(b"too"))].into();
+        let seen: Vec<_> =
+            manifest.iter().map(|(at, entry)| (at, matches!(entry, ChunkEntry::Inline(_)))).collect();
+        assert_eq!(seen, [(0, false), (1, false), (3, true), (4, true), (7, false), (9, false)]);
+        assert_eq!(manifest.len(), 6);
+        assert_eq!(
+            manifest.get(9),
+            Some(ChunkEntry::Reference(Reference { source: SourceId(1), offset: 29, length: 4 }))
+        );
+        assert_eq!(manifest.get(8), None);
+    }
+
+    #[test]
+    fn a_column_without_positions_counts_from_zero() {
+        let manifest = ChunkManifest::of(column(0, None, &[5, 6]));
+        assert_eq!(manifest.iter().map(|(at, _)| at).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(manifest.get(2), None);
+    }
+}

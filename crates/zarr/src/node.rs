@@ -1,0 +1,163 @@
+//! Groups, arrays, and the hierarchy that holds them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::{ChunkManifest, Codec, DataType, FillValue, SourceId, ZarrFormat};
+
+/// Path of a node from the root, without a leading slash: "" is the root, "a/b" an array or group in group "a".
+pub type NodePath = String;
+
+/// A whole virtual store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hierarchy {
+    /// The format that the mapping made it for; attributes and fill values follow its conventions.
+    pub format: ZarrFormat,
+    /// The root: a group.
+    pub root: Group,
+    /// The files that chunks refer to, by [`SourceId`].
+    pub sources: Vec<Source>,
+}
+
+/// A file that chunks lie in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Source {
+    /// Absolute url, as readers are to open it; local files have the scheme `file`.
+    pub url: String,
+    /// Entity tag when it was read.
+    pub etag: Option<String>,
+    /// Size in bytes when it was read.
+    pub size: u64,
+    /// Modification time when it was read, in milliseconds since 1970-01-01T00:00:00Z.
+    pub modified: Option<i64>,
+}
+
+/// A group or an array.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Node {
+    /// A group.
+    Group(Group),
+    /// An array.
+    Array(Box<Array>),
+}
+
+/// A group.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Group {
+    /// Attributes.
+    pub attributes: Map<String, Value>,
+    /// Children by name.
+    pub children: BTreeMap<String, Node>,
+}
+
+/// An array: its metadata, and where its chunks lie.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Array {
+    /// Size along each axis, in elements.
+    pub shape: Vec<u64>,
+    /// Type of an element.
+    pub data_type: DataType,
+    /// How the array is cut into chunks.
+    pub chunk_grid: ChunkGrid,
+    /// What a missing chunk reads as. `None` only for Zarr v2, where it is written `null`.
+    pub fill_value: Option<FillValue>,
+    /// Codecs in the order of encoding; exactly one is array → bytes ([`Codec::Bytes`] or one that says so).
+    pub codecs: Vec<Codec>,
+    /// Name of each axis; `None` where an axis, or the array, has none.
+    pub dimension_names: Vec<Option<String>>,
+    /// Attributes.
+    pub attributes: Map<String, Value>,
+    /// Where the chunks lie.
+    pub chunks: ChunkManifest,
+}
+
+/// A chunk grid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChunkGrid {
+    /// All chunks have this shape; those at the edges stick out of the array.
+    Regular(Vec<u64>),
+    /// Chunk sizes along each axis, which add up to the array's shape (Zarr v3 extension `rectilinear`).
+    Rectilinear(Vec<Vec<u64>>),
+}
+
+impl ChunkGrid {
+    /// Number of chunks along each axis of an array of the given shape. An array of no elements has no chunks.
+    pub fn counts(&self, shape: &[u64]) -> Vec<u64> {
+        match self {
+            Self::Regular(chunk) => shape.iter().zip(chunk).map(|(n, c)| n.div_ceil((*c).max(1))).collect(),
+            Self::Rectilinear(edges) => edges.iter().map(|sizes| sizes.len() as u64).collect(),
+        }
+    }
+}
+
+impl Hierarchy {
+    /// An empty hierarchy.
+    pub fn new(format: ZarrFormat) -> Self {
+        Self { format, root: Group::default(), sources: Vec::new() }
+    }
+
+    /// The source with this id.
+    pub fn source(&self, id: SourceId) -> Option<&Source> {
+        self.sources.get(usize::from(id.0))
+    }
+
+    /// The node at a path.
+    pub fn node(&self, path: &str) -> Option<&Node> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        self.group(parent)?.children.get(name)
+    }
+
+    /// The group at a path; the root at "".
+    pub fn group(&self, path: &str) -> Option<&Group> {
+        path.split('/').filter(|name| !name.is_empty()).try_fold(&self.root, |group, name| {
+            match group.children.get(name) {
+                Some(Node::Group(child)) => Some(child),
+                _ => None,
+            }
+        })
+    }
+
+    /// The array at a path.
+    pub fn array(&self, path: &str) -> Option<&Array> {
+        match self.node(path) {
+            Some(Node::Array(array)) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// The array at a path, to be changed.
+    pub fn array_mut(&mut self, path: &str) -> Option<&mut Array> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut group = &mut self.root;
+        for step in parent.split('/').filter(|step| !step.is_empty()) {
+            match group.children.get_mut(step) {
+                Some(Node::Group(child)) => group = child,
+                _ => return None,
+            }
+        }
+        match group.children.get_mut(name) {
+            Some(Node::Array(array)) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// All arrays with their paths, in order of path within each group.
+    pub fn arrays(&self) -> Vec<(NodePath, &Array)> {
+        let mut found = Vec::new();
+        self.root.collect_arrays("", &mut found);
+        found
+    }
+}
+
+impl Group {
+    fn collect_arrays<'a>(&'a self, prefix: &str, found: &mut Vec<(NodePath, &'a Array)>) {
+        for (name, node) in &self.children {
+            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            match node {
+                Node::Group(group) => group.collect_arrays(&path, found),
+                Node::Array(array) => found.push((path, array)),
+            }
+        }
+    }
+}
