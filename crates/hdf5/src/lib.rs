@@ -1,8 +1,13 @@
 //! Reads the metadata of HDF5 files: what they hold, and where.
+//!
+//! Three layers: `spec` parses one on-disk structure a file, each a pure function of bytes; `walk` fetches them level by
+//! level, all ranges of a level in one batch; [`model`] is the plain data that comes out.
+//!
+//! Architecture invariants: `spec` contains no `async`; nothing here knows Zarr.
 
+mod error;
 pub mod model;
+mod spec;
+mod walk;
 
-/// Placeholder.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Error(pub String);
+pub use error::Error;
