@@ -1,0 +1,266 @@
+//! Version 2 B-trees (specification III.A.2): header, internal and leaf nodes, with the records left as bytes.
+//!
+//! ```text
+//! header    "BTHD" version(0) type node-size(4) record-size(2) depth(2) split merge root-address records-in-root(2) records-in-tree(length) checksum
+//! internal  "BTIN" version(0) type record… (child-address records-in-child [records-below-child])… checksum
+//! leaf      "BTLF" version(0) type record… checksum
+//! ```
+
+use virtualize_bytes::{Cursor, NeedBytes};
+
+use super::{Format, checksum::checked, prefix::expect_prefix};
+use crate::Error;
+
+const HEADER: &str = "version 2 B-tree header";
+const INTERNAL: &str = "version 2 B-tree internal node";
+const LEAF: &str = "version 2 B-tree leaf node";
+
+/// Signature, version, type and checksum of a node, in bytes.
+const NODE_OVERHEAD: u64 = 10;
+
+/// What the header says of the tree, checked for consistency.
+#[derive(Clone, Debug)]
+pub(crate) struct Btree2Header {
+    /// Kind of record: 5 and 6 links, 8 and 9 attributes, 1 to 4 huge objects, 10 and 11 chunks, …
+    pub(crate) record_type: u8,
+    /// Size of a record in bytes.
+    pub(crate) record_size: u16,
+    /// Levels of internal nodes above the leaves.
+    pub(crate) depth: u16,
+    /// The root, if there is any record.
+    pub(crate) root: Option<Btree2Child>,
+    /// Records of the whole tree.
+    pub(crate) total: u64,
+    /// Bytes of a child's record count.
+    count_size: u8,
+    /// Bytes of the count of all records in and below a child at each depth of the child; 0 for leaves.
+    total_sizes: Vec<u8>,
+    /// Most records that a node at each depth can hold.
+    most_records: Vec<u64>,
+}
+
+/// A pointer to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Btree2Child {
+    /// Where the node lies.
+    pub(crate) address: u64,
+    /// Records in the node.
+    pub(crate) records: u64,
+    /// Records in the node and below it.
+    pub(crate) total: u64,
+}
+
+/// A parsed node: its records as one run of bytes and, for an internal node, a child before, between and after them.
+#[derive(Debug)]
+pub(crate) struct Btree2Node<'a> {
+    pub(crate) records: &'a [u8],
+    pub(crate) children: Vec<Btree2Child>,
+}
+
+impl Btree2Header {
+    /// Bytes that a header takes in the file.
+    pub(crate) fn size(format: Format) -> u64 {
+        22_u64.saturating_add(u64::from(format.offset_size)).saturating_add(u64::from(format.length_size))
+    }
+
+    /// Reads a header from exactly [`Btree2Header::size`] bytes.
+    pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
+        let mut cursor = Cursor::little(bytes, address);
+        expect_prefix(&mut cursor, HEADER, *b"BTHD", 0)?;
+        checked(HEADER, address, bytes)?;
+        let fields = Fields::parse(&mut cursor, format).map_err(Error::truncated(HEADER, address))?;
+        fields.into_header(address, format)
+    }
+
+    /// Bytes of a node at `depth` (0 for a leaf) that are in use, checksum included.
+    pub(crate) fn node_bytes(&self, child: Btree2Child, depth: u16, format: Format) -> u64 {
+        let records = child.records.saturating_mul(u64::from(self.record_size));
+        let pointers = match depth {
+            0 => 0,
+            _ => child.records.saturating_add(1).saturating_mul(self.pointer_size(depth, format)),
+        };
+        NODE_OVERHEAD.saturating_add(records).saturating_add(pointers)
+    }
+
+    fn pointer_size(&self, depth: u16, format: Format) -> u64 {
+        pointer_size(format, self.count_size, self.total_size(depth))
+    }
+
+    /// Bytes of the total in a child pointer of a node at `depth`.
+    fn total_size(&self, depth: u16) -> u8 {
+        let below = usize::from(depth).checked_sub(1);
+        below.and_then(|below| self.total_sizes.get(below)).copied().unwrap_or(0)
+    }
+
+    /// Reads the node that `child` points at from exactly [`Btree2Header::node_bytes`] bytes.
+    pub(crate) fn parse_node<'a>(
+        &self,
+        bytes: &'a [u8],
+        child: Btree2Child,
+        depth: u16,
+        format: Format,
+    ) -> Result<Btree2Node<'a>, Error> {
+        let (structure, signature) = if depth == 0 { (LEAF, *b"BTLF") } else { (INTERNAL, *b"BTIN") };
+        let truncated = Error::truncated(structure, child.address);
+        let mut cursor = Cursor::little(bytes, child.address);
+        expect_prefix(&mut cursor, structure, signature, 0)?;
+        checked(structure, child.address, bytes)?;
+        let record_type = cursor.u8().map_err(&truncated)?;
+        if record_type != self.record_type {
+            let problem = format!("record type {record_type}, expected {}", self.record_type);
+            return Err(Error::malformed(structure, child.address, problem));
+        }
+        let size = child.records.saturating_mul(u64::from(self.record_size));
+        let records = cursor.take_u64(size).map_err(&truncated)?;
+        let children = match depth {
+            0 => Vec::new(),
+            _ => self.parse_children(&mut cursor, child, depth, format)?,
+        };
+        Ok(Btree2Node { records, children })
+    }
+
+    fn parse_children(
+        &self,
+        cursor: &mut Cursor<'_>,
+        node: Btree2Child,
+        depth: u16,
+        format: Format,
+    ) -> Result<Vec<Btree2Child>, Error> {
+        let below = depth.saturating_sub(1);
+        let mut children = Vec::new();
+        let mut total = node.records;
+        for _ in 0..=node.records {
+            let child = self.parse_child(cursor, depth, format);
+            let (child, undefined) = child.map_err(Error::truncated(INTERNAL, node.address))?;
+            if undefined {
+                return Err(Error::malformed(INTERNAL, node.address, "undefined address of a child"));
+            }
+            self.check_child(child, below, INTERNAL, node.address)?;
+            total = total.saturating_add(child.total);
+            children.push(child);
+        }
+        if total != node.total {
+            let problem = format!("{total} records in and below it, expected {}", node.total);
+            return Err(Error::malformed(INTERNAL, node.address, problem));
+        }
+        Ok(children)
+    }
+
+    fn parse_child(
+        &self,
+        cursor: &mut Cursor<'_>,
+        depth: u16,
+        format: Format,
+    ) -> Result<(Btree2Child, bool), NeedBytes> {
+        let address = format.address(cursor)?;
+        let records = cursor.uint(usize::from(self.count_size))?;
+        let total = match self.total_size(depth) {
+            0 => records,
+            size => cursor.uint(usize::from(size))?,
+        };
+        Ok((Btree2Child { address: address.unwrap_or(0), records, total }, address.is_none()))
+    }
+
+    /// Each node holds a record, so that a tree has no more nodes than records.
+    fn check_child(
+        &self,
+        child: Btree2Child,
+        depth: u16,
+        structure: &'static str,
+        address: u64,
+    ) -> Result<(), Error> {
+        let most = self.most_records.get(usize::from(depth)).copied().unwrap_or(0);
+        if child.records == 0 || child.records > most {
+            let problem = format!("{} records in a node, expected 1 to {most}", child.records);
+            return Err(Error::malformed(structure, address, problem));
+        }
+        if depth == 0 && child.total != child.records {
+            let problem = format!("{} records in and below a leaf of {}", child.total, child.records);
+            return Err(Error::malformed(structure, address, problem));
+        }
+        Ok(())
+    }
+}
+
+/// The header's fields as they are stored.
+struct Fields {
+    record_type: u8,
+    node_size: u32,
+    record_size: u16,
+    depth: u16,
+    root: Option<u64>,
+    root_records: u16,
+    total: u64,
+}
+
+impl Fields {
+    fn parse(cursor: &mut Cursor<'_>, format: Format) -> Result<Self, NeedBytes> {
+        let record_type = cursor.u8()?;
+        let node_size = cursor.u32()?;
+        let record_size = cursor.u16()?;
+        let depth = cursor.u16()?;
+        cursor.skip(2)?;
+        let root = format.address(cursor)?;
+        let root_records = cursor.u16()?;
+        let total = cursor.uint(usize::from(format.length_size))?;
+        Ok(Self { record_type, node_size, record_size, depth, root, root_records, total })
+    }
+
+    fn into_header(self, address: u64, format: Format) -> Result<Btree2Header, Error> {
+        if self.record_size == 0 {
+            return Err(Error::malformed(HEADER, address, "record size 0"));
+        }
+        let leaf = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD) / u64::from(self.record_size);
+        let mut header = Btree2Header {
+            record_type: self.record_type,
+            record_size: self.record_size,
+            depth: self.depth,
+            root: None,
+            total: self.total,
+            count_size: bytes_for(leaf),
+            total_sizes: vec![0],
+            most_records: vec![leaf],
+        };
+        self.add_levels(&mut header, address, format)?;
+        if self.total == 0 {
+            return Ok(header);
+        }
+        let Some(root) = self.root else {
+            return Err(Error::malformed(HEADER, address, format!("{} records but no root", self.total)));
+        };
+        let root = Btree2Child { address: root, records: self.root_records.into(), total: self.total };
+        header.check_child(root, self.depth, HEADER, address)?;
+        header.root = Some(root);
+        Ok(header)
+    }
+
+    /// How many records fit into an internal node depends on the widths of its counts, which depend on how many
+    /// records can lie below it.
+    fn add_levels(&self, header: &mut Btree2Header, address: u64, format: Format) -> Result<(), Error> {
+        let mut below = header.most_records.first().copied().unwrap_or(0);
+        for depth in 1..=self.depth {
+            let pointer = header.pointer_size(depth, format);
+            let room = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD.saturating_add(pointer));
+            let most = room / pointer.saturating_add(self.record_size.into());
+            let total = most.saturating_add(1).checked_mul(below).and_then(|sum| sum.checked_add(most));
+            let Some(total) = total.filter(|_| most > 0) else {
+                let problem = format!("depth {}, too deep for nodes of {} bytes", self.depth, self.node_size);
+                return Err(Error::malformed(HEADER, address, problem));
+            };
+            header.most_records.push(most);
+            header.total_sizes.push(bytes_for(total));
+            below = total;
+        }
+        Ok(())
+    }
+}
+
+fn pointer_size(format: Format, count_size: u8, total_size: u8) -> u64 {
+    u64::from(format.offset_size).saturating_add(count_size.into()).saturating_add(total_size.into())
+}
+
+/// Bytes that the library reserves for a number of at most `most`.
+pub(crate) fn bytes_for(most: u64) -> u8 {
+    let log2 = most.checked_ilog2().unwrap_or(0) / 8;
+    u8::try_from(log2).unwrap_or(8).saturating_add(1)
+}
