@@ -8,6 +8,7 @@
 mod diagnostic;
 mod options;
 mod report;
+pub mod sentinel;
 mod task;
 
 pub use diagnostic::{Diagnostic, Severity};
