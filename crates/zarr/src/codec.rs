@@ -1,79 +1,109 @@
+use serde_json::{Map, Value};
+
 use crate::Endian;
 
-/// A codec by what it does. Its name and configuration in Zarr v2 and v3 follow from that; some exist in one only,
-/// and some ([`Codec::is_internal`]) in none: those are decoded here, to be inlined.
+/// A codec by what it does. Its name and configuration in Zarr v2 ([`Codec::to_v2`]) and v3 ([`Codec::to_v3`]) follow
+/// from that; some exist in one only, and some ([`Codec::is_internal`]) in none: chunks so encoded are decoded here and
+/// put inline.
+///
+/// "Encodes" below means from the array towards the file. What each released client decodes was tried with zarr-python
+/// 3.4, numcodecs 0.17 and imagecodecs 2026.10.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Codec {
     // ---- array → array
-    /// Core `transpose`: encoding moves axis `order[i]` to place `i`.
+    /// Core `transpose`: encoding moves axis `order[i]` to place `i`. Zarr v3 only, but for the reversal of all axes,
+    /// which v2 says with `"order": "F"`.
     Transpose {
         /// A permutation of the axes.
         order: Vec<usize>,
     },
-    /// `imagecodecs_delta`: difference to the previous element along an axis (TIFF predictor 2).
+    /// `imagecodecs_delta`: difference to the previous element along an axis, modulo 2ⁿ (TIFF predictor 2). It works on
+    /// integers and on floats (by their bits) of 1 to 8 bytes, after the byte order was undone: a big-endian TIFF has
+    /// `dtype` `>u2` and [`Codec::Bytes`] with big. For interleaved samples `(y, x, band)` the axis is 1, or -2.
     Delta {
-        /// Axis, negative ones from the end.
+        /// Axis of the chunk at this place of the chain, negative ones from the end.
         axis: isize,
-        /// Element type and byte order as a NumPy string, such as `<u2`.
+        /// Element type and byte order as a NumPy string, such as `<u2` (v2 only needs it).
         dtype: String,
-        /// Shape of the chunk at this place of the chain.
+        /// Shape of the chunk at this place of the chain (v2 only needs it).
         shape: Vec<u64>,
     },
-    /// `imagecodecs_floatpred`: TIFF predictor 3.
+    /// `imagecodecs_floatpred`: TIFF predictor 3 (byte planes, most significant first whatever the file's byte order,
+    /// then byte differences). It turns the array into bytes itself: in v3 it *replaces* [`Codec::Bytes`], which may
+    /// still stand behind it here and is then left out.
     FloatPredictor {
-        /// Axis, negative ones from the end.
+        /// Axis of the rows, negative ones from the end; 1 or -2 for interleaved samples `(y, x, band)`.
         axis: isize,
-        /// Element type and byte order as a NumPy string, such as `<f4`.
+        /// `<f2`, `<f4`, `<f8`, or with `>`: the byte order of the array (v2 only needs it), not of the stored bytes.
         dtype: String,
-        /// Shape of the chunk at this place of the chain.
+        /// Shape of the chunk at this place of the chain (v2 only needs it).
         shape: Vec<u64>,
     },
-    /// `imagecodecs_packints` (bits 1 to 15 or so in the smallest unsigned type).
+    /// `imagecodecs_packints`: unsigned integers of 1 to 31 bits, most significant bit first (also for little-endian
+    /// TIFF), each row starting at a byte. Array type: `|u1` (1 to 8 bits; also `|b1` for 1), `<u2` (9 to 16), `<u4`.
+    /// It turns the array into bytes itself: in v3 it *replaces* [`Codec::Bytes`], which may still stand behind it here
+    /// and is then left out.
     PackBitsOfIntegers {
         /// Bits of a sample.
         bits_per_sample: u16,
-        /// Samples of a row, each row starting at a byte.
+        /// Samples of a row, over all interleaved bands.
         run_length: u64,
-        /// Element type as a NumPy string, such as `|u1`.
+        /// Element type of the array as a NumPy string, such as `|u1` (v2 only needs it).
         dtype: String,
     },
+    /// `scale_offset` extension of Zarr v3: encodes as (x − offset) · scale in the array's own type.
+    ScaleOffset {
+        /// Scalar of the array's type, as JSON; `None` for 0.
+        offset: Option<Value>,
+        /// Scalar of the array's type, as JSON; `None` for 1.
+        scale: Option<Value>,
+    },
     // ---- array → bytes
-    /// Core `bytes`: elements in C order. No byte order for one-byte types.
+    /// Core `bytes`: elements in C order. No byte order for one-byte types. In v2 the data type says it.
     Bytes {
         /// Byte order of numbers.
         endian: Option<Endian>,
     },
-    /// `vlen-utf8`.
+    /// `vlen-utf8`: count, then length and bytes of each text, numbers as 4 bytes little-endian.
     VlenUtf8,
-    /// `vlen-bytes`.
+    /// `vlen-bytes`: the same for byte strings.
     VlenBytes,
-    /// An image codec that yields the whole chunk (JPEG, LERC, WebP …): its name as imagecodecs registers it
-    /// (`imagecodecs_jpeg`), and its configuration.
+    /// An image codec of imagecodecs that yields the whole chunk, by its registered name, which is the same in v2 and v3.
+    /// In v3 it stands where [`Codec::Bytes`] would. Tried, and exact where the format is lossless:
+    /// `imagecodecs_jpeg` {`tables`: base64 of a JPEGTables tag, `colorspace_jpeg`, `colorspace_data`: `RGB`, `YCbCr`, …},
+    /// `imagecodecs_jpeg2k`, `imagecodecs_jpegxl`, `imagecodecs_jpegls` (HDF5 filter 32018, FCIDECOMP),
+    /// `imagecodecs_webp`, `imagecodecs_png`, `imagecodecs_lerc` (LERC with Deflate or Zstandard: [`Codec::Zlib`] or
+    /// [`Codec::Zstd`] behind it), `imagecodecs_ccittrle`, `imagecodecs_ccittfax3`, `imagecodecs_ccittfax4`
+    /// {`height`, `width`}.
     Image {
-        /// Registered name, the same in v2 (`id`) and v3.
+        /// Registered name.
         name: &'static str,
         /// Configuration.
-        configuration: serde_json::Map<String, serde_json::Value>,
+        configuration: Map<String, Value>,
     },
+    /// Blosc 2 frames with an n-dimensional layer, as HDF5 filter 32026 writes them for two axes and more (client data
+    /// of more than 7 values): `imagecodecs_b2nd`, Zarr v2 only (imagecodecs' class for v3 fails). Frames without that
+    /// layer (one axis) are read by no client: leave such arrays out.
+    Blosc2Nd,
     // ---- bytes → bytes
     /// Core `gzip` (RFC 1952).
     Gzip {
         /// 0 to 9.
         level: u8,
     },
-    /// zlib streams (RFC 1950): `numcodecs.zlib`, v2 `zlib`.
+    /// zlib streams (RFC 1950): HDF5's deflate, both Deflate compressions of TIFF. v2 `zlib`, v3 `numcodecs.zlib`.
     Zlib {
         /// 0 to 9.
         level: u8,
     },
-    /// Core `zstd`.
+    /// Core `zstd`, frames with and without their content size: HDF5 filter 32015, TIFF compression 50000.
     Zstd {
         /// Negative to 22.
         level: i32,
         /// Whether frames carry a checksum.
         checksum: bool,
     },
-    /// Core `blosc` (version 1).
+    /// Core `blosc` (version 1): HDF5 filter 32001.
     Blosc {
         /// `lz4`, `lz4hc`, `blosclz`, `zstd`, `snappy`, `zlib`.
         cname: &'static str,
@@ -81,58 +111,63 @@ pub enum Codec {
         clevel: u8,
         /// 0 none, 1 bytes, 2 bits.
         shuffle: u8,
-        /// Size of an element.
+        /// Size of an element, at least 1.
         typesize: u32,
         /// Size of a block, 0 for automatic.
         blocksize: u32,
     },
-    /// `numcodecs.shuffle`: HDF5's byte shuffle.
+    /// HDF5's byte shuffle; bytes behind the last whole element stay. v2 `shuffle`, v3 `numcodecs.shuffle`.
     Shuffle {
         /// Size of an element.
         element_size: u32,
     },
-    /// `numcodecs.fletcher32`: HDF5's checksum at the end of the chunk.
+    /// HDF5's checksum, 4 bytes at the end of the chunk. v2 `fletcher32`, v3 `numcodecs.fletcher32`.
     Fletcher32,
-    /// `numcodecs.bz2`.
+    /// bzip2: HDF5 filter 307. v2 `bz2`, v3 `numcodecs.bz2`.
     Bz2 {
         /// 1 to 9.
         level: u8,
     },
-    /// `numcodecs.lzma` with raw, alone or xz container.
+    /// LZMA: TIFF compression 34925 is `format` 1. v2 `lzma`, v3 `numcodecs.lzma`.
     Lzma {
-        /// numcodecs' `format`.
+        /// numcodecs' `format`: 1 is the xz container, 2 the old "alone" container.
         format: u8,
     },
-    /// Bytes → bytes codec of imagecodecs without parameters (`imagecodecs_lzw`, `imagecodecs_packbits`,
-    /// `imagecodecs_lzf`, `imagecodecs_bitorder`, …).
+    /// TIFF's LZW, most significant bit first with early change, and the old kind with the least significant bit first,
+    /// which the decoder tells apart by itself: `imagecodecs_lzw`.
+    Lzw,
+    /// TIFF's PackBits: `imagecodecs_packbits`. (Rows packed one by one decode like a whole.)
+    PackBits,
+    /// LZF without a header: HDF5 filter 32000. `imagecodecs_lzf` {header: false}, whose decoder gives up where a chunk
+    /// is more than [`Codec::LZF_CLIENT_RATIO`] times as long as its stored bytes: such chunks must be put inline,
+    /// encoded with literals only, or the array be left out ([`Codec::client_decodes`] tells).
+    Lzf,
+    /// Bits of each byte in reverse (TIFF FillOrder 2), `imagecodecs_bitorder`. Last in the chain. In v3 only where
+    /// [`Codec::Bytes`] stands right before it (uncompressed whole bytes); v2 takes it anywhere.
+    BitOrder,
+    /// HDF5's LZ4 filter (32004): total size, block size, blocks with big-endian sizes. `imagecodecs_lz4h5`.
+    Hdf5Lz4,
+    /// HDF5's szip filter (4) with its client data (options mask, pixels per block, bits per pixel, pixels per scanline)
+    /// as stored in the file; the chunk starts with its decoded size. `imagecodecs_szip`.
+    Hdf5Szip(Vec<u32>),
+    /// Any further bytes → bytes codec by its registered name, which is the same in v2 and v3 (`imagecodecs_brotli`, …).
     Named {
-        /// Registered name, the same in v2 (`id`) and v3.
+        /// Registered name.
         name: &'static str,
         /// Configuration.
-        configuration: serde_json::Map<String, serde_json::Value>,
+        configuration: Map<String, Value>,
     },
     // ---- only decoded here
-    /// HDF5's nbit filter with its client data.
+    /// HDF5's nbit filter (5) with its client data.
     Hdf5Nbit(Vec<u32>),
-    /// HDF5's scale-offset filter with its client data.
+    /// HDF5's scale-offset filter (6) with its client data.
     Hdf5ScaleOffset(Vec<u32>),
-    /// HDF5's szip filter with its client data.
-    Hdf5Szip(Vec<u32>),
-    /// HDF5's LZ4 filter (32004): blocks with big-endian sizes.
-    Hdf5Lz4,
-    /// Bitshuffle filter (32008) with its client data.
+    /// HDF5's bitshuffle filter (32008) with its client data (version, version, element size, block size in elements,
+    /// compression: 0 none, 2 LZ4, 3 Zstandard). No client knows its framing.
     Hdf5Bitshuffle(Vec<u32>),
-    // ---- values
-    /// `scale_offset` extension: encodes as (x − offset) · scale in the array's own type.
-    ScaleOffset {
-        /// Scalar of the array's type, as JSON; `None` for 0.
-        offset: Option<serde_json::Value>,
-        /// Scalar of the array's type, as JSON; `None` for 1.
-        scale: Option<serde_json::Value>,
-    },
 }
 
-/// A codec that a Zarr format cannot spell.
+/// A codec, data type or chain that a Zarr format cannot spell.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{codec} has no name in Zarr {format}")]
 pub struct CodecError {
@@ -143,15 +178,37 @@ pub struct CodecError {
 }
 
 impl Codec {
+    /// Most decoded bytes for one stored byte that imagecodecs' decoder makes room for where LZF has no header.
+    pub const LZF_CLIENT_RATIO: u64 = 8;
+
     /// Whether no released client decodes it: chunks so encoded are decoded here and inlined.
     pub fn is_internal(&self) -> bool {
+        matches!(self, Self::Hdf5Nbit(_) | Self::Hdf5ScaleOffset(_) | Self::Hdf5Bitshuffle(_))
+    }
+
+    /// Whether it turns the array into bytes by itself.
+    pub fn is_array_to_bytes(&self) -> bool {
         matches!(
             self,
-            Self::Hdf5Nbit(_)
-                | Self::Hdf5ScaleOffset(_)
-                | Self::Hdf5Szip(_)
-                | Self::Hdf5Lz4
-                | Self::Hdf5Bitshuffle(_)
+            Self::Bytes { .. } | Self::VlenUtf8 | Self::VlenBytes | Self::Image { .. } | Self::Blosc2Nd
         )
+    }
+
+    /// Whether it works on bytes.
+    pub fn is_bytes_to_bytes(&self) -> bool {
+        !self.is_array_to_bytes()
+            && !matches!(
+                self,
+                Self::Transpose { .. }
+                    | Self::Delta { .. }
+                    | Self::FloatPredictor { .. }
+                    | Self::PackBitsOfIntegers { .. }
+                    | Self::ScaleOffset { .. }
+            )
+    }
+
+    /// Whether released clients decode a chunk of `decoded` bytes from `stored` bytes. Only [`Codec::Lzf`] has a bound.
+    pub fn client_decodes(&self, stored: u64, decoded: u64) -> bool {
+        !matches!(self, Self::Lzf) || decoded <= stored.saturating_mul(Self::LZF_CLIENT_RATIO)
     }
 }
