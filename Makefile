@@ -1,0 +1,69 @@
+# The one entry to everything. `make run` and `make build` need Rust alone; `make test` sets up its Python clients in .env/.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+BIN     := target/release/virtualize
+PYTHON  := .env/bin/python
+INTEROP := crates/cli/tests/interop
+SHARED  := ../shared
+EVAL    := .eval
+FORMAT  ?= kerchunk-json
+# Seconds for each fuzz target.
+SECONDS_EACH ?= 60
+
+.PHONY: help build run env test test-rust test-interop check fmt clippy doc fixtures bench fuzz score ci
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+build: ## the release binary, target/release/virtualize
+	cargo build --release --locked --package virtualize-cli
+
+run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [FORMAT=zarr3-json]
+	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
+	@cargo run --quiet --release --locked --package virtualize-cli -- "$(FILE)" --format $(FORMAT)
+
+env: ## the Python clients of the interop tests, in .env/
+	@bash $(INTEROP)/setup.sh .env
+
+test: test-rust test-interop ## all tests: Rust, then real clients
+
+test-rust: ## unit, golden and command-line tests
+	cargo test --workspace --locked
+
+test-interop: env ## our references read by fsspec, zarr-python and xarray, beside the original
+	cargo build --locked --package virtualize-cli
+	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q $(INTEROP) $(PYTEST_ARGS)
+
+check: fmt clippy doc ## formatting, lints and documentation, warnings denied
+
+fmt:
+	cargo fmt --all --check
+
+clippy:
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+fixtures: env ## make fixtures/ anew (their expected results come from h5py, tifffile, GDAL)
+	$(PYTHON) fixtures/make/all.py
+
+bench: build ## beside the other tools, if ../shared is there
+	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
+	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
+	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
+	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
+
+fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz and a nightly toolchain)
+	@test -d fuzz || { echo "no fuzz targets yet"; exit 0; }; \
+	for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=1024; \
+	done
+
+score: build ## the public corpus through real clients, if ../shared is there
+	@test -d $(SHARED)/eval || { echo "make score needs $(SHARED)/eval"; exit 1; }
+	EVAL_DIR=$(EVAL) $(SHARED)/eval/run.sh $(BIN) --format $(FORMAT)
+
+ci: check test ## what .ci/run runs
