@@ -1,8 +1,15 @@
 //! Reads the metadata of TIFF, BigTIFF and GeoTIFF files: which images they hold, and where their strips and tiles lie.
+//!
+//! Three layers: `spec` parses one structure a file, each a pure function of bytes; `walk` fetches directories and
+//! values, all that can be named at once in one batch; [`model`] is the plain data that comes out.
+//!
+//! Architecture invariants: `spec` contains no `async`; nothing here knows Zarr.
 
+mod error;
 pub mod model;
+mod spec;
+mod walk;
 
-/// Placeholder.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Error(pub String);
+pub use error::Error;
+pub use spec::is_tiff;
+pub use walk::read;

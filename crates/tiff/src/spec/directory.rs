@@ -1,0 +1,225 @@
+//! An image file directory (TIFF 6.0, page 14): the list of a file's tags for one image.
+//!
+//! ```text
+//!            | entries | tag | type | count | value or offset | … | offset of the next directory |
+//! TIFF           2        2     2      4           4                          4
+//! BigTIFF        8        2     2      8           8                          8
+//! ```
+
+use std::collections::BTreeSet;
+
+use tiff::tags::Type;
+use virtualize_bytes::{ByteRange, Cursor, Limits, NeedBytes};
+
+use super::{Format, tag};
+use crate::Error;
+
+/// A directory whose values are not read yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    /// Where it lies.
+    pub(crate) offset: u64,
+    /// Its entries in the order of the file; of entries with the same tag only the first.
+    pub(crate) entries: Vec<Entry>,
+    /// Entries with an unknown field type, which are passed over.
+    pub(crate) skipped: Vec<Error>,
+    /// Offset of the next directory of the chain, or 0.
+    pub(crate) next: u64,
+    /// Bytes that it takes up.
+    pub(crate) length: u64,
+}
+
+/// One entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) tag: u16,
+    pub(crate) kind: Type,
+    pub(crate) count: u64,
+    pub(crate) place: Place,
+}
+
+/// Where a value lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// In the entry: its first bytes are the value.
+    Inline([u8; 8]),
+    /// At this offset.
+    At(u64),
+}
+
+impl Directory {
+    /// Parses what lies at the cursor. The outer error says which bytes are missing.
+    pub(crate) fn parse(
+        cursor: Cursor<'_>,
+        format: Format,
+        limits: &Limits,
+    ) -> Result<Result<Self, Error>, NeedBytes> {
+        let mut cursor = cursor;
+        let offset = cursor.address();
+        let count = if format.big { cursor.u64()? } else { u64::from(cursor.u16()?) };
+        if let Err(error) = check_count(count, offset, limits) {
+            return Ok(Err(error));
+        }
+        let entry_size: u64 = if format.big { 20 } else { 12 };
+        let mut entries =
+            Cursor::new(cursor.take_u64(count.saturating_mul(entry_size))?, cursor.address(), format.endian);
+        let mut directory = Self { offset, entries: Vec::new(), skipped: Vec::new(), next: 0, length: 0 };
+        let mut seen = BTreeSet::new();
+        while !entries.is_empty() {
+            directory.push(Raw::parse(&mut entries, format)?, offset, &mut seen);
+        }
+        directory.next = if format.big { cursor.u64()? } else { u64::from(cursor.u32()?) };
+        directory.length = cursor.address().saturating_sub(offset);
+        Ok(Ok(directory))
+    }
+
+    fn push(&mut self, raw: Raw, offset: u64, seen: &mut BTreeSet<u16>) {
+        if !seen.insert(raw.tag) {
+            return;
+        }
+        match Type::from_u16(raw.kind) {
+            Some(kind) => self.entries.push(raw.entry(kind)),
+            None => {
+                let problem = format!("unknown field type {}, expected 1 to 13 or 16 to 18", raw.kind);
+                self.skipped.push(Error::unsupported(tag::name(raw.tag), offset, problem));
+            }
+        }
+    }
+}
+
+/// libtiff and its relatives take more entries than this for a wrong offset.
+const MAX_ENTRIES: u64 = 0xffff;
+
+fn check_count(count: u64, offset: u64, limits: &Limits) -> Result<(), Error> {
+    let most = limits.attributes.min(MAX_ENTRIES);
+    match count {
+        0 => Err(Error::malformed("directory", offset, "0 entries, expected at least 1")),
+        _ if count > most => {
+            Err(Error::limit("directory", offset, format!("{count} entries, expected at most {most}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An entry before its type is known.
+struct Raw {
+    tag: u16,
+    kind: u16,
+    count: u64,
+    inline: [u8; 8],
+    at: u64,
+    capacity: u64,
+}
+
+impl Raw {
+    fn parse(cursor: &mut Cursor<'_>, format: Format) -> Result<Self, NeedBytes> {
+        let (tag, kind) = (cursor.u16()?, cursor.u16()?);
+        let count = if format.big { cursor.u64()? } else { u64::from(cursor.u32()?) };
+        let mut peek = *cursor;
+        if format.big {
+            return Ok(Self { tag, kind, count, inline: cursor.array()?, at: peek.u64()?, capacity: 8 });
+        }
+        let [a, b, c, d] = cursor.array()?;
+        let inline = [a, b, c, d, 0, 0, 0, 0];
+        Ok(Self { tag, kind, count, inline, at: u64::from(peek.u32()?), capacity: 4 })
+    }
+
+    fn entry(&self, kind: Type) -> Entry {
+        let length = value_length(kind, self.count);
+        let place = if length <= self.capacity { Place::Inline(self.inline) } else { Place::At(self.at) };
+        Entry { tag: self.tag, kind, count: self.count, place }
+    }
+}
+
+impl Entry {
+    /// Where the value lies, or `None` where it is in the entry.
+    pub(crate) fn range(&self) -> Option<ByteRange> {
+        match self.place {
+            Place::Inline(_) => None,
+            Place::At(offset) => Some(ByteRange::new(offset, value_length(self.kind, self.count))),
+        }
+    }
+
+    /// The value, where it is in the entry.
+    pub(crate) fn inline(&self) -> Option<&[u8]> {
+        match &self.place {
+            Place::Inline(bytes) => bytes.get(..usize::try_from(value_length(self.kind, self.count)).ok()?),
+            Place::At(_) => None,
+        }
+    }
+}
+
+fn value_length(kind: Type, count: u64) -> u64 {
+    count.saturating_mul(size(kind))
+}
+
+/// Bytes of one value of a type.
+pub(crate) const fn size(kind: Type) -> u64 {
+    match kind {
+        Type::SHORT | Type::SSHORT => 2,
+        Type::LONG | Type::SLONG | Type::FLOAT | Type::IFD => 4,
+        Type::RATIONAL | Type::SRATIONAL | Type::DOUBLE | Type::LONG8 | Type::SLONG8 | Type::IFD8 => 8,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::Endian;
+
+    use super::*;
+
+    const LITTLE: Format = Format { endian: Endian::Little, big: false };
+
+    fn parse(bytes: &[u8], format: Format) -> Result<Result<Directory, Error>, NeedBytes> {
+        Directory::parse(Cursor::new(bytes, 0x10, format.endian), format, &Limits::default())
+    }
+
+    #[test]
+    fn reads_a_classic_directory() {
+        let bytes = b"\x02\0\
+            \x00\x01\x03\0\x01\0\0\0\x07\0\0\0\
+            \x11\x01\x04\0\x02\0\0\0\x00\x02\0\0\
+            \x34\x12\0\0";
+        let directory = parse(bytes, LITTLE).unwrap().unwrap();
+        assert_eq!((directory.offset, directory.next), (0x10, 0x1234));
+        let [width, offsets] = &directory.entries[..] else { panic!("two entries") };
+        assert_eq!((width.tag, width.inline(), width.range()), (256, Some(&[7, 0][..]), None));
+        assert_eq!((offsets.tag, offsets.inline()), (273, None));
+        assert_eq!(offsets.range(), Some(ByteRange::new(0x200, 8)));
+    }
+
+    #[test]
+    fn reads_a_big_endian_bigtiff_directory() {
+        let bytes = b"\0\0\0\0\0\0\0\x01\
+            \x01\x11\0\x10\0\0\0\0\0\0\0\x01\0\0\0\x05\0\0\0\0\
+            \0\0\0\0\0\0\0\0";
+        let directory = parse(bytes, Format { endian: Endian::Big, big: true }).unwrap().unwrap();
+        assert_eq!(directory.next, 0);
+        assert_eq!(directory.entries[0].inline(), Some(&[0, 0, 0, 5, 0, 0, 0, 0][..]));
+    }
+
+    #[test]
+    fn passes_over_unknown_types_and_repeated_tags() {
+        let bytes = b"\x03\0\
+            \x00\x01\x03\0\x01\0\0\0\x07\0\0\0\
+            \x00\x01\x03\0\x01\0\0\0\x09\0\0\0\
+            \x01\x01\xc8\0\x01\0\0\0\x09\0\0\0\
+            \0\0\0\0";
+        let directory = parse(bytes, LITTLE).unwrap().unwrap();
+        assert_eq!(directory.entries.len(), 1);
+        assert_eq!(directory.entries[0].inline(), Some(&[7, 0][..]), "the first of two counts");
+        let message = directory.skipped[0].to_string();
+        assert_eq!(
+            message,
+            "tag 257 (ImageLength) at 0x10: unknown field type 200, expected 1 to 13 or 16 to 18"
+        );
+    }
+
+    #[test]
+    fn says_which_bytes_it_lacks() {
+        let missing = parse(b"\x02\0\x00\x01", LITTLE).unwrap_err();
+        assert_eq!(missing.range, ByteRange::new(0x12, 24));
+        assert!(parse(b"\0\0", LITTLE).unwrap().is_err(), "no entries");
+    }
+}

@@ -1,0 +1,164 @@
+//! The values of a directory, asked for by tag and checked for what the reader needs.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::tag;
+use crate::{Error, model::Value};
+
+/// The values of a directory by tag.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    /// Where the directory lies.
+    pub(crate) offset: u64,
+    /// What could be read.
+    pub(crate) values: BTreeMap<u16, Value>,
+    /// What is there but could not be read.
+    pub(crate) unreadable: BTreeMap<u16, Error>,
+}
+
+impl Fields {
+    /// An error that names the tag.
+    pub(crate) fn malformed(&self, tag: u16, problem: impl Into<String>) -> Error {
+        Error::malformed(tag::name(tag), self.offset, problem)
+    }
+
+    /// A tag that must be there.
+    pub(crate) fn missing(&self, tag: u16) -> Error {
+        self.malformed(tag, "missing")
+    }
+
+    /// A value; an error where it is there but could not be read.
+    pub(crate) fn value(&self, tag: u16) -> Result<Option<&Value>, Error> {
+        match self.unreadable.get(&tag) {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.values.get(&tag)),
+        }
+    }
+
+    /// Non-negative integers of any width. A value without elements counts as absent.
+    pub(crate) fn integers(&self, tag: u16) -> Result<Option<Cow<'_, [u64]>>, Error> {
+        let Some(value) = self.value(tag)? else { return Ok(None) };
+        let numbers = match value {
+            Value::Unsigned(numbers) => Cow::Borrowed(&numbers[..]),
+            Value::Signed(numbers) => Cow::Owned(self.non_negative(tag, numbers)?),
+            other => return Err(self.malformed(tag, format!("{}, expected integers", describe(other)))),
+        };
+        Ok(if numbers.is_empty() { None } else { Some(numbers) })
+    }
+
+    fn non_negative(&self, tag: u16, numbers: &[i64]) -> Result<Vec<u64>, Error> {
+        let convert = |&number: &i64| {
+            u64::try_from(number).map_err(|_| self.malformed(tag, format!("{number}, expected 0 or more")))
+        };
+        numbers.iter().map(convert).collect()
+    }
+
+    /// Non-negative integers of at most 16 bits.
+    pub(crate) fn shorts(&self, tag: u16) -> Result<Option<Vec<u16>>, Error> {
+        let Some(numbers) = self.integers(tag)? else { return Ok(None) };
+        numbers.iter().map(|&number| self.narrow(tag, number)).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// One integer. Old writers repeat it once a sample, which is fine where all are equal.
+    pub(crate) fn integer(&self, tag: u16) -> Result<Option<u64>, Error> {
+        let Some(numbers) = self.integers(tag)? else { return Ok(None) };
+        match numbers.first() {
+            Some(&first) if numbers.iter().all(|&number| number == first) => Ok(Some(first)),
+            _ => Err(self.malformed(tag, format!("{} values that differ, expected 1", numbers.len()))),
+        }
+    }
+
+    /// One integer that fits the type asked for.
+    pub(crate) fn narrowed<T: TryFrom<u64>>(&self, tag: u16) -> Result<Option<T>, Error> {
+        self.integer(tag)?.map(|number| self.narrow(tag, number)).transpose()
+    }
+
+    fn narrow<T: TryFrom<u64>>(&self, tag: u16, number: u64) -> Result<T, Error> {
+        let problem = || self.malformed(tag, format!("{number}, which is out of range"));
+        T::try_from(number).map_err(|_| problem())
+    }
+
+    /// One number for each of `samples` samples: repeated where only one is stored, or `default` where none is.
+    pub(crate) fn per_sample(&self, tag: u16, samples: u16, default: u16) -> Result<Vec<u16>, Error> {
+        let wanted = usize::from(samples);
+        let mut numbers = self.shorts(tag)?.unwrap_or_else(|| vec![default]);
+        let first = numbers.first().copied().unwrap_or(default);
+        if numbers.len() < wanted && numbers.iter().any(|&number| number != first) {
+            let problem = format!("{} values that differ, expected 1 or {samples}", numbers.len());
+            return Err(self.malformed(tag, problem));
+        }
+        numbers.resize(wanted, first);
+        Ok(numbers)
+    }
+
+    /// Numbers of any type as floats; `None` where there are none or they are no numbers.
+    pub(crate) fn floats(&self, tag: u16) -> Option<Vec<f64>> {
+        match self.values.get(&tag)? {
+            Value::Float(numbers) => Some(numbers.clone()),
+            Value::Rational(pairs) => {
+                Some(pairs.iter().map(|&(over, under)| f64::from(over) / f64::from(under)).collect())
+            }
+            Value::SignedRational(pairs) => {
+                Some(pairs.iter().map(|&(over, under)| f64::from(over) / f64::from(under)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// All text of a tag, its strings joined by NULs; bytes are text too.
+    pub(crate) fn text(&self, tag: u16) -> Option<String> {
+        match self.values.get(&tag)? {
+            Value::Text(strings) => Some(strings.join("\0")),
+            Value::Bytes(bytes) => Some(trimmed(bytes)),
+            Value::Unsigned(numbers) => {
+                let bytes: Option<Vec<u8>> =
+                    numbers.iter().map(|&number| u8::try_from(number).ok()).collect();
+                Some(trimmed(&bytes?))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn trimmed(bytes: &[u8]) -> String {
+    super::value::to_utf8(bytes).trim_end_matches('\0').to_owned()
+}
+
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::Unsigned(_) | Value::Signed(_) => "integers",
+        Value::Float(_) => "floats",
+        Value::Rational(_) | Value::SignedRational(_) => "rationals",
+        Value::Text(_) => "text",
+        Value::Bytes(_) => "undefined bytes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(value: Value) -> Fields {
+        Fields { offset: 8, values: [(258, value)].into(), unreadable: BTreeMap::new() }
+    }
+
+    #[test]
+    fn one_value_stands_for_all_samples() {
+        let bits = |numbers: &[u64]| fields(Value::Unsigned(numbers.to_vec())).per_sample(258, 3, 1).ok();
+        assert_eq!(bits(&[8]), Some(vec![8, 8, 8]));
+        assert_eq!(bits(&[8, 8]), Some(vec![8, 8, 8]));
+        assert_eq!(bits(&[5, 6, 5, 9]), Some(vec![5, 6, 5]));
+        assert_eq!(bits(&[5, 6]), None);
+        assert_eq!(bits(&[]), Some(vec![1, 1, 1]), "no element counts as absent");
+        assert_eq!(bits(&[70_000]), None);
+    }
+
+    #[test]
+    fn a_wrong_type_is_named() {
+        let error = fields(Value::Text(vec!["8".into()])).integer(258).unwrap_err();
+        assert_eq!(error.to_string(), "tag 258 (BitsPerSample) at 0x8: text, expected integers");
+        let error = fields(Value::Signed(vec![-1])).integer(258).unwrap_err();
+        assert_eq!(error.to_string(), "tag 258 (BitsPerSample) at 0x8: -1, expected 0 or more");
+        assert_eq!(fields(Value::Signed(vec![7])).integer(258).unwrap(), Some(7));
+    }
+}

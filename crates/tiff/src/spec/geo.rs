@@ -1,0 +1,41 @@
+//! Georeferencing tags (OGC GeoTIFF 1.1, section 7.2).
+
+use super::{fields::Fields, geokeys, tag};
+use crate::{Error, model::Geo};
+
+/// The georeferencing of a directory, `None` where it has none; what is wrong with it goes to `problems`.
+/// `ascii` is the value of GeoAsciiParams as stored, since keys count its bytes.
+pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) -> Option<Geo> {
+    let mut geo = Geo {
+        pixel_scale: fields.floats(tag::MODEL_PIXEL_SCALE).and_then(|scale| pixel_scale(&scale)),
+        tie_points: fields
+            .floats(tag::MODEL_TIEPOINT)
+            .map_or(Vec::new(), |numbers| numbers.as_chunks().0.to_vec()),
+        transformation: fields
+            .floats(tag::MODEL_TRANSFORMATION)
+            .and_then(|numbers| numbers.first_chunk().copied()),
+        rpc: fields.floats(tag::RPC_COEFFICIENTS).filter(|numbers| numbers.len() >= 92),
+        ..Geo::default()
+    };
+    match fields.shorts(tag::GEO_KEY_DIRECTORY) {
+        Ok(Some(directory)) => {
+            let doubles = fields.floats(tag::GEO_DOUBLE_PARAMS).unwrap_or_default();
+            let (keys, wrong) = geokeys::parse(&directory, &doubles, ascii);
+            geo.keys = keys;
+            problems
+                .extend(wrong.into_iter().map(|problem| fields.malformed(tag::GEO_KEY_DIRECTORY, problem)));
+        }
+        Ok(None) => {}
+        Err(error) => problems.push(error),
+    }
+    (geo != Geo::default()).then_some(geo)
+}
+
+/// GDAL takes two numbers for a scale without height.
+fn pixel_scale(numbers: &[f64]) -> Option<[f64; 3]> {
+    match *numbers {
+        [x, y] => Some([x, y, 0.0]),
+        [x, y, z, ..] => Some([x, y, z]),
+        _ => None,
+    }
+}

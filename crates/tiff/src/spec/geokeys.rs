@@ -1,0 +1,86 @@
+//! GeoKeyDirectory (OGC GeoTIFF 1.1, section 7.1): four header numbers, then four for each key.
+//!
+//! ```text
+//! | version 1 | revision 1 | minor | keys | id | tag that holds the value, or 0 | count | value or index | …
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::tag;
+use crate::model::GeoKey;
+
+/// Keys by id, and what is wrong with those that were left out.
+pub(crate) fn parse(
+    directory: &[u16],
+    doubles: &[f64],
+    ascii: &[u8],
+) -> (BTreeMap<u16, GeoKey>, Vec<String>) {
+    let (mut keys, mut problems) = (BTreeMap::new(), Vec::new());
+    let Some((header, entries)) = directory.split_first_chunk::<4>() else {
+        return (keys, vec![format!("{} numbers, expected at least 4", directory.len())]);
+    };
+    let [_, _, _, count] = *header;
+    let (entries, _) = entries.as_chunks::<4>();
+    if entries.len() < usize::from(count) {
+        problems.push(format!("{} keys, expected {count}", entries.len()));
+    }
+    for &[id, location, length, value] in entries.iter().take(usize::from(count)) {
+        match resolve(directory, doubles, ascii, [location, length, value]) {
+            Some(key) => drop(keys.entry(id).or_insert(key)),
+            None => {
+                problems.push(format!(
+                    "key {id}: {length} values from {value} in tag {location}, which has fewer"
+                ));
+            }
+        }
+    }
+    (keys, problems)
+}
+
+fn resolve(
+    directory: &[u16],
+    doubles: &[f64],
+    ascii: &[u8],
+    [location, length, value]: [u16; 3],
+) -> Option<GeoKey> {
+    let range = usize::from(value)..usize::from(value).saturating_add(usize::from(length));
+    match location {
+        0 => Some(GeoKey::Short(value)),
+        tag::GEO_KEY_DIRECTORY => directory.get(range)?.first().map(|&short| GeoKey::Short(short)),
+        tag::GEO_DOUBLE_PARAMS => doubles.get(range).map(|numbers| GeoKey::Double(numbers.to_vec())),
+        tag::GEO_ASCII_PARAMS => ascii.get(range).map(|bytes| GeoKey::Text(text(bytes))),
+        _ => None,
+    }
+}
+
+/// Text without the bar, or NUL, that ends it.
+fn text(bytes: &[u8]) -> String {
+    let text = super::value::to_utf8(bytes);
+    let text = text.trim_end_matches('\0');
+    text.strip_suffix('|').unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolves_keys_from_their_tags() {
+        let directory =
+            [1, 1, 0, 4, 1024, 0, 1, 1, 1026, 34737, 11, 0, 2057, 34736, 1, 1, 3072, 34735, 1, 11];
+        let (keys, problems) = parse(&directory, &[0.5, 6_378_137.0], b"WGS 84 x|y|\0");
+        assert_eq!(keys[&1024], GeoKey::Short(1));
+        assert_eq!(keys[&1026], GeoKey::Text("WGS 84 x|y".into()));
+        assert_eq!(keys[&2057], GeoKey::Double(vec![6_378_137.0]));
+        assert_eq!(keys[&3072], GeoKey::Short(0));
+        assert_eq!(problems, [""; 0]);
+    }
+
+    #[test]
+    fn leaves_out_keys_that_point_outside() {
+        let (keys, problems) = parse(&[1, 1, 0, 3, 1026, 34737, 9, 0, 2057, 34736, 1, 7], &[0.5], b"short|");
+        assert!(keys.is_empty());
+        assert_eq!(problems.len(), 3, "two keys that point outside, and one that is missing");
+        assert_eq!(parse(&[1, 1], &[], b"").1, ["2 numbers, expected at least 4"]);
+    }
+}

@@ -1,0 +1,19 @@
+//! The structures of TIFF 6.0, BigTIFF and GeoTIFF, one a file. Pure functions of bytes.
+
+mod byte_counts;
+mod directory;
+mod fields;
+mod gdal_metadata;
+mod geo;
+mod geokeys;
+mod header;
+mod ifd;
+mod image;
+pub(crate) mod tag;
+mod value;
+
+pub(crate) use directory::{Directory, Entry};
+pub(crate) use header::{Format, Header};
+pub(crate) use ifd::{RawValue, build};
+
+pub use header::is_tiff;

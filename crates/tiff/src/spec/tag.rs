@@ -1,0 +1,61 @@
+//! Numbers of the tags that are interpreted, and names for messages.
+
+use tiff::tags::Tag;
+
+pub(crate) const NEW_SUBFILE_TYPE: u16 = Tag::NewSubfileType.to_u16();
+pub(crate) const SUBFILE_TYPE: u16 = Tag::SubfileType.to_u16();
+pub(crate) const IMAGE_WIDTH: u16 = Tag::ImageWidth.to_u16();
+pub(crate) const IMAGE_LENGTH: u16 = Tag::ImageLength.to_u16();
+pub(crate) const BITS_PER_SAMPLE: u16 = Tag::BitsPerSample.to_u16();
+pub(crate) const COMPRESSION: u16 = Tag::Compression.to_u16();
+pub(crate) const PHOTOMETRIC: u16 = Tag::PhotometricInterpretation.to_u16();
+pub(crate) const FILL_ORDER: u16 = Tag::FillOrder.to_u16();
+pub(crate) const STRIP_OFFSETS: u16 = Tag::StripOffsets.to_u16();
+pub(crate) const SAMPLES_PER_PIXEL: u16 = Tag::SamplesPerPixel.to_u16();
+pub(crate) const ROWS_PER_STRIP: u16 = Tag::RowsPerStrip.to_u16();
+pub(crate) const STRIP_BYTE_COUNTS: u16 = Tag::StripByteCounts.to_u16();
+pub(crate) const PLANAR_CONFIGURATION: u16 = Tag::PlanarConfiguration.to_u16();
+pub(crate) const T4_OPTIONS: u16 = 292;
+pub(crate) const T6_OPTIONS: u16 = 293;
+pub(crate) const PREDICTOR: u16 = Tag::Predictor.to_u16();
+pub(crate) const COLOR_MAP: u16 = Tag::ColorMap.to_u16();
+pub(crate) const TILE_WIDTH: u16 = Tag::TileWidth.to_u16();
+pub(crate) const TILE_LENGTH: u16 = Tag::TileLength.to_u16();
+pub(crate) const TILE_OFFSETS: u16 = Tag::TileOffsets.to_u16();
+pub(crate) const TILE_BYTE_COUNTS: u16 = Tag::TileByteCounts.to_u16();
+pub(crate) const SUB_IFDS: u16 = Tag::SubIfd.to_u16();
+pub(crate) const EXTRA_SAMPLES: u16 = Tag::ExtraSamples.to_u16();
+pub(crate) const SAMPLE_FORMAT: u16 = Tag::SampleFormat.to_u16();
+pub(crate) const JPEG_TABLES: u16 = Tag::JPEGTables.to_u16();
+pub(crate) const YCBCR_SUBSAMPLING: u16 = Tag::ChromaSubsampling.to_u16();
+/// SGI's depth of a volume, and of its tiles.
+pub(crate) const IMAGE_DEPTH: u16 = 32997;
+pub(crate) const TILE_DEPTH: u16 = 32998;
+pub(crate) const MODEL_PIXEL_SCALE: u16 = Tag::ModelPixelScaleTag.to_u16();
+pub(crate) const MODEL_TIEPOINT: u16 = Tag::ModelTiepointTag.to_u16();
+pub(crate) const MODEL_TRANSFORMATION: u16 = Tag::ModelTransformationTag.to_u16();
+pub(crate) const GEO_KEY_DIRECTORY: u16 = Tag::GeoKeyDirectoryTag.to_u16();
+pub(crate) const GEO_DOUBLE_PARAMS: u16 = Tag::GeoDoubleParamsTag.to_u16();
+pub(crate) const GEO_ASCII_PARAMS: u16 = Tag::GeoAsciiParamsTag.to_u16();
+pub(crate) const GDAL_METADATA: u16 = 42112;
+pub(crate) const GDAL_NODATA: u16 = Tag::GdalNodata.to_u16();
+pub(crate) const LERC_PARAMETERS: u16 = 50674;
+pub(crate) const RPC_COEFFICIENTS: u16 = 50844;
+
+/// Whether the tag holds offsets or byte counts of strips or tiles.
+pub(crate) const fn is_table(tag: u16) -> bool {
+    matches!(tag, STRIP_OFFSETS | STRIP_BYTE_COUNTS | TILE_OFFSETS | TILE_BYTE_COUNTS)
+}
+
+/// Number and, where known, name of a tag: `tag 258 (BitsPerSample)`.
+pub(crate) fn name(tag: u16) -> String {
+    match (Tag::from_u16(tag), tag) {
+        (Some(known), _) => format!("tag {tag} ({known:?})"),
+        (None, GDAL_METADATA) => format!("tag {tag} (GDAL_METADATA)"),
+        (None, IMAGE_DEPTH) => format!("tag {tag} (ImageDepth)"),
+        (None, TILE_DEPTH) => format!("tag {tag} (TileDepth)"),
+        (None, LERC_PARAMETERS) => format!("tag {tag} (LercParameters)"),
+        (None, RPC_COEFFICIENTS) => format!("tag {tag} (RPCCoefficients)"),
+        _ => format!("tag {tag}"),
+    }
+}

@@ -1,0 +1,98 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use virtualize_bytes::{ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
+
+use crate::Error;
+
+/// Bytes kept because more of the file's metadata may lie in them.
+const MOST_HELD: u64 = 64 << 20;
+/// How often a file may name the same bytes as metadata, on average, before it is taken for an attack.
+const MOST_TIMES: u64 = 16;
+/// What even a small file may name.
+const LEAST_METADATA: u64 = 16 << 20;
+
+/// A file, the blocks of it that are at hand, and how much of it was interpreted.
+pub(crate) struct Io<'a> {
+    source: &'a dyn ReadRanges,
+    limits: Limits,
+    held: BTreeMap<u64, Bytes>,
+    held_bytes: u64,
+    interpreted: u64,
+}
+
+impl<'a> Io<'a> {
+    pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
+        Self { source, limits, held: BTreeMap::new(), held_bytes: 0, interpreted: 0 }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Size of the file in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.source.size()
+    }
+
+    /// What is at hand from `offset` on; nothing where no held block covers it.
+    pub(crate) fn held_from(&self, offset: u64) -> Bytes {
+        let Some((start, block)) = self.held.range(..=offset).next_back() else { return Bytes::new() };
+        match usize::try_from(offset.saturating_sub(*start)) {
+            Ok(skip) if skip < block.len() => block.slice(skip..),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// The bytes of all ranges, those that are not at hand fetched together. A range that passes the end of the file
+    /// returns what exists.
+    pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let mut parts: Vec<Bytes> = ranges.iter().map(|&range| self.held(range)).collect();
+        let lacking =
+            |(range, part): &(&ByteRange, &Bytes)| (part.len() as u64) < range.clamp_to(self.size()).length;
+        let missing: Vec<ByteRange> =
+            ranges.iter().zip(&parts).filter(lacking).map(|(range, _)| *range).collect();
+        if missing.is_empty() {
+            return Ok(parts);
+        }
+        let mut fetched = self.source.read_ranges(&missing).await?.into_iter();
+        for (range, part) in ranges.iter().zip(&mut parts) {
+            if lacking(&(range, part)) {
+                *part = fetched.next().unwrap_or_default();
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Like [`Io::read`], and keeps the bytes at hand for later.
+    pub(crate) async fn read_and_hold(&mut self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let parts = self.read(ranges).await?;
+        for (range, part) in ranges.iter().zip(&parts) {
+            self.held_bytes = self.held_bytes.saturating_add(part.len() as u64);
+            if self.held_bytes <= MOST_HELD && self.held_from(range.start).len() < part.len() {
+                self.held.insert(range.start, part.clone());
+            }
+        }
+        Ok(parts)
+    }
+
+    fn held(&self, range: ByteRange) -> Bytes {
+        let mut part = self.held_from(range.start);
+        part.truncate(usize::try_from(range.length).unwrap_or(usize::MAX));
+        part
+    }
+
+    /// Counts `bytes` as interpreted. Where directories and values overlap, a small file could otherwise stand for any
+    /// amount of metadata.
+    pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Error> {
+        self.interpreted = self.interpreted.saturating_add(bytes);
+        let most = self.size().saturating_mul(MOST_TIMES).saturating_add(LEAST_METADATA);
+        let most = most.min(self.limits.metadata_bytes);
+        if self.interpreted > most {
+            return Err(
+                ReadError::new(ReadErrorKind::Limit, format!("more than {most} bytes of metadata")).into()
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! Fetches directories and values, in as few batches of ranges as the format allows.
+
+mod chain;
+mod io;
+mod tree;
+
+pub use tree::read;

@@ -1,0 +1,230 @@
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use virtualize_bytes::{ByteRange, Limits, ReadRanges};
+
+use super::{chain, io::Io};
+use crate::{
+    Error,
+    model::{File, Ifd, Value},
+    spec::{self, Directory, Entry, Format, Header, RawValue, tag},
+};
+
+/// The first read: enough for all metadata of most cloud-optimized files.
+const FIRST_READ: u64 = 64 << 10;
+/// Directories whose values are fetched in one batch.
+const BATCH: usize = 4096;
+/// A window for SubIFDs, which lie anywhere.
+const SUB_WINDOW: u64 = 4 << 10;
+
+/// Reads all directories of a file. A directory that makes no image, or a value that cannot be read, is an error in the
+/// model only; an error is returned where there is no directory at all, or where bytes could not be fetched.
+pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
+    let mut io = Io::new(source, *limits);
+    let first = io.read_and_hold(&[ByteRange::new(0, FIRST_READ)]).await?;
+    let header = Header::parse(first.first().map_or(&[], |bytes| bytes), io.size())?;
+    let format = header.format;
+    let (directories, chain_error) = chain::follow(&mut io, format, header.first_directory).await?;
+    if directories.is_empty() {
+        let none = || Error::malformed("header", 0, "no first directory");
+        return Err(chain_error.unwrap_or_else(none));
+    }
+    let ifds = tree(&mut io, format, directories).await?;
+    Ok(File { endian: format.endian, big: format.big, ifds, chain_error })
+}
+
+/// A directory whose place in the tree is known and whose values are not read.
+struct Pending {
+    parent: Option<usize>,
+    path: Vec<usize>,
+    directory: Directory,
+}
+
+/// A directory with its values, and which node it hangs under.
+struct Node {
+    parent: Option<usize>,
+    ifd: Ifd,
+}
+
+/// The directories of the main chain with their values and all SubIFDs, read level by level.
+async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<Vec<Ifd>, Error> {
+    let mut seen: BTreeSet<u64> = chain.iter().map(|directory| directory.offset).collect();
+    let pending = |(index, directory)| Pending { parent: None, path: vec![index], directory };
+    let mut level: Vec<Pending> = chain.into_iter().enumerate().map(pending).collect();
+    let mut nodes: Vec<Node> = Vec::new();
+    for depth in 0..=io.limits().depth {
+        let first = nodes.len();
+        interpret(io, format, level, &mut nodes).await?;
+        let links = links(nodes.get_mut(first..).unwrap_or_default(), first, &mut seen);
+        level = if depth < io.limits().depth {
+            sub_directories(io, format, &mut nodes, &links).await?
+        } else {
+            refuse_deeper(&mut nodes, &links, depth);
+            Vec::new()
+        };
+        if level.is_empty() {
+            break;
+        }
+    }
+    Ok(assemble(nodes))
+}
+
+/// Fetches the values of directories in large batches, and appends the directories to `nodes`.
+async fn interpret(
+    io: &mut Io<'_>,
+    format: Format,
+    level: Vec<Pending>,
+    nodes: &mut Vec<Node>,
+) -> Result<(), Error> {
+    let mut level = level.into_iter().peekable();
+    while level.peek().is_some() {
+        let batch: Vec<Pending> = level.by_ref().take(BATCH).collect();
+        let directories = batch.iter().map(|pending| &pending.directory);
+        let plans: Vec<Vec<Plan>> =
+            directories.map(|directory| plan(io, directory)).collect::<Result<_, _>>()?;
+        let ranges: Vec<ByteRange> = plans.iter().flatten().filter_map(Plan::range).collect();
+        let mut parts = io.read(&ranges).await?.into_iter();
+        for (Pending { parent, path, directory }, plan) in batch.into_iter().zip(plans) {
+            let raw: Vec<RawValue> = plan.into_iter().map(|plan| plan.fulfil(&mut parts)).collect();
+            let ifd = spec::build(path, directory, &raw, format.endian, io.size(), io.limits());
+            io.spend(memory(&ifd))?;
+            nodes.push(Node { parent, ifd });
+        }
+    }
+    Ok(())
+}
+
+/// Where the value of an entry comes from.
+enum Plan {
+    Inline(Bytes),
+    Fetch(ByteRange),
+    Fail(Error),
+}
+
+fn plan(io: &mut Io<'_>, directory: &Directory) -> Result<Vec<Plan>, Error> {
+    directory.entries.iter().map(|entry| plan_entry(io, entry, directory.offset)).collect()
+}
+
+/// The outer error ends the whole file.
+fn plan_entry(io: &mut Io<'_>, entry: &Entry, offset: u64) -> Result<Plan, Error> {
+    let Some(range) = entry.range() else {
+        return Ok(Plan::Inline(Bytes::copy_from_slice(entry.inline().unwrap_or_default())));
+    };
+    // A table of strips may claim to be longer than the image needs, and than the file is.
+    let range = if tag::is_table(entry.tag) { range.clamp_to(io.size()) } else { range };
+    let most = io.limits().structure_bytes;
+    if range.start.checked_add(range.length).is_none_or(|end| end > io.size()) {
+        return Ok(Plan::Fail(Error::truncated(tag::name(entry.tag), offset, range, io.size())));
+    }
+    if range.length > most {
+        let problem = format!("{} bytes, expected at most {most}", range.length);
+        return Ok(Plan::Fail(Error::limit(tag::name(entry.tag), offset, problem)));
+    }
+    io.spend(range.length)?;
+    Ok(Plan::Fetch(range))
+}
+
+impl Plan {
+    fn range(&self) -> Option<ByteRange> {
+        match self {
+            Self::Fetch(range) => Some(*range),
+            Self::Inline(_) | Self::Fail(_) => None,
+        }
+    }
+
+    /// The value; `parts` yields what was fetched, in the order of the plans.
+    fn fulfil(self, parts: &mut impl Iterator<Item = Bytes>) -> RawValue {
+        match self {
+            Self::Inline(bytes) => Ok(bytes),
+            Self::Fetch(_) => Ok(parts.next().unwrap_or_default()),
+            Self::Fail(error) => Err(error),
+        }
+    }
+}
+
+/// Memory that a few bytes of a directory can stand for: one number a sample.
+fn memory(ifd: &Ifd) -> u64 {
+    ifd.image.as_ref().map_or(0, |image| u64::from(image.samples_per_pixel).saturating_mul(8))
+}
+
+/// A SubIFD that is not read yet.
+struct Link {
+    parent: usize,
+    index: usize,
+    offset: u64,
+}
+
+/// The SubIFDs of `level`, whose first node is number `first`. Where one is linked twice, only the first link counts.
+fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link> {
+    let mut links = Vec::new();
+    for (at, node) in level.iter_mut().enumerate() {
+        let Some(Value::Unsigned(offsets)) = node.ifd.tags.get(&tag::SUB_IFDS) else { continue };
+        let mut again = Vec::new();
+        for (index, &offset) in offsets.iter().enumerate().filter(|&(_, &offset)| offset != 0) {
+            if seen.insert(offset) {
+                links.push(Link { parent: first.saturating_add(at), index, offset });
+            } else if again.len() < MOST_NOTES {
+                let problem = format!("directory at {offset:#x} is linked twice");
+                again.push(Error::malformed(tag::name(tag::SUB_IFDS), node.ifd.offset, problem));
+            }
+        }
+        node.ifd.unreadable_tags.append(&mut again);
+    }
+    links
+}
+
+/// Notes on the SubIFDs of one directory that are kept.
+const MOST_NOTES: usize = 100;
+
+/// Fetches the directories behind `links`; those that cannot be read are noted at their parents.
+async fn sub_directories(
+    io: &mut Io<'_>,
+    format: Format,
+    nodes: &mut [Node],
+    links: &[Link],
+) -> Result<Vec<Pending>, Error> {
+    let room = io.limits().objects.saturating_sub(nodes.len() as u64);
+    if links.len() as u64 > room {
+        let problem = format!("more than {} directories", io.limits().objects);
+        return Err(Error::limit(tag::name(tag::SUB_IFDS), 0, problem));
+    }
+    let offsets: Vec<u64> = links.iter().map(|link| link.offset).collect();
+    let directories = chain::read_all(io, format, &offsets, SUB_WINDOW).await?;
+    let mut level = Vec::new();
+    for (link, directory) in links.iter().zip(directories) {
+        let Some(parent) = nodes.get_mut(link.parent) else { continue };
+        match directory {
+            Ok(directory) => {
+                let mut path = parent.ifd.path.clone();
+                path.push(link.index);
+                level.push(Pending { parent: Some(link.parent), path, directory });
+            }
+            Err(error) => parent.ifd.unreadable_tags.push(error),
+        }
+    }
+    Ok(level)
+}
+
+fn refuse_deeper(nodes: &mut [Node], links: &[Link], depth: u32) {
+    for link in links {
+        if let Some(parent) = nodes.get_mut(link.parent) {
+            let problem = format!("more than {depth} levels of SubIFDs");
+            let error = Error::limit(tag::name(tag::SUB_IFDS), parent.ifd.offset, problem);
+            parent.ifd.unreadable_tags.push(error);
+        }
+    }
+}
+
+/// Hangs each node under its parent; parents come before their children, and children in order.
+fn assemble(mut nodes: Vec<Node>) -> Vec<Ifd> {
+    let mut roots = Vec::new();
+    while let Some(Node { parent, mut ifd }) = nodes.pop() {
+        ifd.sub_ifds.reverse();
+        match parent.and_then(|at| nodes.get_mut(at)) {
+            Some(parent) => parent.ifd.sub_ifds.push(ifd),
+            None => roots.push(ifd),
+        }
+    }
+    roots.reverse();
+    roots
+}
