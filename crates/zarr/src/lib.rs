@@ -10,11 +10,15 @@ pub mod node;
 mod codec;
 mod data_type;
 mod fill_value;
+mod metadata;
+mod spell_codec;
+mod spell_data_type;
 
 pub use codec::{Codec, CodecError};
 pub use data_type::{DataType, Endian, Field};
-pub use fill_value::FillValue;
+pub use fill_value::{Conversion, FillValue, FillValueError};
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
+pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 
 /// Which of the two Zarr formats metadata is spelled in.

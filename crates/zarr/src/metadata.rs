@@ -1,0 +1,201 @@
+//! Metadata documents of arrays and groups in both formats.
+
+use serde_json::{Value, json};
+
+use crate::spell_data_type::unspeakable;
+use crate::{
+    Array, ChunkGrid, Codec, CodecError, DataType, Endian, FillValue, FillValueError, Group, ZarrFormat,
+};
+
+/// Name of the attribute that tells xarray the axes' names of a Zarr v2 array.
+const ARRAY_DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
+/// An array that a Zarr format cannot say.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// A codec or data type has no name.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The fill value is not a scalar of the array's type.
+    #[error(transparent)]
+    FillValue(#[from] FillValueError),
+}
+
+impl Array {
+    /// `.zarray`.
+    ///
+    /// # Errors
+    /// What Zarr v2 has no words for: some codecs, transpositions but the full reversal, varying chunk sizes.
+    pub fn to_zarray(&self) -> Result<Value, MetadataError> {
+        let ChunkGrid::Regular(chunks) = &self.chunk_grid else {
+            return Err(unspeakable("a chunk grid of varying sizes", "v2").into());
+        };
+        let (filters, compressor) = filters_and_compressor(&self.codecs)?;
+        let fill_value = match &self.fill_value {
+            Some(value) => value.to_json(&self.data_type, ZarrFormat::V2)?,
+            None => Value::Null,
+        };
+        Ok(json!({
+            "chunks": chunks.iter().map(|n| (*n).max(1)).collect::<Vec<_>>(),
+            "compressor": compressor,
+            "dimension_separator": ".",
+            "dtype": self.data_type.to_v2(self.endian())?,
+            "fill_value": fill_value,
+            "filters": filters,
+            "order": order(&self.codecs)?,
+            "shape": self.shape,
+            "zarr_format": 2,
+        }))
+    }
+
+    /// `.zattrs`: the attributes, and the axes' names for xarray. `name` is the array's own; axes without a name get one
+    /// made of it, since xarray opens no group with an array whose axes have none.
+    pub fn to_zattrs(&self, name: &str) -> Value {
+        let mut attributes = self.attributes.clone();
+        attributes.insert(ARRAY_DIMENSIONS.to_owned(), self.axis_names(name).into());
+        Value::Object(attributes)
+    }
+
+    /// `zarr.json`. For `name` see [`Array::to_zattrs`].
+    ///
+    /// # Errors
+    /// What Zarr v3, or zarr-python with imagecodecs, has no words for: some codecs and their order, structures of mixed
+    /// byte order.
+    pub fn to_zarr_json(&self, name: &str) -> Result<Value, MetadataError> {
+        let zero = || FillValue::zero(&self.data_type);
+        let fill_value = self.fill_value.clone().unwrap_or_else(zero);
+        Ok(json!({
+            "attributes": self.attributes,
+            "chunk_grid": self.chunk_grid.to_v3(),
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": codecs_v3(&self.codecs, &self.data_type)?,
+            "data_type": self.data_type.to_v3()?,
+            "dimension_names": self.axis_names(name),
+            "fill_value": fill_value.to_json(&self.data_type, ZarrFormat::V3)?,
+            "node_type": "array",
+            "shape": self.shape,
+            "storage_transformers": [],
+            "zarr_format": 3,
+        }))
+    }
+
+    /// Byte order of the array's numbers: that of its `bytes` codec, or of the codec that takes that one's place.
+    pub fn endian(&self) -> Endian {
+        let said = self.codecs.iter().find_map(|codec| match codec {
+            Codec::Bytes { endian } => *endian,
+            _ => None,
+        });
+        let implied = || {
+            self.codecs.iter().find_map(|codec| match codec {
+                Codec::FloatPredictor { dtype, .. } | Codec::PackBitsOfIntegers { dtype, .. } => {
+                    dtype.starts_with('>').then_some(Endian::Big)
+                }
+                _ => None,
+            })
+        };
+        said.or_else(implied).unwrap_or(Endian::Little)
+    }
+
+    fn axis_names(&self, array: &str) -> Vec<String> {
+        let name = |axis: usize| match self.dimension_names.get(axis) {
+            Some(Some(name)) => name.clone(),
+            _ => format!("{array}_dim_{axis}"),
+        };
+        (0..self.shape.len()).map(name).collect()
+    }
+}
+
+impl Group {
+    /// `.zattrs`.
+    pub fn to_zattrs(&self) -> Value {
+        Value::Object(self.attributes.clone())
+    }
+
+    /// `zarr.json`.
+    pub fn to_zarr_json(&self) -> Value {
+        json!({"attributes": self.attributes, "node_type": "group", "zarr_format": 3})
+    }
+}
+
+impl ChunkGrid {
+    fn to_v3(&self) -> Value {
+        match self {
+            Self::Regular(chunk) => {
+                let chunk: Vec<_> = chunk.iter().map(|n| (*n).max(1)).collect();
+                json!({"name": "regular", "configuration": {"chunk_shape": chunk}})
+            }
+            Self::Rectilinear(sizes) => {
+                json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": sizes}})
+            }
+        }
+    }
+}
+
+/// v2's `filters` and `compressor`: the last codec is the compressor, unless it only rearranges or checks.
+fn filters_and_compressor(codecs: &[Codec]) -> Result<(Value, Value), CodecError> {
+    let said_elsewhere = |codec: &Codec| matches!(codec, Codec::Bytes { .. } | Codec::Transpose { .. });
+    let mut filters: Vec<_> = codecs.iter().filter(|codec| !said_elsewhere(codec)).collect();
+    let compressor = match filters.last() {
+        Some(last) if is_compressor(last) => filters.pop(),
+        _ => None,
+    };
+    let filters: Vec<_> = filters.into_iter().map(Codec::to_v2).collect::<Result<_, _>>()?;
+    let filters = if filters.is_empty() { Value::Null } else { filters.into() };
+    Ok((filters, compressor.map_or(Ok(Value::Null), Codec::to_v2)?))
+}
+
+fn is_compressor(codec: &Codec) -> bool {
+    let rearranges = matches!(codec, Codec::Shuffle { .. } | Codec::Fletcher32 | Codec::BitOrder);
+    matches!(codec, Codec::Image { .. } | Codec::Blosc2Nd) || (codec.is_bytes_to_bytes() && !rearranges)
+}
+
+/// v2's `order`: "F" for a reversal of all axes that comes first.
+fn order(codecs: &[Codec]) -> Result<&'static str, CodecError> {
+    let Some(at) = codecs.iter().position(|codec| matches!(codec, Codec::Transpose { .. })) else {
+        return Ok("C");
+    };
+    match codecs.get(at) {
+        Some(Codec::Transpose { order }) if order.iter().copied().eq(0..order.len()) => Ok("C"),
+        Some(Codec::Transpose { order }) if at == 0 && order.iter().rev().copied().eq(0..order.len()) => {
+            Ok("F")
+        }
+        Some(other) => Err(other.nameless("v2")),
+        None => Ok("C"),
+    }
+}
+
+/// v3's `codecs`. Codecs that turn the array into bytes by themselves take the place of `bytes`; a reversal of bits, for
+/// which v3 has an array → array codec only, moves before `bytes` where nothing stands between.
+fn codecs_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>, CodecError> {
+    let mut chain: Vec<&Codec> = Vec::with_capacity(codecs.len());
+    let mut makes_bytes = false;
+    for codec in codecs {
+        match codec {
+            Codec::Bytes { .. } if makes_bytes => continue,
+            Codec::BitOrder => match chain.last() {
+                Some(Codec::Bytes { .. }) => chain.insert(chain.len() - 1, codec),
+                _ => return Err(codec.nameless("v3")),
+            },
+            _ => chain.push(codec),
+        }
+        makes_bytes |= codec.is_array_to_bytes() || replaces_bytes(codec);
+    }
+    if !makes_bytes {
+        return Err(unspeakable("a chain without an array → bytes codec", "v3"));
+    }
+    chain.into_iter().map(|codec| codec_v3(codec, data_type)).collect()
+}
+
+fn replaces_bytes(codec: &Codec) -> bool {
+    matches!(codec, Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. })
+}
+
+fn codec_v3(codec: &Codec, data_type: &DataType) -> Result<Value, CodecError> {
+    let Codec::Bytes { endian } = codec else { return codec.to_v3() };
+    let orders = data_type.byte_orders_of(endian.unwrap_or(Endian::Little));
+    match orders.as_slice() {
+        [] => Codec::Bytes { endian: None }.to_v3(),
+        [one] if endian.is_none_or(|said| said == *one) => Codec::Bytes { endian: Some(*one) }.to_v3(),
+        _ => Err(unspeakable("a structure whose fields have another byte order than the array", "v3")),
+    }
+}
