@@ -1,1 +1,25 @@
-//! Under construction.
+//! Files as byte ranges, wherever they lie: on a local disk, behind HTTP, in S3, Google Cloud Storage or Azure.
+//!
+//! [`open`] turns a path or url into an [`Object`], which fetches batches of ranges: neighbours are merged, small reads
+//! go through a cache of pages, and requests run side by side. An object remembers the etag, size and modification time
+//! that it had when it was opened; a later read of a file that has changed since fails.
+//!
+//! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
+
+mod connect;
+mod error;
+mod local;
+mod location;
+mod meter;
+mod object;
+mod options;
+mod output;
+mod pages;
+mod plan;
+mod remote;
+
+pub use error::StoreError;
+pub use meter::Stats;
+pub use object::{Object, open};
+pub use options::StoreOptions;
+pub use output::{SideFile, put};

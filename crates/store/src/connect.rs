@@ -1,0 +1,168 @@
+use std::{env, sync::Arc, time::Duration};
+
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, HeaderMap, HeaderValue, ObjectStore, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    azure::{AzureConfigKey, MicrosoftAzureBuilder},
+    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
+    http::HttpBuilder,
+    path::Path,
+};
+use url::Url;
+
+use crate::{
+    StoreError, StoreOptions,
+    location::{Location, Service},
+};
+
+/// A store, and the path of the object in it.
+pub(crate) type Connected = (Arc<dyn ObjectStore>, Path);
+
+/// The store that holds an object which is not a local file.
+pub(crate) fn connect(location: &Location, options: &StoreOptions) -> Result<Connected, StoreError> {
+    match location {
+        Location::Http(url) => http(url, &location.name(), options),
+        Location::Bucket { service, bucket, key } => {
+            let name = location.name();
+            let path = Path::parse(key).map_err(|error| StoreError::remote(&name, &error.into()))?;
+            let store = match service {
+                Service::S3 => s3(bucket, options)?.build().map(shared),
+                Service::Google => google(bucket, options)?.build().map(shared),
+                Service::Azure => azure(bucket, options)?.build().map(shared),
+            };
+            Ok((store.map_err(|error| StoreError::remote(&name, &error))?, path))
+        }
+        Location::Local(_) => Err(StoreError::Location {
+            name: location.name(),
+            reason: "a local file has no object store".to_owned(),
+        }),
+    }
+}
+
+fn shared(store: impl ObjectStore) -> Arc<dyn ObjectStore> {
+    Arc::new(store)
+}
+
+/// The whole url is the base of the store, so that its escapes and its query stay as they are.
+fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, StoreError> {
+    let mut client = client_options().with_allow_http(url.scheme() == "http");
+    for (key, value) in &options.values {
+        let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
+        client = client.with_config(parsed.map_err(|_| unknown(key))?, value);
+    }
+    if let Some(token) = options.bearer_token.as_ref().filter(|_| !options.anonymous) {
+        client = client.with_default_headers(bearer(url, name, token)?);
+    }
+    let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(options));
+    let store = builder.with_client_options(client).build();
+    Ok((shared(store.map_err(|error| StoreError::remote(name, &error))?), Path::default()))
+}
+
+/// The header that carries a token. A token never goes over a network in the clear.
+fn bearer(url: &Url, name: &str, token: &str) -> Result<HeaderMap, StoreError> {
+    let loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    if url.scheme() != "https" && !loopback {
+        let reason = "a bearer token is sent over https only".to_owned();
+        return Err(StoreError::Location { name: name.to_owned(), reason });
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| StoreError::Option {
+        key: "bearer token".to_owned(),
+        reason: "holds characters that no header may hold".to_owned(),
+    })?;
+    value.set_sensitive(true);
+    let mut headers = HeaderMap::new();
+    headers.insert("authorization", value);
+    Ok(headers)
+}
+
+macro_rules! configured {
+    ($builder:expr, $key:ty, $prefix:literal, $options:expr) => {{
+        let mut builder = $builder;
+        for (name, value) in env::vars_os() {
+            let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
+            if name.starts_with($prefix)
+                && let Ok(key) = name.to_ascii_lowercase().parse::<$key>()
+            {
+                builder = builder.with_config(key, value);
+            }
+        }
+        for (name, value) in &$options.values {
+            let key = name.to_ascii_lowercase().parse::<$key>().map_err(|_| unknown(name))?;
+            builder = builder.with_config(key, value);
+        }
+        builder
+    }};
+}
+
+fn s3(bucket: &str, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
+    let start = AmazonS3Builder::new().with_client_options(client_options());
+    let mut builder = configured!(start, AmazonS3ConfigKey, "AWS_", options);
+    if options.anonymous || is_set("AWS_NO_SIGN_REQUEST") {
+        builder = builder.with_skip_signature(true);
+    }
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_endpoint(endpoint).with_config(
+            AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp),
+            endpoint.starts_with("http://").to_string(),
+        );
+    }
+    Ok(builder.with_url(bucket).with_retry(retries(options)))
+}
+
+fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
+    let start = GoogleCloudStorageBuilder::new().with_client_options(client_options());
+    let mut builder = configured!(start, GoogleConfigKey, "GOOGLE_", options);
+    if options.anonymous {
+        builder = builder.with_skip_signature(true);
+    }
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint).with_config(
+            GoogleConfigKey::Client(ClientConfigKey::AllowHttp),
+            endpoint.starts_with("http://").to_string(),
+        );
+    }
+    Ok(builder.with_url(bucket).with_retry(retries(options)))
+}
+
+fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
+    let start = MicrosoftAzureBuilder::new().with_client_options(client_options());
+    let mut builder = configured!(start, AzureConfigKey, "AZURE_", options);
+    if options.anonymous {
+        builder = builder.with_skip_signature(true);
+    }
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_endpoint(endpoint.clone()).with_config(
+            AzureConfigKey::Client(ClientConfigKey::AllowHttp),
+            endpoint.starts_with("http://").to_string(),
+        );
+    }
+    Ok(builder.with_url(bucket).with_retry(retries(options)))
+}
+
+fn client_options() -> ClientOptions {
+    ClientOptions::new()
+        .with_user_agent(HeaderValue::from_static(concat!("virtualize/", env!("CARGO_PKG_VERSION"))))
+        .with_connect_timeout(Duration::from_secs(10))
+        .with_read_timeout(Duration::from_secs(30))
+        .with_timeout(Duration::from_secs(600))
+}
+
+fn retries(options: &StoreOptions) -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+        max_retries: options.retries,
+        retry_timeout: options.retry_timeout,
+    }
+}
+
+fn is_set(variable: &str) -> bool {
+    env::var(variable).is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes"))
+}
+
+fn unknown(key: &str) -> StoreError {
+    StoreError::Option { key: key.to_owned(), reason: "unknown for this kind of store".to_owned() }
+}

@@ -1,0 +1,197 @@
+use std::io;
+
+use virtualize_bytes::{ReadError, ReadErrorKind};
+
+/// Why a file could not be opened, read or written. Each is one line that names the file as the user did, without
+/// the query of its url, which may hold a signature.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No such file, object, bucket or host path.
+    #[error("{name}: not found")]
+    NotFound {
+        /// The file.
+        name: String,
+    },
+    /// Credentials are missing or do not allow it.
+    #[error("{name}: access denied: {reason}")]
+    Denied {
+        /// The file.
+        name: String,
+        /// What the store said.
+        reason: String,
+    },
+    /// It is no longer the file that was opened.
+    #[error("{name}: the file changed while it was read: {reason}")]
+    Changed {
+        /// The file.
+        name: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A directory, a pipe, a device.
+    #[error("{name}: {what}, expected a file")]
+    NotAFile {
+        /// The path.
+        name: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The location makes no sense.
+    #[error("{name}: {reason}")]
+    Location {
+        /// The location.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// An option makes no sense for this store.
+    #[error("store option {key}: {reason}")]
+    Option {
+        /// Its key.
+        key: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server sends whole files only, and this one is too large for that.
+    #[error("{name}: the server cannot send parts of the file, and it is larger than {limit} bytes")]
+    NoRanges {
+        /// The file.
+        name: String,
+        /// Most bytes that are downloaded whole.
+        limit: u64,
+    },
+    /// The network, the disk or the store failed, after all retries.
+    #[error("{name}: {reason}")]
+    Unavailable {
+        /// The file.
+        name: String,
+        /// What failed.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// The class that drives exit status and retries.
+    pub fn kind(&self) -> ReadErrorKind {
+        match self {
+            Self::NotFound { .. } => ReadErrorKind::NotFound,
+            Self::Denied { .. } => ReadErrorKind::Denied,
+            Self::Changed { .. } => ReadErrorKind::Changed,
+            Self::NotAFile { .. } | Self::Location { .. } | Self::Option { .. } => ReadErrorKind::Invalid,
+            Self::NoRanges { .. } | Self::Unavailable { .. } => ReadErrorKind::Unavailable,
+        }
+    }
+
+    /// What the user can do, in one line.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NotFound { name } if !name.contains("://") => Some("check the path"),
+            Self::NotFound { .. } => {
+                Some("check the url; a private store may hide files without credentials")
+            }
+            Self::Denied { name, .. } => Some(denied_hint(name)),
+            Self::Changed { .. } => Some("run again when it is complete"),
+            Self::NoRanges { .. } => Some("download the file first"),
+            Self::Option { .. } => Some("see object_store's configuration keys for this kind of store"),
+            Self::NotAFile { .. } | Self::Location { .. } | Self::Unavailable { .. } => None,
+        }
+    }
+
+    /// An error of the local file system.
+    pub(crate) fn io(name: &str, error: &io::Error) -> Self {
+        let name = name.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound { name },
+            io::ErrorKind::PermissionDenied => Self::Denied { name, reason: error.to_string() },
+            io::ErrorKind::IsADirectory => Self::NotAFile { name, what: "a directory" },
+            _ => Self::Unavailable { name, reason: error.to_string() },
+        }
+    }
+
+    /// An error of an object store.
+    pub(crate) fn remote(name: &str, error: &object_store::Error) -> Self {
+        use object_store::Error as E;
+        let name = name.to_owned();
+        match error {
+            E::NotFound { .. } => Self::NotFound { name },
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
+                Self::Denied { name, reason: reason(error) }
+            }
+            E::Precondition { .. } => Self::Changed { name, reason: "its etag differs".to_owned() },
+            E::InvalidPath { .. } => Self::Location { name, reason: reason(error) },
+            E::UnknownConfigurationKey { key, .. } => {
+                Self::Option { key: key.clone(), reason: "unknown".to_owned() }
+            }
+            _ => classified_by_text(name, reason(error)),
+        }
+    }
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        let message = match error.hint() {
+            Some(hint) => format!("{error} ({hint})"),
+            None => error.to_string(),
+        };
+        Self::new(error.kind(), message)
+    }
+}
+
+fn denied_hint(name: &str) -> &'static str {
+    match name.split_once("://").map(|(scheme, _)| scheme) {
+        Some("s3" | "s3a") => {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --anonymous for a public bucket"
+        }
+        Some("gs") => "set GOOGLE_APPLICATION_CREDENTIALS, or give --anonymous for a public bucket",
+        Some("http" | "https") => "give --bearer-token or set VIRTUALIZE_BEARER_TOKEN",
+        Some("file") | None => "check the permissions of the file and its folders",
+        Some(_) => "set AZURE_STORAGE_ACCOUNT_NAME and a key, or give --anonymous for a public container",
+    }
+}
+
+/// Some refusals reach us without a class of their own: credentials that could not be had, a region that is not right.
+fn classified_by_text(name: String, reason: String) -> StoreError {
+    let credentials = ["169.254.169.254", "credential", "metadata.google", "OAuth", "oauth"];
+    if credentials.iter().any(|word| reason.contains(word)) {
+        return StoreError::Denied { name, reason: format!("no credentials found: {reason}") };
+    }
+    if reason.contains("configured region") {
+        let reason = "the bucket is in another region: set AWS_REGION".to_owned();
+        return StoreError::Unavailable { name, reason };
+    }
+    StoreError::Unavailable { name, reason }
+}
+
+/// The innermost causes of a store's error in one line, without urls (their queries may hold signatures).
+fn reason(error: &object_store::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    let mut kept = Vec::new();
+    while let Some(source) = innermost.source() {
+        innermost = source;
+        kept.push(innermost.to_string());
+    }
+    let text = match kept.as_slice() {
+        [.., before, last] if before.ends_with(last.as_str()) => before.clone(),
+        [.., last] => last.clone(),
+        [] => error.to_string(),
+    };
+    one_line(&text)
+}
+
+/// Text without line breaks, queries of urls and the tail of long bodies.
+fn one_line(text: &str) -> String {
+    let words = text.split_whitespace().map(without_query);
+    let line = words.collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(300) {
+        Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// A url without what follows its `?`; other words as they are.
+pub(crate) fn without_query(word: &str) -> &str {
+    match word.split_once("://") {
+        Some(_) => word.split_once('?').map_or(word, |(start, _)| start),
+        None => word,
+    }
+}

@@ -1,0 +1,153 @@
+use std::{
+    fs::{File, Metadata},
+    io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use crate::{StoreError, meter::Meter, plan};
+
+/// Gap in bytes across which two ranges are still read together.
+const GAP: u64 = 4 << 10;
+/// Longest read that merges ranges, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// A file on a disk of this machine, read in place and without another thread.
+#[derive(Debug)]
+pub(crate) struct LocalFile {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl LocalFile {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, StoreError> {
+        let name = path.display().to_string();
+        let found = std::fs::metadata(&path).map_err(|error| StoreError::io(&name, &error))?;
+        if let Some(what) = not_a_file(&found) {
+            return Err(StoreError::NotAFile { name, what });
+        }
+        let file = File::open(&path).map_err(|error| StoreError::io(&name, &error))?;
+        let opened = file.metadata().map_err(|error| StoreError::io(&name, &error))?;
+        Ok(Self { file, path, size: opened.len(), modified: opened.modified().ok() })
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn modified(&self) -> Option<i64> {
+        let since = self.modified?.duration_since(UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_millis()).ok()
+    }
+
+    pub(crate) fn read_ranges(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
+        let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
+        let parts = match clamped.as_slice() {
+            [range] => vec![self.read(*range, meter)?],
+            many => self.read_merged(many, meter)?,
+        };
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
+        Ok(parts)
+    }
+
+    /// Whether the path still leads to the file that was opened.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        self.unchanged(&std::fs::metadata(&self.path).map_err(|error| self.failed(&error))?)
+    }
+
+    fn read_merged(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
+        let plan = plan::merge(ranges, GAP, LONGEST);
+        let spans: Vec<Bytes> =
+            plan.spans.iter().map(|span| self.read(*span, meter)).collect::<Result<_, _>>()?;
+        let part = |(range, &at): (&ByteRange, &usize)| match (plan.spans.get(at), spans.get(at)) {
+            (Some(span), Some(bytes)) => slice(bytes, range.start - span.start, range.length),
+            _ => Bytes::new(),
+        };
+        Ok(ranges.iter().zip(&plan.span_of).map(part).collect())
+    }
+
+    fn read(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
+        let Ok(length) = usize::try_from(range.length) else {
+            return Err(self.failed(&io::ErrorKind::OutOfMemory.into()));
+        };
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut buffer = vec![0; length];
+        match read_exact_at(&self.file, &mut buffer, range.start) {
+            Ok(()) => {
+                meter.request(range.length);
+                Ok(buffer.into())
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.changed("it became shorter"))
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    fn unchanged(&self, now: &Metadata) -> Result<(), StoreError> {
+        if now.len() != self.size {
+            return Err(self.changed(&format!("{} bytes, expected {}", now.len(), self.size)));
+        }
+        if now.modified().ok() != self.modified {
+            return Err(self.changed("its modification time differs"));
+        }
+        Ok(())
+    }
+
+    fn changed(&self, reason: &str) -> StoreError {
+        StoreError::Changed { name: self.path.display().to_string(), reason: reason.to_owned() }
+    }
+
+    fn failed(&self, error: &io::Error) -> StoreError {
+        StoreError::io(&self.path.display().to_string(), error)
+    }
+}
+
+/// The part of `bytes` that starts at `start`; empty where it does not lie within.
+pub(crate) fn slice(bytes: &Bytes, start: u64, length: u64) -> Bytes {
+    let end = start.saturating_add(length);
+    match (usize::try_from(start), usize::try_from(end)) {
+        (Ok(start), Ok(end)) if start <= end && end <= bytes.len() => bytes.slice(start..end),
+        _ => Bytes::new(),
+    }
+}
+
+/// What a path leads to, where that is not a regular file.
+pub(crate) fn not_a_file(found: &Metadata) -> Option<&'static str> {
+    match found {
+        found if found.is_file() => None,
+        found if found.is_dir() => Some("a directory"),
+        _ => Some("a pipe, socket or device"),
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.seek_read(rest, offset.saturating_add(done as u64))? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => done += count,
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to the same file.
+pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}

@@ -1,0 +1,182 @@
+use std::path::{Component, Path, PathBuf};
+
+use url::Url;
+
+use crate::{StoreError, error::without_query};
+
+/// Where a file lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Location {
+    /// On a disk of this machine.
+    Local(PathBuf),
+    /// Behind a server that speaks HTTP.
+    Http(Url),
+    /// In a bucket or container. The key is as the user wrote it: `%` and `?` have no meaning in it.
+    Bucket {
+        /// Which service.
+        service: Service,
+        /// `scheme://bucket`, or what stands for the bucket.
+        bucket: String,
+        /// Key of the object, without a leading slash.
+        key: String,
+    },
+}
+
+/// A service that keeps objects in buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Service {
+    /// Amazon S3 and what speaks its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage and Data Lake.
+    Azure,
+}
+
+impl Location {
+    /// Reads a path or url.
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+            return Ok(Self::Local(absolute(Path::new(text), text)?));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => local_url(text, rest),
+            "http" | "https" => http_url(text),
+            "s3" | "s3a" => bucket(Service::S3, "s3", rest, text),
+            "gs" | "gcs" => bucket(Service::Google, "gs", rest, text),
+            "az" | "azure" | "adl" => bucket(Service::Azure, "az", rest, text),
+            "abfs" => bucket(Service::Azure, "abfs", rest, text),
+            "abfss" => bucket(Service::Azure, "abfss", rest, text),
+            _ => invalid(
+                text,
+                format!(
+                    "scheme {scheme:?} is not known, expected a path or file, http, https, s3, gs, az, abfs"
+                ),
+            ),
+        }
+    }
+
+    /// The url that readers are to open. Paths and keys stand in it as they are, since fsspec takes them so.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Local(path) => format!("file://{}", path.display()),
+            Self::Http(url) => url.to_string(),
+            Self::Bucket { bucket, key, .. } => format!("{bucket}/{key}"),
+        }
+    }
+
+    /// The name for messages: without the query of a url, which may hold a signature.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Local(path) => path.display().to_string(),
+            Self::Http(url) => without_query(url.as_str()).to_owned(),
+            Self::Bucket { .. } => self.url(),
+        }
+    }
+}
+
+/// Whether the text before `://` can be a scheme (and not the start of a strange path).
+fn is_scheme(text: &str) -> bool {
+    text.len() > 1
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+fn local_url(text: &str, rest: &str) -> Result<Location, StoreError> {
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') {
+        return invalid(text, "expected file:/// and an absolute path".to_owned());
+    }
+    let as_written = Path::new(path);
+    if !as_written.exists()
+        && let Ok(url) = Url::parse(text)
+        && let Ok(decoded) = url.to_file_path()
+        && decoded.exists()
+    {
+        return Ok(Location::Local(absolute(&decoded, text)?));
+    }
+    Ok(Location::Local(absolute(as_written, text)?))
+}
+
+fn http_url(text: &str) -> Result<Location, StoreError> {
+    let mut url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(error) => return invalid(text, format!("not a url: {error}")),
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        let name = "http url with a user name".to_owned();
+        let reason = "credentials in the url would be written into the references: leave them out".to_owned();
+        return Err(StoreError::Location { name, reason });
+    }
+    url.set_fragment(None);
+    Ok(Location::Http(url))
+}
+
+fn bucket(service: Service, scheme: &str, rest: &str, text: &str) -> Result<Location, StoreError> {
+    match rest.split_once('/') {
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() && !key.ends_with('/') => {
+            Ok(Location::Bucket { service, bucket: format!("{scheme}://{bucket}"), key: key.to_owned() })
+        }
+        _ => invalid(text, "expected a bucket and the key of an object".to_owned()),
+    }
+}
+
+/// The absolute form of a path; where `..` stands in it, that of the folder which it really means.
+fn absolute(path: &Path, text: &str) -> Result<PathBuf, StoreError> {
+    if text.is_empty() {
+        return invalid(text, "the path is empty".to_owned());
+    }
+    if path.components().any(|part| part == Component::ParentDir)
+        && let (Some(folder), Some(file)) = (path.parent(), path.file_name())
+        && let Ok(folder) = folder.canonicalize()
+    {
+        return Ok(folder.join(file));
+    }
+    std::path::absolute(path).map_err(|error| StoreError::io(text, &error))
+}
+
+fn invalid<T>(text: &str, reason: String) -> Result<T, StoreError> {
+    Err(StoreError::Location { name: without_query(text).to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_kept_as_readers_take_them() {
+        let url = |text| Location::parse(text).unwrap().url();
+        assert_eq!(url("/a b/c%20d.nc"), "file:///a b/c%20d.nc");
+        assert_eq!(url("file:///a/b.nc"), "file:///a/b.nc");
+        assert_eq!(url("s3a://bucket/x y?%.nc"), "s3://bucket/x y?%.nc");
+        assert_eq!(url("gs://bucket/a/b"), "gs://bucket/a/b");
+        assert_eq!(
+            url("abfs://box@account.dfs.core.windows.net/a"),
+            "abfs://box@account.dfs.core.windows.net/a"
+        );
+        assert_eq!(url("HTTPS://Host/a b?sig=1#part"), "https://host/a%20b?sig=1");
+    }
+
+    #[test]
+    fn relative_paths_become_absolute() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Location::parse("a.nc").unwrap(), Location::Local(here.join("a.nc")));
+        assert_eq!(Location::parse("src/../a.nc").unwrap(), Location::Local(here.join("a.nc")));
+    }
+
+    #[test]
+    fn names_keep_signatures_back() {
+        assert_eq!(Location::parse("https://host/a?X-Sig=1").unwrap().name(), "https://host/a");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in
+            ["", "s3://bucket", "s3:///key", "s3://bucket/folder/", "ftp://host/a", "file://a", "http://"]
+        {
+            assert!(Location::parse(text).is_err(), "{text}");
+        }
+        let error = Location::parse("https://me:secret@host/a").unwrap_err();
+        assert!(!error.to_string().contains("secret"));
+    }
+}

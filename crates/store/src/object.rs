@@ -1,0 +1,152 @@
+use std::{path::Path, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use virtualize_bytes::{BoxFuture, ByteRange, MemorySource, ReadError, ReadRanges};
+
+use crate::{
+    Stats, StoreError, StoreOptions,
+    local::{LocalFile, same_file},
+    location::Location,
+    meter::Meter,
+    remote::{self, Opened, Remote},
+};
+
+/// An open file: what it was when it was opened, and its bytes by ranges.
+#[derive(Debug)]
+pub struct Object {
+    location: Option<Location>,
+    url: String,
+    name: String,
+    etag: Option<String>,
+    modified: Option<i64>,
+    content: Content,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+enum Content {
+    Local(LocalFile),
+    Remote(Box<Remote>),
+    Memory(MemorySource),
+}
+
+/// Opens a path or url. A local file costs no request, any other one request, which also brings its first bytes.
+pub async fn open(location: &str, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
+    let location = Location::parse(location)?;
+    let meter = Meter::default();
+    let (content, etag, modified) = match &location {
+        Location::Local(path) => {
+            let file = LocalFile::open(path.clone())?;
+            let modified = file.modified();
+            (Content::Local(file), None, modified)
+        }
+        _ => match remote::open(&location, options, &meter).await? {
+            Opened::Ranges(remote) => {
+                let meta = remote.meta().clone();
+                (Content::Remote(remote), meta.e_tag, milliseconds(meta.last_modified.timestamp_millis()))
+            }
+            Opened::Whole(bytes, meta) => {
+                let modified = milliseconds(meta.last_modified.timestamp_millis());
+                (Content::Memory(MemorySource(bytes)), meta.e_tag, modified)
+            }
+        },
+    };
+    let (url, name) = (location.url(), location.name());
+    Ok(Arc::new(Object { location: Some(location), url, name, etag, modified, content, meter }))
+}
+
+/// Servers that say no modification time come out as 1970.
+fn milliseconds(since_1970: i64) -> Option<i64> {
+    Some(since_1970).filter(|time| *time > 0)
+}
+
+impl Object {
+    /// A file in memory under a url of its own.
+    pub fn in_memory(url: impl Into<String>, bytes: impl Into<Bytes>) -> Arc<Self> {
+        let url = url.into();
+        let content = Content::Memory(MemorySource(bytes.into()));
+        let name = url.clone();
+        let meter = Meter::default();
+        Arc::new(Self { location: None, url, name, etag: None, modified: None, content, meter })
+    }
+
+    /// Absolute url, as readers are to open it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Name for messages: a path, or a url without its query.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Entity tag when it was opened.
+    pub fn etag(&self) -> Option<&str> {
+        self.etag.as_deref()
+    }
+
+    /// Modification time when it was opened, in milliseconds since 1970-01-01T00:00:00Z.
+    pub fn modified(&self) -> Option<i64> {
+        self.modified
+    }
+
+    /// What reading took so far.
+    pub fn stats(&self) -> Stats {
+        self.meter.stats()
+    }
+
+    /// Whether the file is still the one that was opened, as far as can be told without a request. Remote reads are
+    /// checked one by one; a local path is looked up once more.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        match &self.content {
+            Content::Local(file) => file.verify(),
+            Content::Remote(_) | Content::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Whether a path or url is this very file.
+    pub fn is_at(&self, location: &str) -> bool {
+        match (Location::parse(location), &self.location) {
+            (Ok(Location::Local(one)), Some(Location::Local(other))) => {
+                one == *other || same_file(&one, other)
+            }
+            (Ok(one), Some(other)) => one == *other,
+            _ => false,
+        }
+    }
+
+    /// The path of a local file.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.location {
+            Some(Location::Local(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, ReadError> {
+        match &self.content {
+            Content::Local(file) => {
+                let start = Instant::now();
+                let parts = file.read_ranges(ranges, &self.meter)?;
+                self.meter.waited(start);
+                Ok(parts)
+            }
+            Content::Remote(remote) => Ok(remote.read_ranges(ranges, &self.meter).await?),
+            Content::Memory(memory) => memory.read_ranges(ranges).await,
+        }
+    }
+}
+
+impl ReadRanges for Object {
+    fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>> {
+        Box::pin(self.read(ranges))
+    }
+
+    fn size(&self) -> u64 {
+        match &self.content {
+            Content::Local(file) => file.size(),
+            Content::Remote(remote) => remote.meta().size,
+            Content::Memory(memory) => memory.size(),
+        }
+    }
+}

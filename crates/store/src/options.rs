@@ -1,0 +1,56 @@
+use std::{fmt, time::Duration};
+
+/// How files are reached. What is not said here comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
+/// `HTTPS_PROXY`).
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Configuration of the store by the keys of `object_store`, such as `aws_region` or `timeout`.
+    pub values: Vec<(String, String)>,
+    /// Requests are not signed and carry no token.
+    pub anonymous: bool,
+    /// Url of the service, where it is not the usual one.
+    pub endpoint: Option<String>,
+    /// Token for `Authorization: Bearer` of HTTPS requests.
+    pub bearer_token: Option<String>,
+    /// Most requests under way at once, at least 1.
+    pub concurrency: usize,
+    /// How often a failed request is tried again.
+    pub retries: usize,
+    /// How long all tries of a request may take together.
+    pub retry_timeout: Duration,
+    /// Most bytes of an HTTP file that is downloaded whole because its server cannot send parts.
+    pub whole_limit: u64,
+    /// Most bytes of pages kept for later reads.
+    pub cache_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            values: Vec::new(),
+            anonymous: false,
+            endpoint: None,
+            bearer_token: None,
+            concurrency: 24,
+            retries: 5,
+            retry_timeout: Duration::from_secs(60),
+            whole_limit: 256 << 20,
+            cache_bytes: 128 << 20,
+        }
+    }
+}
+
+/// Shows no secrets: of values only the keys, of the token only that it is there.
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.values.iter().map(|(key, _)| key).collect();
+        f.debug_struct("StoreOptions")
+            .field("values", &keys)
+            .field("anonymous", &self.anonymous)
+            .field("endpoint", &self.endpoint)
+            .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
+            .field("concurrency", &self.concurrency)
+            .field("retries", &self.retries)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::{Bytes, BytesMut};
+use virtualize_bytes::ByteRange;
+
+use crate::local::slice;
+
+/// Bytes of a page. All but the last of a file are whole.
+pub(crate) const PAGE: u64 = 16 << 10;
+
+/// Pages by their number.
+pub(crate) type Pages = HashMap<u64, Bytes>;
+
+/// Pages kept for later reads. The oldest goes first.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    kept: Mutex<Kept>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    pages: Pages,
+    age: VecDeque<u64>,
+}
+
+impl Cache {
+    /// A cache of so many bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { kept: Mutex::default(), limit: (bytes / PAGE).try_into().unwrap_or(usize::MAX) }
+    }
+
+    /// The pages among `wanted` that are here, and the numbers of the others.
+    pub(crate) fn split(&self, wanted: BTreeSet<u64>) -> (Pages, Vec<u64>) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut here = Pages::with_capacity(wanted.len());
+        let mut missing = Vec::new();
+        for page in wanted {
+            match kept.pages.get(&page) {
+                Some(bytes) => drop(here.insert(page, bytes.clone())),
+                None => missing.push(page),
+            }
+        }
+        (here, missing)
+    }
+
+    /// Keeps a page.
+    pub(crate) fn insert(&self, page: u64, bytes: Bytes) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.pages.insert(page, bytes).is_none() {
+            kept.age.push_back(page);
+        }
+        while kept.age.len() > self.limit {
+            if let Some(oldest) = kept.age.pop_front() {
+                kept.pages.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// The pages that hold these ranges, which lie within the file.
+pub(crate) fn of(ranges: &[ByteRange]) -> BTreeSet<u64> {
+    let pages = |range: &ByteRange| range.start / PAGE..range.end().div_ceil(PAGE);
+    ranges.iter().filter(|range| range.length > 0).flat_map(pages).collect()
+}
+
+/// Pages as byte ranges of a file of `size` bytes.
+pub(crate) fn range(page: u64, size: u64) -> ByteRange {
+    ByteRange::new(page.saturating_mul(PAGE), PAGE).clamp_to(size)
+}
+
+/// The bytes of a run of pages, cut into its pages.
+pub(crate) fn cut(run: ByteRange, bytes: &Bytes) -> impl Iterator<Item = (u64, Bytes)> {
+    let pages = run.start / PAGE..run.end().div_ceil(PAGE);
+    pages.map(move |page| {
+        let start = page * PAGE - run.start;
+        (page, slice(bytes, start, PAGE.min(run.length - start)))
+    })
+}
+
+/// The bytes of a range out of its pages; `None` where one is missing.
+pub(crate) fn assemble(range: ByteRange, pages: &Pages) -> Option<Bytes> {
+    if range.length == 0 {
+        return Some(Bytes::new());
+    }
+    let (first, last) = (range.start / PAGE, (range.end() - 1) / PAGE);
+    if first == last {
+        return Some(slice(pages.get(&first)?, range.start % PAGE, range.length));
+    }
+    let mut whole = BytesMut::with_capacity(usize::try_from(range.length).ok()?);
+    for page in first..=last {
+        let bytes = pages.get(&page)?;
+        let start = range.start.max(page * PAGE) - page * PAGE;
+        let end = range.end().min((page + 1) * PAGE) - page * PAGE;
+        whole.extend_from_slice(&slice(bytes, start, end - start));
+    }
+    Some(whole.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Bytes {
+        (0..PAGE * 3 + 5).map(|at| (at % 251) as u8).collect()
+    }
+
+    #[test]
+    fn ranges_come_out_of_their_pages() {
+        let file = file();
+        let run = ByteRange::new(0, file.len() as u64);
+        let pages: Pages = cut(run, &file).collect();
+        assert_eq!(pages.len(), 4);
+        for (start, length) in [(0, 1), (PAGE - 1, 2), (5, PAGE * 3), (PAGE * 3, 5), (PAGE, PAGE), (7, 0)] {
+            let part = assemble(ByteRange::new(start, length), &pages).unwrap();
+            assert_eq!(part, slice(&file, start, length), "{length} bytes at {start}");
+        }
+    }
+
+    #[test]
+    fn a_missing_page_is_noticed() {
+        assert_eq!(assemble(ByteRange::new(0, 1), &Pages::new()), None);
+    }
+
+    #[test]
+    fn the_oldest_page_goes_first() {
+        let cache = Cache::new(2 * PAGE);
+        for page in [7, 3, 5] {
+            cache.insert(page, Bytes::from_static(b"x"));
+        }
+        let (here, missing) = cache.split(BTreeSet::from([3, 5, 7]));
+        assert_eq!((here.len(), missing), (2, vec![7]));
+    }
+}

@@ -1,0 +1,66 @@
+use virtualize_bytes::ByteRange;
+
+/// Ranges merged into spans that are fetched each by one read.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    /// What to fetch, in ascending order of start.
+    pub(crate) spans: Vec<ByteRange>,
+    /// For each range asked for, in the order asked for, which span holds it.
+    pub(crate) span_of: Vec<usize>,
+}
+
+/// Merges ranges whose gap is at most `gap` bytes into spans of at most `longest` bytes (a longer range stays whole).
+pub(crate) fn merge(ranges: &[ByteRange], gap: u64, longest: u64) -> Plan {
+    let mut order: Vec<usize> = (0..ranges.len()).collect();
+    order.sort_unstable_by_key(|&at| ranges.get(at).map(|range| range.start));
+    let mut plan = Plan { spans: Vec::new(), span_of: vec![0; ranges.len()] };
+    for at in order {
+        let Some(&range) = ranges.get(at) else { continue };
+        match plan.spans.last_mut() {
+            Some(span) if joins(*span, range, gap, longest) => {
+                span.length = span.end().max(range.end()) - span.start;
+            }
+            _ => plan.spans.push(range),
+        }
+        if let Some(place) = plan.span_of.get_mut(at) {
+            *place = plan.spans.len() - 1;
+        }
+    }
+    plan
+}
+
+/// Whether a span may grow to hold a range that does not start before it.
+fn joins(span: ByteRange, range: ByteRange, gap: u64, longest: u64) -> bool {
+    let inside = range.end() <= span.end();
+    let near = range.start <= span.end().saturating_add(gap);
+    inside || (near && range.end() - span.start <= longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(ranges: &[(u64, u64)], gap: u64, longest: u64) -> (Vec<(u64, u64)>, Vec<usize>) {
+        let ranges: Vec<_> = ranges.iter().map(|&(start, length)| ByteRange::new(start, length)).collect();
+        let Plan { spans, span_of } = merge(&ranges, gap, longest);
+        (spans.into_iter().map(|span| (span.start, span.length)).collect(), span_of)
+    }
+
+    #[test]
+    fn neighbours_merge_whatever_their_order() {
+        assert_eq!(plan(&[(100, 10), (0, 10), (14, 6)], 4, 1000), (vec![(0, 20), (100, 10)], vec![1, 0, 0]));
+    }
+
+    #[test]
+    fn a_gap_too_wide_or_a_span_too_long_keeps_them_apart() {
+        assert_eq!(plan(&[(0, 10), (15, 5)], 4, 1000).0, [(0, 10), (15, 5)]);
+        assert_eq!(plan(&[(0, 10), (10, 10)], 4, 15).0, [(0, 10), (10, 10)]);
+    }
+
+    #[test]
+    fn overlap_and_containment() {
+        assert_eq!(plan(&[(0, 100), (20, 10), (90, 20)], 0, 1000), (vec![(0, 110)], vec![0, 0, 0]));
+        assert_eq!(plan(&[(0, 100), (20, 10)], 0, 50), (vec![(0, 100)], vec![0, 0]), "inside costs nothing");
+        assert_eq!(plan(&[], 0, 1), (vec![], vec![]));
+    }
+}
