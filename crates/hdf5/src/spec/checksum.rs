@@ -86,7 +86,6 @@ mod tests {
         assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
     }
 
-    /// A superblock of version 2 (48 bytes, a whole number of blocks) as h5py writes it.
     #[test]
     fn a_block_that_is_full_is_still_the_last() {
         let zeros = [0_u8; 24];
@@ -95,7 +94,7 @@ mod tests {
 
     /// The algorithm again, a byte at a time, with the loop bound as it is published.
     fn lookup3_by_bytes(mut bytes: &[u8]) -> u32 {
-        let mut state = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
+        let mut state = [0xdead_beef_u32.wrapping_add(u32::try_from(bytes.len()).unwrap()); 3];
         while bytes.len() > 12 {
             state = mix(add(state, bytes[..12].try_into().unwrap()));
             bytes = &bytes[12..];

@@ -2,7 +2,12 @@
 
 pub(crate) mod btree2;
 pub(crate) mod checksum;
+pub(crate) mod chunk_btree1;
+pub(crate) mod chunk_element;
+pub(crate) mod chunk_grid;
 mod context;
+pub(crate) mod extensible_array;
+pub(crate) mod fixed_array;
 pub(crate) mod prefix;
 
 pub(crate) use context::Format;

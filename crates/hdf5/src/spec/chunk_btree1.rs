@@ -1,0 +1,274 @@
+//! Version 1 B-tree nodes of type 1, which index chunks (specification III.A.1).
+//!
+//! ```text
+//! "TREE" type(1) level entries(2) left-sibling right-sibling  (key child-address)… key
+//! key = chunk-size(4) filter-mask(4) offset(8)…   offsets in elements, slowest axis first, then one of the element's bytes
+//! ```
+
+use virtualize_bytes::Cursor;
+
+use super::{Format, chunk_element::uint, chunk_grid::ChunkGrid};
+use crate::Error;
+
+const NODE: &str = "version 1 B-tree node";
+
+/// Most entries of a node where the superblock does not say otherwise.
+const USUAL_ENTRIES: u64 = 64;
+
+/// Sizes of the parts of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Btree1Format {
+    format: Format,
+    rank: usize,
+}
+
+/// A node whose header is read and whose entries are all there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Btree1Node<'a> {
+    /// 0 for a leaf.
+    pub(crate) level: u8,
+    entries: &'a [u8],
+    address: u64,
+}
+
+/// A chunk as a leaf lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Btree1Chunk {
+    /// Row-major position; `None` outside the extent.
+    pub(crate) position: Option<u64>,
+    pub(crate) address: u64,
+    pub(crate) size: u32,
+    pub(crate) filter_mask: u32,
+}
+
+impl Btree1Format {
+    pub(crate) fn new(format: Format, rank: usize) -> Self {
+        Self { format, rank }
+    }
+
+    fn header_size(self) -> usize {
+        usize::from(self.format.offset_size).saturating_mul(2).saturating_add(8)
+    }
+
+    fn key_size(self) -> usize {
+        self.rank.saturating_add(2).saturating_mul(8)
+    }
+
+    fn entry_size(self) -> usize {
+        self.key_size().saturating_add(self.format.offset_size.into())
+    }
+
+    /// Bytes of a node with `entries` entries, without the key after the last one.
+    fn node_size(self, entries: u64) -> u64 {
+        let entries = entries.saturating_mul(self.entry_size() as u64);
+        entries.saturating_add(self.header_size() as u64)
+    }
+
+    /// Bytes that hold all of a node in nearly all files.
+    pub(crate) fn usual_size(self) -> u64 {
+        self.node_size(USUAL_ENTRIES)
+    }
+
+    /// Bytes that the node at hand takes, as far as its own header tells.
+    pub(crate) fn needed(self, bytes: &[u8]) -> u64 {
+        match bytes {
+            [_, _, _, _, _, _, low, high, ..] => self.node_size(u16::from_le_bytes([*low, *high]).into()),
+            _ => self.header_size() as u64,
+        }
+    }
+
+    /// Reads a node from at least [`Btree1Format::needed`] bytes.
+    pub(crate) fn parse(self, bytes: &[u8], address: u64) -> Result<Btree1Node<'_>, Error> {
+        let truncated = Error::truncated(NODE, address);
+        let mut cursor = Cursor::little(bytes, address);
+        let signature = cursor.array::<4>().map_err(&truncated)?;
+        if &signature != b"TREE" {
+            let problem = format!("signature {}, expected TREE", signature.escape_ascii());
+            return Err(Error::malformed(NODE, address, problem));
+        }
+        let [kind, level] = cursor.array().map_err(&truncated)?;
+        if kind != 1 {
+            return Err(Error::malformed(NODE, address, format!("type {kind}, expected 1 (chunks)")));
+        }
+        let entries = usize::from(cursor.u16().map_err(&truncated)?);
+        cursor.skip(self.header_size().saturating_sub(8)).map_err(&truncated)?;
+        let entries = cursor.take(entries.saturating_mul(self.entry_size())).map_err(&truncated)?;
+        Ok(Btree1Node { level, entries, address })
+    }
+}
+
+impl<'a> Btree1Node<'a> {
+    /// How many entries the node has.
+    pub(crate) fn len(&self, sizes: Btree1Format) -> usize {
+        self.entries.len().checked_div(sizes.entry_size()).unwrap_or(0)
+    }
+
+    /// Addresses of the children of an internal node.
+    pub(crate) fn children(&self, sizes: Btree1Format) -> impl Iterator<Item = Result<u64, Error>> + 'a {
+        let (address, key) = (self.address, sizes.key_size());
+        self.entries.chunks_exact(sizes.entry_size().max(1)).map(move |entry| {
+            let child = entry.get(key..).unwrap_or_default();
+            child_address(child, sizes.format).ok_or_else(|| undefined(address))
+        })
+    }
+
+    /// Hands each chunk of a leaf to `take`.
+    pub(crate) fn chunks(
+        &self,
+        sizes: Btree1Format,
+        axes: &mut [Btree1Axis],
+        mut take: impl FnMut(Btree1Chunk) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for entry in self.entries.chunks_exact(sizes.entry_size().max(1)) {
+            let chunk = entry_chunk(entry, sizes, axes).map_err(|problem| problem.at(self.address))?;
+            take(chunk)?;
+        }
+        Ok(())
+    }
+}
+
+/// What can be wrong with an entry; turned into an error only then.
+enum Problem {
+    Short,
+    Undefined,
+    Offset(u64),
+}
+
+impl Problem {
+    fn at(self, address: u64) -> Error {
+        match self {
+            Self::Short => Error::malformed(NODE, address, "entry cut short"),
+            Self::Undefined => undefined(address),
+            Self::Offset(offset) => {
+                let problem = format!("chunk offset {offset} is no multiple of the chunk shape");
+                Error::malformed(NODE, address, problem)
+            }
+        }
+    }
+}
+
+fn undefined(address: u64) -> Error {
+    Error::malformed(NODE, address, "undefined address of a child")
+}
+
+fn entry_chunk(entry: &[u8], sizes: Btree1Format, axes: &mut [Btree1Axis]) -> Result<Btree1Chunk, Problem> {
+    let (key, child) = entry.split_at_checked(sizes.key_size()).ok_or(Problem::Short)?;
+    let (words, _) = key.as_chunks::<8>();
+    let [sizes_word, offsets @ .., last] = words else { return Err(Problem::Short) };
+    if *last != [0; 8] {
+        return Err(Problem::Offset(u64::from_le_bytes(*last)));
+    }
+    let [s0, s1, s2, s3, m0, m1, m2, m3] = *sizes_word;
+    let (mut position, mut inside) = (0_u64, true);
+    for (axis, offset) in axes.iter_mut().zip(offsets) {
+        let coordinate = axis.coordinate(u64::from_le_bytes(*offset))?;
+        inside &= coordinate < axis.count;
+        position = position.wrapping_add(coordinate.wrapping_mul(axis.stride));
+    }
+    let address = child_address(child, sizes.format).ok_or(Problem::Undefined)?;
+    Ok(Btree1Chunk {
+        position: inside.then_some(position),
+        address,
+        size: u32::from_le_bytes([s0, s1, s2, s3]),
+        filter_mask: u32::from_le_bytes([m0, m1, m2, m3]),
+    })
+}
+
+fn child_address(bytes: &[u8], format: Format) -> Option<u64> {
+    let undefined = bytes.iter().all(|byte| *byte == 0xff);
+    (!undefined).then(|| uint(bytes).saturating_add(format.base))
+}
+
+/// An axis of the grid, with the last offset seen: entries come in order, so that nearly all offsets are the last one or
+/// its successor, and need no division.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Btree1Axis {
+    chunk: u64,
+    count: u64,
+    stride: u64,
+    offset: u64,
+    coordinate: u64,
+}
+
+impl Btree1Axis {
+    /// The axes of a grid.
+    pub(crate) fn all(grid: &ChunkGrid, chunk_shape: &[u64]) -> Vec<Self> {
+        let axes = chunk_shape.iter().zip(&grid.counts).zip(&grid.strides);
+        axes.map(|((&chunk, &count), &stride)| Self { chunk, count, stride, offset: 0, coordinate: 0 })
+            .collect()
+    }
+
+    fn coordinate(&mut self, offset: u64) -> Result<u64, Problem> {
+        if offset == self.offset {
+            return Ok(self.coordinate);
+        }
+        let coordinate = match offset.checked_sub(self.offset) {
+            Some(step) if step == self.chunk => self.coordinate.wrapping_add(1),
+            _ if offset == 0 => 0,
+            _ => self.divide(offset).ok_or(Problem::Offset(offset))?,
+        };
+        (self.offset, self.coordinate) = (offset, coordinate);
+        Ok(coordinate)
+    }
+
+    fn divide(&self, offset: u64) -> Option<u64> {
+        (offset.checked_rem(self.chunk)? == 0).then_some(offset.checked_div(self.chunk)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    /// A leaf of a one-dimensional dataset with chunks of 10 elements.
+    fn leaf(entries: &[(u32, u32, u64, u64)]) -> Vec<u8> {
+        let mut bytes = b"TREE\x01\x00".to_vec();
+        bytes.extend(u16::try_from(entries.len()).unwrap().to_le_bytes());
+        bytes.extend([0xff; 16]);
+        for (size, mask, offset, address) in entries {
+            bytes.extend(size.to_le_bytes());
+            bytes.extend(mask.to_le_bytes());
+            bytes.extend(offset.to_le_bytes());
+            bytes.extend([0; 8]);
+            bytes.extend(address.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn chunks(bytes: &[u8]) -> Result<Vec<Btree1Chunk>, Error> {
+        let sizes = Btree1Format::new(FORMAT, 1);
+        let grid = ChunkGrid::new(&[25], &[10], 1).unwrap();
+        let mut found = Vec::new();
+        let node = sizes.parse(bytes, 0x800)?;
+        node.chunks(sizes, &mut Btree1Axis::all(&grid, &[10]), |chunk| {
+            found.push(chunk);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    #[test]
+    fn a_leaf_lists_chunks() {
+        let bytes = leaf(&[(7, 0, 0, 0x100), (8, 1, 20, 0x200), (9, 0, 30, 0x300)]);
+        let found = chunks(&bytes).unwrap();
+        let chunk =
+            |position, address, size, filter_mask| Btree1Chunk { position, address, size, filter_mask };
+        assert_eq!(
+            found,
+            [chunk(Some(0), 0x100, 7, 0), chunk(Some(2), 0x200, 8, 1), chunk(None, 0x300, 9, 0)]
+        );
+        assert_eq!(Btree1Format::new(FORMAT, 1).needed(&bytes), bytes.len() as u64);
+    }
+
+    #[test]
+    fn odd_leaves_are_refused() {
+        let message = |bytes: &[u8]| chunks(bytes).unwrap_err().to_string();
+        assert!(message(&leaf(&[(7, 0, 5, 0)])).contains("chunk offset 5 is no multiple"));
+        assert!(message(&leaf(&[(7, 0, 0, u64::MAX)])).contains("undefined address"));
+        assert!(message(b"TREE\x00\x00\x00\x00").contains("type 0, expected 1"));
+        assert!(message(b"TREF\x01\x00\x00\x00").contains("signature TREF"));
+        assert!(message(&leaf(&[(7, 0, 0, 0)])[..30]).contains("the file ends"));
+    }
+}

@@ -1,0 +1,105 @@
+//! Elements of fixed and extensible arrays: the address of a chunk and, for filtered chunks, its size and filter mask.
+
+use super::Format;
+use crate::Error;
+
+/// How elements are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ElementFormat {
+    base: u64,
+    offset_size: usize,
+    /// Bytes of the stored size of a filtered chunk; 0 for chunks without filters.
+    size_width: usize,
+}
+
+/// Where a chunk lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChunkElement {
+    pub(crate) address: u64,
+    /// Stored bytes; `None` for an unfiltered chunk.
+    pub(crate) size: Option<u64>,
+    pub(crate) filter_mask: u32,
+}
+
+impl ElementFormat {
+    /// `extra` bytes follow the element proper (the coordinates, in a B-tree record).
+    pub(crate) fn new(
+        format: Format,
+        filtered: bool,
+        element_size: usize,
+        extra: usize,
+        structure: &'static str,
+        address: u64,
+    ) -> Result<Self, Error> {
+        let offset_size = usize::from(format.offset_size);
+        let fixed = offset_size.saturating_add(extra);
+        let size_width = match filtered {
+            false => element_size.checked_sub(fixed).filter(|rest| *rest == 0),
+            true => element_size.checked_sub(fixed.saturating_add(4)).filter(|rest| (1..=8).contains(rest)),
+        };
+        let size_width = size_width.ok_or_else(|| {
+            let kind = if filtered { "filtered" } else { "unfiltered" };
+            Error::malformed(
+                structure,
+                address,
+                format!("elements of {element_size} bytes for {kind} chunks"),
+            )
+        })?;
+        Ok(Self { base: format.base, offset_size, size_width })
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn size(self) -> usize {
+        let filter = if self.size_width == 0 { 0 } else { self.size_width.saturating_add(4) };
+        self.offset_size.saturating_add(filter)
+    }
+
+    /// Reads an element from the start of `bytes`; `None` for a chunk that was never written.
+    pub(crate) fn parse(self, bytes: &[u8]) -> Option<ChunkElement> {
+        let (address, rest) = bytes.split_at_checked(self.offset_size)?;
+        if address.iter().all(|byte| *byte == 0xff) {
+            return None;
+        }
+        let address = uint(address).saturating_add(self.base);
+        if self.size_width == 0 {
+            return Some(ChunkElement { address, size: None, filter_mask: 0 });
+        }
+        let (size, rest) = rest.split_at_checked(self.size_width)?;
+        let filter_mask = u32::from_le_bytes(*rest.first_chunk()?);
+        Some(ChunkElement { address, size: Some(uint(size)), filter_mask })
+    }
+}
+
+/// Little-endian number of at most 8 bytes.
+pub(crate) fn uint(bytes: &[u8]) -> u64 {
+    match <[u8; 8]>::try_from(bytes) {
+        Ok(array) => u64::from_le_bytes(array),
+        Err(_) => bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0x200, offset_size: 8, length_size: 8 };
+
+    #[test]
+    fn unfiltered_elements_are_addresses() {
+        let format = ElementFormat::new(FORMAT, false, 8, 0, "array", 0).unwrap();
+        let found = format.parse(&[0, 0x10, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(found, Some(ChunkElement { address: 0x1200, size: None, filter_mask: 0 }));
+        assert_eq!(format.parse(&[0xff; 8]), None);
+        assert!(ElementFormat::new(FORMAT, false, 9, 0, "array", 0).is_err());
+    }
+
+    #[test]
+    fn filtered_elements_have_a_size_and_a_mask() {
+        let format = ElementFormat::new(FORMAT, true, 15, 0, "array", 0).unwrap();
+        let found = format.parse(&[0, 0x10, 0, 0, 0, 0, 0, 0, 1, 2, 3, 5, 0, 0, 0]);
+        assert_eq!(found, Some(ChunkElement { address: 0x1200, size: Some(0x030201), filter_mask: 5 }));
+        assert_eq!(format.size(), 15);
+        assert!(ElementFormat::new(FORMAT, true, 12, 0, "array", 0).is_err());
+        assert!(ElementFormat::new(FORMAT, true, 21, 0, "array", 0).is_err());
+    }
+}

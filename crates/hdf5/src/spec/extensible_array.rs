@@ -1,0 +1,361 @@
+//! Extensible arrays (specification, "The Extensible Array Index"): header, index block, super blocks, data blocks.
+//!
+//! ```text
+//! header       "EAHD" version(0) client element-size max-elements-bits index-block-elements data-block-min-elements
+//!              super-block-min-data-block-pointers page-bits (six statistics of a length each) index-block-address checksum
+//! index block  "EAIB" version(0) client header-address element… data-block-address… super-block-address… checksum
+//! super block  "EASB" version(0) client header-address block-offset [page-bitmap] data-block-address… checksum
+//! data block   "EADB" version(0) client header-address block-offset element… checksum
+//!              "EADB" version(0) client header-address block-offset checksum page…    more elements than a page
+//! page         element… checksum
+//! ```
+//!
+//! After the elements of the index block, super block *n* holds 2^(n/2) data blocks of 2^((n+1)/2) times the least number
+//! of elements. The first super blocks are not stored: the index block points at their data blocks.
+
+use virtualize_bytes::{ByteRange, Cursor};
+
+use super::{Format, checksum::checked, fixed_array::bit, prefix::expect_prefix};
+use crate::Error;
+
+pub(crate) const HEADER: &str = "extensible array header";
+pub(crate) const INDEX_BLOCK: &str = "extensible array index block";
+pub(crate) const SUPER_BLOCK: &str = "extensible array super block";
+pub(crate) const DATA_BLOCK: &str = "extensible array data block";
+
+/// Bytes of a checksum.
+const CHECKSUM: u64 = 4;
+
+/// What the header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ExtensibleArray {
+    /// Elements have a size and a filter mask (client 1).
+    pub(crate) filtered: bool,
+    /// Bytes of an element.
+    pub(crate) element_size: u8,
+    /// Elements of the index block.
+    pub(crate) index_elements: u8,
+    /// Where the index block lies; `None` for an array without any element.
+    pub(crate) index_block: Option<u64>,
+    /// One past the largest number ever written.
+    pub(crate) end: u64,
+    max_bits: u8,
+    min_elements: u8,
+    min_pointers: u8,
+    page_elements: u64,
+    header: u64,
+}
+
+/// A block to be read, with what is known of it from its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DataBlock {
+    pub(crate) address: u64,
+    /// Number of its first element.
+    pub(crate) first: u64,
+    /// How many elements it has.
+    pub(crate) elements: u64,
+    /// The offset that the library writes into it, see [`expect_offset`].
+    offset: u64,
+    /// Which of its pages are written; `None` for a block without pages.
+    pages: Option<Vec<bool>>,
+}
+
+/// A super block to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SuperBlock {
+    pub(crate) address: u64,
+    /// Which one, counted from 0 with those that are not stored.
+    level: u32,
+    /// Number of its first element.
+    pub(crate) first: u64,
+}
+
+/// The parts of an index block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct IndexBlock<'a> {
+    pub(crate) elements: &'a [u8],
+    pub(crate) data_blocks: Vec<DataBlock>,
+    pub(crate) super_blocks: Vec<SuperBlock>,
+}
+
+impl ExtensibleArray {
+    /// Bytes that a header takes in the file.
+    pub(crate) fn header_size(format: Format) -> u64 {
+        let lengths = u64::from(format.length_size).saturating_mul(6);
+        16_u64.saturating_add(lengths).saturating_add(format.offset_size.into())
+    }
+
+    /// Reads a header from exactly [`ExtensibleArray::header_size`] bytes.
+    pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
+        let truncated = Error::truncated(HEADER, address);
+        let mut cursor = Cursor::little(bytes, address);
+        expect_prefix(&mut cursor, HEADER, *b"EAHD", 0)?;
+        checked(HEADER, address, bytes)?;
+        let fields = cursor.array().map_err(&truncated)?;
+        let [client, element_size, max_bits, index_elements, min_elements, min_pointers, page_bits] = fields;
+        cursor.skip(usize::from(format.length_size).saturating_mul(4)).map_err(&truncated)?;
+        let end = cursor.uint(format.length_size.into()).map_err(&truncated)?;
+        cursor.skip(format.length_size.into()).map_err(&truncated)?;
+        let index_block = format.address(&mut cursor).map_err(&truncated)?;
+        let page_elements = 1_u64.checked_shl(page_bits.into()).unwrap_or(u64::MAX);
+        let array = Self {
+            filtered: client == 1,
+            element_size,
+            index_elements,
+            index_block,
+            end,
+            max_bits,
+            min_elements,
+            min_pointers,
+            page_elements,
+            header: address,
+        };
+        array.check(client)
+    }
+
+    /// Refuses parameters with which the places of blocks make no sense.
+    fn check(self, client: u8) -> Result<Self, Error> {
+        let Self { element_size, max_bits, min_elements, min_pointers, header, .. } = self;
+        if client > 1 || element_size == 0 {
+            let problem = format!("client {client} with elements of {element_size} bytes, expected 0 or 1");
+            return Err(Error::malformed(HEADER, header, problem));
+        }
+        let powers = min_elements.is_power_of_two() && min_pointers.is_power_of_two() && min_pointers >= 2;
+        if !powers || max_bits > 64 || self.levels() < self.direct_levels() {
+            let problem = format!(
+                "{max_bits} bits, data blocks of {min_elements} elements, super blocks of {min_pointers} pointers"
+            );
+            return Err(Error::malformed(HEADER, header, problem));
+        }
+        Ok(self)
+    }
+
+    /// How many super blocks there can be, those without a block of their own counted.
+    fn levels(&self) -> u32 {
+        let least = self.min_elements.checked_ilog2().unwrap_or(0);
+        u32::from(self.max_bits).saturating_sub(least).saturating_add(1)
+    }
+
+    /// How many super blocks have no block of their own.
+    fn direct_levels(&self) -> u32 {
+        self.min_pointers.checked_ilog2().unwrap_or(0).saturating_mul(2)
+    }
+
+    /// Data blocks that the index block points at.
+    fn direct_blocks(&self) -> u64 {
+        u64::from(self.min_pointers).saturating_sub(1).saturating_mul(2)
+    }
+
+    /// Data blocks of a super block.
+    fn blocks(level: u32) -> u64 {
+        1_u64.checked_shl(level / 2).unwrap_or(u64::MAX)
+    }
+
+    /// Data blocks of all super blocks before this one.
+    fn blocks_before(level: u32) -> u64 {
+        (0..level).map(Self::blocks).fold(0, u64::saturating_add)
+    }
+
+    /// Elements of each data block of a super block.
+    fn block_elements(&self, level: u32) -> u64 {
+        let times = 1_u64.checked_shl(level.div_ceil(2)).unwrap_or(u64::MAX);
+        times.saturating_mul(self.min_elements.into())
+    }
+
+    /// Number of the first element of each super block, with the elements of the index block before them.
+    fn starts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let mut next = u64::from(self.index_elements);
+        (0..self.levels()).map(move |level| {
+            let first = next;
+            next = next.saturating_add(Self::blocks(level).saturating_mul(self.block_elements(level)));
+            (level, first)
+        })
+    }
+
+    fn bytes_of(&self, elements: u64) -> u64 {
+        elements.saturating_mul(self.element_size.into())
+    }
+
+    /// Bytes of a block's offset in the array.
+    fn offset_size(&self) -> u64 {
+        u64::from(self.max_bits).div_ceil(8)
+    }
+
+    /// Bytes of signature, version, client and header address.
+    fn prefix(format: Format) -> u64 {
+        6_u64.saturating_add(format.offset_size.into())
+    }
+
+    /// Where the index block lies.
+    pub(crate) fn index_range(&self, address: u64, format: Format) -> ByteRange {
+        let supers = u64::from(self.levels().saturating_sub(self.direct_levels()));
+        let pointers = self.direct_blocks().saturating_add(supers).saturating_mul(format.offset_size.into());
+        let elements = self.bytes_of(self.index_elements.into());
+        let length = Self::prefix(format).saturating_add(elements).saturating_add(pointers);
+        ByteRange::new(address, length.saturating_add(CHECKSUM))
+    }
+
+    /// Reads the index block; blocks from element `end` on are left out.
+    pub(crate) fn parse_index_block<'a>(
+        &self,
+        bytes: &'a [u8],
+        address: u64,
+        end: u64,
+        format: Format,
+    ) -> Result<IndexBlock<'a>, Error> {
+        let mut cursor = self.open(INDEX_BLOCK, *b"EAIB", bytes, address, format)?;
+        let truncated = Error::truncated(INDEX_BLOCK, address);
+        let elements = cursor.take_u64(self.bytes_of(self.index_elements.into())).map_err(&truncated)?;
+        let (mut data_blocks, mut super_blocks) = (Vec::new(), Vec::new());
+        for (level, first) in self.starts() {
+            if level >= self.direct_levels() {
+                let address = format.address(&mut cursor).map_err(&truncated)?;
+                super_blocks.extend(address.map(|address| SuperBlock { address, level, first }));
+                continue;
+            }
+            let elements = self.block_elements(level);
+            if elements > self.page_elements {
+                let problem = format!("pages of {} elements, fewer than its blocks have", self.page_elements);
+                return Err(Error::malformed(INDEX_BLOCK, address, problem));
+            }
+            let before = Self::blocks_before(level);
+            for number in 0..Self::blocks(level) {
+                let misplaced = before.saturating_add(number).saturating_mul(elements);
+                let offset = self.offset(first).saturating_add(misplaced);
+                let first = first.saturating_add(number.saturating_mul(elements));
+                let address = format.address(&mut cursor).map_err(&truncated)?;
+                let block = |address| DataBlock { address, first, elements, offset, pages: None };
+                data_blocks.extend(address.map(block));
+            }
+        }
+        data_blocks.retain(|block| block.first < end);
+        super_blocks.retain(|block| block.first < end);
+        Ok(IndexBlock { elements, data_blocks, super_blocks })
+    }
+
+    /// Pages of each data block of a super block; 0 where these have none.
+    fn pages(&self, level: u32) -> u64 {
+        match self.block_elements(level) {
+            elements if elements > self.page_elements => elements / self.page_elements.max(1),
+            _ => 0,
+        }
+    }
+
+    fn bitmap_size(&self, level: u32) -> u64 {
+        Self::blocks(level).saturating_mul(self.pages(level).div_ceil(8))
+    }
+
+    /// Where a super block lies.
+    pub(crate) fn super_range(&self, block: SuperBlock, format: Format) -> ByteRange {
+        let pointers = Self::blocks(block.level).saturating_mul(format.offset_size.into());
+        let prefix = Self::prefix(format).saturating_add(self.offset_size());
+        let length = prefix.saturating_add(self.bitmap_size(block.level)).saturating_add(pointers);
+        ByteRange::new(block.address, length.saturating_add(CHECKSUM))
+    }
+
+    /// The data blocks of a super block; those from element `end` on are left out.
+    pub(crate) fn parse_super_block(
+        &self,
+        bytes: &[u8],
+        block: SuperBlock,
+        end: u64,
+        format: Format,
+    ) -> Result<Vec<DataBlock>, Error> {
+        let mut cursor = self.open(SUPER_BLOCK, *b"EASB", bytes, block.address, format)?;
+        let truncated = Error::truncated(SUPER_BLOCK, block.address);
+        let offset = self.offset(block.first);
+        expect_offset(&mut cursor, self.offset_size(), SUPER_BLOCK, block.address, [offset; 2])?;
+        let bitmap = cursor.take_u64(self.bitmap_size(block.level)).map_err(&truncated)?;
+        let (elements, pages) = (self.block_elements(block.level), self.pages(block.level));
+        let mut found = Vec::new();
+        for number in 0..Self::blocks(block.level) {
+            let first = block.first.saturating_add(number.saturating_mul(elements));
+            let address = format.address(&mut cursor).map_err(&truncated)?;
+            let Some(address) = address.filter(|_| first < end) else { continue };
+            let bits = (0..pages).map(|page| number.saturating_mul(pages).saturating_add(page));
+            let pages = (pages > 0).then(|| bits.map(|number| bit(bitmap, number)).collect());
+            let offset = self.offset(first);
+            found.push(DataBlock { address, first, elements, offset, pages });
+        }
+        Ok(found)
+    }
+
+    /// The written parts of a data block that hold elements before `end`: number of the first element, and where they lie
+    /// with the checksum that follows them. A block without pages is one such part.
+    pub(crate) fn parts(&self, block: &DataBlock, end: u64, format: Format) -> Vec<(u64, ByteRange)> {
+        let prefix = Self::prefix(format).saturating_add(self.offset_size());
+        let Some(pages) = &block.pages else {
+            let length = prefix.saturating_add(self.bytes_of(block.elements)).saturating_add(CHECKSUM);
+            return vec![(block.first, ByteRange::new(block.address, length))];
+        };
+        let start = block.address.saturating_add(prefix).saturating_add(CHECKSUM);
+        let size = self.bytes_of(self.page_elements).saturating_add(CHECKSUM);
+        let part = |number: u64| {
+            let first = block.first.saturating_add(number.saturating_mul(self.page_elements));
+            let range = ByteRange::new(start.saturating_add(number.saturating_mul(size)), size);
+            (first, range)
+        };
+        let written = (0..).zip(pages).filter(|(_, written)| **written).map(|(number, _)| part(number));
+        written.take_while(|(first, _)| *first < end).collect()
+    }
+
+    /// Checks a part of a data block and returns its elements.
+    pub(crate) fn parse_part<'a>(
+        &self,
+        bytes: &'a [u8],
+        block: &DataBlock,
+        format: Format,
+    ) -> Result<&'a [u8], Error> {
+        if block.pages.is_some() {
+            return checked(DATA_BLOCK, block.address, bytes);
+        }
+        let mut cursor = self.open(DATA_BLOCK, *b"EADB", bytes, block.address, format)?;
+        let offsets = [self.offset(block.first), block.offset];
+        expect_offset(&mut cursor, self.offset_size(), DATA_BLOCK, block.address, offsets)?;
+        cursor.take_u64(self.bytes_of(block.elements)).map_err(Error::truncated(DATA_BLOCK, block.address))
+    }
+
+    /// Checks what all blocks begin and end with; returns a cursor after it.
+    fn open<'a>(
+        &self,
+        structure: &'static str,
+        signature: [u8; 4],
+        bytes: &'a [u8],
+        address: u64,
+        format: Format,
+    ) -> Result<Cursor<'a>, Error> {
+        let truncated = Error::truncated(structure, address);
+        let mut cursor = Cursor::little(bytes, address);
+        expect_prefix(&mut cursor, structure, signature, 0)?;
+        checked(structure, address, bytes)?;
+        let client = cursor.u8().map_err(&truncated)?;
+        let header = format.address(&mut cursor).map_err(&truncated)?;
+        if client != u8::from(self.filtered) || header != Some(self.header) {
+            let problem = format!("belongs to client {client} at {header:x?}, expected {:#x}", self.header);
+            return Err(Error::malformed(structure, address, problem));
+        }
+        Ok(cursor)
+    }
+
+    /// Where element `first` lies in the array without the elements of the index block: the offset of a block.
+    fn offset(&self, first: u64) -> u64 {
+        first.saturating_sub(self.index_elements.into())
+    }
+}
+
+/// Checks the offset that a block names. The library writes it too large for the blocks that the index block points at
+/// (it adds the blocks of earlier super blocks, times this block's elements), so that is taken as well.
+fn expect_offset(
+    cursor: &mut Cursor<'_>,
+    size: u64,
+    structure: &'static str,
+    address: u64,
+    [expected, written]: [u64; 2],
+) -> Result<(), Error> {
+    let size = usize::try_from(size).unwrap_or(8);
+    let found = cursor.uint(size).map_err(Error::truncated(structure, address))?;
+    if found != expected && found != written {
+        return Err(Error::malformed(structure, address, format!("offset {found}, expected {expected}")));
+    }
+    Ok(())
+}

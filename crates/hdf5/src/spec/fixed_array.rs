@@ -1,0 +1,132 @@
+//! Fixed arrays (specification, "The Fixed Array Index"): header, data block, pages of elements.
+//!
+//! ```text
+//! header      "FAHD" version(0) client element-size page-bits elements(length) data-block-address checksum
+//! data block  "FADB" version(0) client header-address [element…] checksum               up to 2^page-bits elements
+//!             "FADB" version(0) client header-address page-bitmap checksum page…        more
+//! page        element… checksum
+//! ```
+
+use virtualize_bytes::{ByteRange, Cursor};
+
+use super::{Format, checksum::checked, prefix::expect_prefix};
+use crate::Error;
+
+pub(crate) const HEADER: &str = "fixed array header";
+pub(crate) const BLOCK: &str = "fixed array data block";
+pub(crate) const PAGE: &str = "fixed array data block page";
+
+/// Bytes of a checksum.
+const CHECKSUM: u64 = 4;
+
+/// What the header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FixedArray {
+    /// Elements have a size and a filter mask (client 1).
+    pub(crate) filtered: bool,
+    /// Bytes of an element.
+    pub(crate) element_size: u8,
+    /// Elements of the array.
+    pub(crate) elements: u64,
+    /// Where the data block lies; `None` for an array without any.
+    pub(crate) block: Option<u64>,
+    /// Elements of a page.
+    page_elements: u64,
+    header: u64,
+}
+
+impl FixedArray {
+    /// Bytes that a header takes in the file.
+    pub(crate) fn header_size(format: Format) -> u64 {
+        12_u64.saturating_add(format.offset_size.into()).saturating_add(format.length_size.into())
+    }
+
+    /// Reads a header from exactly [`FixedArray::header_size`] bytes.
+    pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
+        let truncated = Error::truncated(HEADER, address);
+        let mut cursor = Cursor::little(bytes, address);
+        expect_prefix(&mut cursor, HEADER, *b"FAHD", 0)?;
+        checked(HEADER, address, bytes)?;
+        let [client, element_size, page_bits] = cursor.array().map_err(&truncated)?;
+        let elements = cursor.uint(format.length_size.into()).map_err(&truncated)?;
+        let block = format.address(&mut cursor).map_err(&truncated)?;
+        if client > 1 || element_size == 0 {
+            let problem = format!("client {client} with elements of {element_size} bytes, expected 0 or 1");
+            return Err(Error::malformed(HEADER, address, problem));
+        }
+        let page_elements = 1_u64.checked_shl(page_bits.into()).unwrap_or(u64::MAX);
+        Ok(Self { filtered: client == 1, element_size, elements, block, page_elements, header: address })
+    }
+
+    /// Bytes of the data block before its elements or its pages, checksum not counted.
+    fn block_prefix(&self, format: Format) -> u64 {
+        let bitmap = if self.is_paged() { self.pages().div_ceil(8) } else { 0 };
+        bitmap.saturating_add(6).saturating_add(format.offset_size.into())
+    }
+
+    /// Whether the elements lie in pages.
+    pub(crate) fn is_paged(&self) -> bool {
+        self.elements > self.page_elements
+    }
+
+    fn pages(&self) -> u64 {
+        self.elements.div_ceil(self.page_elements.max(1))
+    }
+
+    fn bytes_of(&self, elements: u64) -> u64 {
+        elements.saturating_mul(self.element_size.into())
+    }
+
+    /// The data block with its elements, or with its bitmap of pages.
+    pub(crate) fn block_range(&self, address: u64, format: Format) -> ByteRange {
+        let elements = if self.is_paged() { 0 } else { self.bytes_of(self.elements) };
+        let length = self.block_prefix(format).saturating_add(elements).saturating_add(CHECKSUM);
+        ByteRange::new(address, length)
+    }
+
+    /// Checks a data block and returns its elements, or its bitmap of pages.
+    pub(crate) fn parse_block<'a>(
+        &self,
+        bytes: &'a [u8],
+        address: u64,
+        format: Format,
+    ) -> Result<&'a [u8], Error> {
+        let truncated = Error::truncated(BLOCK, address);
+        let mut cursor = Cursor::little(bytes, address);
+        expect_prefix(&mut cursor, BLOCK, *b"FADB", 0)?;
+        let content = checked(BLOCK, address, bytes)?;
+        let client = cursor.u8().map_err(&truncated)?;
+        let header = format.address(&mut cursor).map_err(&truncated)?;
+        if client != u8::from(self.filtered) || header != Some(self.header) {
+            let problem = format!("belongs to client {client} at {header:x?}, expected {:#x}", self.header);
+            return Err(Error::malformed(BLOCK, address, problem));
+        }
+        let prefix = 6_usize.saturating_add(format.offset_size.into());
+        Ok(content.get(prefix..).unwrap_or_default())
+    }
+
+    /// The written pages that hold elements before `end`: number of the first element, and where the page lies.
+    pub(crate) fn page_ranges<'a>(
+        &'a self,
+        bitmap: &'a [u8],
+        address: u64,
+        end: u64,
+        format: Format,
+    ) -> impl Iterator<Item = (u64, ByteRange)> + 'a {
+        let first_page = address.saturating_add(self.block_prefix(format)).saturating_add(CHECKSUM);
+        let step = self.bytes_of(self.page_elements).saturating_add(CHECKSUM);
+        let end = end.min(self.elements);
+        (0..end.div_ceil(self.page_elements.max(1))).filter(|page| bit(bitmap, *page)).map(move |page| {
+            let first = page.saturating_mul(self.page_elements);
+            let elements = self.elements.saturating_sub(first).min(self.page_elements);
+            let start = first_page.saturating_add(page.saturating_mul(step));
+            (first, ByteRange::new(start, self.bytes_of(elements).saturating_add(CHECKSUM)))
+        })
+    }
+}
+
+/// Bit `number` of a bitmap, counted from the most significant bit of the first byte.
+pub(crate) fn bit(bitmap: &[u8], number: u64) -> bool {
+    let byte = usize::try_from(number / 8).ok().and_then(|at| bitmap.get(at));
+    byte.is_some_and(|byte| byte << (number % 8) & 0x80 != 0)
+}

@@ -1,0 +1,161 @@
+//! Walks the version 1 B-trees of chunks. Levels fall by one from parent to child, so that no chain of nodes closes; that
+//! no node is met twice on a level keeps a small file from posing as a large one.
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use super::{Io, batch::read_whole, chunks::Job};
+use crate::{
+    Error,
+    spec::{
+        Format,
+        chunk_btree1::{Btree1Axis, Btree1Format, Btree1Node},
+        chunk_element::ChunkElement,
+    },
+};
+
+const NODE: &str = "version 1 B-tree node";
+
+/// Nodes of one batch: bounds the memory that holds them.
+const BATCH: usize = 16_384;
+
+/// A tree and how far it is read.
+struct Tree<'a> {
+    job: Job<'a>,
+    sizes: Btree1Format,
+    axes: Vec<Btree1Axis>,
+    result: Result<(), Error>,
+}
+
+/// A node to be read.
+#[derive(Clone, Copy)]
+struct Node {
+    tree: usize,
+    address: u64,
+    /// `None` for the root, whose level nothing says.
+    level: Option<u8>,
+}
+
+/// Fills the tables of the trees.
+pub(super) async fn read_btree1<'a>(
+    io: &Io<'_>,
+    format: Format,
+    jobs: Vec<Job<'a>>,
+) -> Vec<(Job<'a>, Result<(), Error>)> {
+    let mut level: Vec<_> =
+        (0..).zip(&jobs).map(|(tree, job)| Node { tree, address: job.address, level: None }).collect();
+    let mut trees: Vec<_> = jobs.into_iter().map(|job| Tree::new(job, format)).collect();
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for batch in level.chunks(BATCH) {
+            for (node, bytes) in batch.iter().zip(read_nodes(io, &trees, batch).await) {
+                if let Some(tree) = trees.get_mut(node.tree) {
+                    tree.visit(io, *node, bytes, &mut next);
+                }
+            }
+        }
+        refuse_repetition(&mut trees, &next);
+        level = next;
+    }
+    trees.into_iter().map(|tree| (tree.job, tree.result)).collect()
+}
+
+/// Reads as many bytes of each node as nodes usually have, then those of the larger ones again.
+async fn read_nodes(io: &Io<'_>, trees: &[Tree<'_>], nodes: &[Node]) -> Vec<Result<Bytes, Error>> {
+    let sizes = |node: &Node| trees.get(node.tree).map(|tree| tree.sizes);
+    let usual = |node: &Node| sizes(node).map_or(0, Btree1Format::usual_size);
+    let ranges: Vec<_> =
+        nodes.iter().map(|node| ByteRange::new(node.address, usual(node)).clamp_to(io.size())).collect();
+    let mut parts = read_whole(io, NODE, &ranges).await;
+    let mut larger = Vec::new();
+    for (place, (node, part)) in nodes.iter().zip(&parts).enumerate() {
+        let Ok(bytes) = part else { continue };
+        let needed = sizes(node).map_or(0, |sizes| sizes.needed(bytes));
+        if needed > bytes.len() as u64 {
+            larger.push((place, ByteRange::new(node.address, needed)));
+        }
+    }
+    let ranges: Vec<_> = larger.iter().map(|(_, range)| *range).collect();
+    for ((place, _), part) in larger.into_iter().zip(read_whole(io, NODE, &ranges).await) {
+        if let Some(slot) = parts.get_mut(place) {
+            *slot = part;
+        }
+    }
+    parts
+}
+
+impl<'a> Tree<'a> {
+    fn new(job: Job<'a>, format: Format) -> Self {
+        let sizes = Btree1Format::new(format, job.request.chunk_shape.len());
+        let axes = Btree1Axis::all(job.columns.grid(), &job.request.chunk_shape);
+        Self { job, sizes, axes, result: Ok(()) }
+    }
+
+    /// Lists the chunks of a leaf, or notes the children of an internal node.
+    fn visit(&mut self, io: &Io<'_>, node: Node, bytes: Result<Bytes, Error>, next: &mut Vec<Node>) {
+        if self.result.is_err() {
+            return;
+        }
+        self.result = bytes.and_then(|bytes| self.read_node(io, node, &bytes, next));
+    }
+
+    fn read_node(
+        &mut self,
+        io: &Io<'_>,
+        node: Node,
+        bytes: &[u8],
+        next: &mut Vec<Node>,
+    ) -> Result<(), Error> {
+        let parsed = self.sizes.parse(bytes, node.address)?;
+        check_level(io, node, &parsed)?;
+        let count = parsed.len(self.sizes) as u64;
+        let Some(below) = parsed.level.checked_sub(1) else {
+            self.job.budget.take(count, node.address)?;
+            return self.list(&parsed);
+        };
+        for child in parsed.children(self.sizes) {
+            next.push(Node { tree: node.tree, address: child?, level: Some(below) });
+        }
+        if below == 0 {
+            self.job.columns.reserve(count.saturating_mul(32));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, leaf: &Btree1Node<'_>) -> Result<(), Error> {
+        let columns = &mut self.job.columns;
+        leaf.chunks(self.sizes, &mut self.axes, |chunk| match chunk.position {
+            Some(position) => {
+                let (address, size) = (chunk.address, Some(chunk.size.into()));
+                columns.push(position, ChunkElement { address, size, filter_mask: chunk.filter_mask })
+            }
+            None => Ok(()),
+        })
+    }
+}
+
+fn check_level(io: &Io<'_>, node: Node, parsed: &Btree1Node<'_>) -> Result<(), Error> {
+    let found = parsed.level;
+    match node.level {
+        Some(expected) if expected != found => {
+            Err(Error::malformed(NODE, node.address, format!("level {found}, expected {expected}")))
+        }
+        None if u32::from(found) > io.limits().depth => {
+            let problem = format!("level {found}, the limit is {}", io.limits().depth);
+            Err(Error::limit(NODE, node.address, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails each tree that has one node twice on a level.
+fn refuse_repetition(trees: &mut [Tree<'_>], level: &[Node]) {
+    let mut nodes: Vec<_> = level.iter().map(|node| (node.tree, node.address)).collect();
+    nodes.sort_unstable();
+    for pair in nodes.windows(2) {
+        let [first, second] = pair else { continue };
+        if let Some(tree) = trees.get_mut(first.0).filter(|_| first == second) {
+            tree.result = Err(Error::malformed(NODE, first.1, "two parents"));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Walks fixed arrays: headers, then data blocks, then the pages of those that have pages.
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use super::{Io, batch::read_whole, chunks::Job};
+use crate::{
+    Error,
+    spec::{
+        Format,
+        checksum::checked,
+        chunk_element::ElementFormat,
+        chunk_grid::ChunkNumbering,
+        fixed_array::{BLOCK, FixedArray, HEADER, PAGE},
+    },
+};
+
+/// Pages of one batch: bounds the memory that holds them.
+const BATCH: usize = 16_384;
+
+/// An array and how far it is read.
+struct Array<'a> {
+    job: Job<'a>,
+    state: Result<Header, Error>,
+}
+
+/// What the header and the dataset say together.
+struct Header {
+    array: FixedArray,
+    elements: ElementFormat,
+    numbering: ChunkNumbering,
+}
+
+/// A page to be read.
+struct Page {
+    array: usize,
+    first: u64,
+    range: ByteRange,
+}
+
+/// Fills the tables of the arrays.
+pub(super) async fn read_fixed_arrays<'a>(
+    io: &Io<'_>,
+    format: Format,
+    jobs: Vec<Job<'a>>,
+) -> Vec<(Job<'a>, Result<(), Error>)> {
+    let size = FixedArray::header_size(format);
+    let ranges: Vec<_> = jobs.iter().map(|job| ByteRange::new(job.address, size)).collect();
+    let headers = read_whole(io, HEADER, &ranges).await;
+    let open = |(job, bytes): (Job<'a>, Result<Bytes, Error>)| {
+        let state = bytes.and_then(|bytes| Header::parse(&bytes, &job, format));
+        Array { job, state }
+    };
+    let mut arrays: Vec<_> = jobs.into_iter().zip(headers).map(open).collect();
+    let pages = read_blocks(io, format, &mut arrays).await;
+    read_pages(io, &mut arrays, &pages).await;
+    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
+}
+
+/// Reads the data blocks. Returns the pages of those that have pages.
+async fn read_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) -> Vec<Page> {
+    let ranges: Vec<_> =
+        arrays.iter().enumerate().filter_map(|(place, array)| array.block(place, format)).collect();
+    let only: Vec<_> = ranges.iter().map(|(_, range)| *range).collect();
+    let mut pages = Vec::new();
+    for ((place, range), bytes) in ranges.into_iter().zip(read_whole(io, BLOCK, &only).await) {
+        if let Some(array) = arrays.get_mut(place) {
+            let result = bytes.and_then(|bytes| array.read_block(place, range, &bytes, format, &mut pages));
+            array.note(result);
+        }
+    }
+    pages
+}
+
+async fn read_pages(io: &Io<'_>, arrays: &mut [Array<'_>], pages: &[Page]) {
+    for batch in pages.chunks(BATCH) {
+        let ranges: Vec<_> = batch.iter().map(|page| page.range).collect();
+        for (page, bytes) in batch.iter().zip(read_whole(io, PAGE, &ranges).await) {
+            if let Some(array) = arrays.get_mut(page.array) {
+                let result = bytes.and_then(|bytes| array.read_page(page, &bytes));
+                array.note(result);
+            }
+        }
+    }
+}
+
+impl Header {
+    fn parse(bytes: &[u8], job: &Job<'_>, format: Format) -> Result<Self, Error> {
+        let array = FixedArray::parse(bytes, job.address, format)?;
+        let numbering = job.numbering(false)?;
+        if array.filtered != job.request.filtered || Some(array.elements) != numbering.most {
+            let problem = format!(
+                "{} elements, filtered: {}; expected {:?}, filtered: {}",
+                array.elements, array.filtered, numbering.most, job.request.filtered
+            );
+            return Err(Error::malformed(HEADER, job.address, problem));
+        }
+        let size = array.element_size.into();
+        let elements = ElementFormat::new(format, array.filtered, size, 0, HEADER, job.address)?;
+        Ok(Self { array, elements, numbering })
+    }
+}
+
+impl Array<'_> {
+    fn note(&mut self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            self.state = Err(error);
+        }
+    }
+
+    /// Where the data block lies, if there is one.
+    fn block(&self, place: usize, format: Format) -> Option<(usize, ByteRange)> {
+        let array = &self.state.as_ref().ok()?.array;
+        Some((place, array.block_range(array.block?, format)))
+    }
+
+    fn read_block(
+        &mut self,
+        place: usize,
+        range: ByteRange,
+        bytes: &[u8],
+        format: Format,
+        pages: &mut Vec<Page>,
+    ) -> Result<(), Error> {
+        let Ok(Header { array, numbering, .. }) = &self.state else { return Ok(()) };
+        let content = array.parse_block(bytes, range.start, format)?;
+        if !array.is_paged() {
+            return self.list(0, content);
+        }
+        let ranges = array.page_ranges(content, range.start, numbering.end, format);
+        pages.extend(ranges.map(|(first, range)| Page { array: place, first, range }));
+        self.job.columns.reserve(numbering.end);
+        Ok(())
+    }
+
+    fn read_page(&mut self, page: &Page, bytes: &[u8]) -> Result<(), Error> {
+        let content = checked(PAGE, page.range.start, bytes)?;
+        self.list(page.first, content)
+    }
+
+    /// Lists the chunks of consecutive elements.
+    fn list(&mut self, first: u64, content: &[u8]) -> Result<(), Error> {
+        match &self.state {
+            Ok(header) => self.job.list(first, content, header.elements, &header.numbering),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Lists the chunks of consecutive array elements, the first of which is number `first`.
+    pub(super) fn list(
+        &mut self,
+        first: u64,
+        content: &[u8],
+        elements: ElementFormat,
+        numbering: &ChunkNumbering,
+    ) -> Result<(), Error> {
+        let entries = content.chunks_exact(elements.size().max(1));
+        self.budget.take(entries.len() as u64, self.address)?;
+        self.columns.reserve(entries.len() as u64);
+        for (number, entry) in (first..).zip(entries) {
+            let Some(chunk) = elements.parse(entry) else { continue };
+            if let Some(position) = numbering.position(number) {
+                self.columns.push(position, chunk)?;
+            }
+        }
+        Ok(())
+    }
+}
