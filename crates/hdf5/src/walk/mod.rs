@@ -11,4 +11,3 @@ mod fixed_array;
 mod io;
 
 pub(crate) use io::Io;
-#[cfg(test)]
