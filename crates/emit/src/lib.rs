@@ -1,1 +1,103 @@
-//! Under construction.
+//! Writes virtual Zarr hierarchies as reference files.
+//!
+//! Architecture invariants: nothing is decided here and no source is read; the same hierarchy gives the same bytes.
+
+mod consolidated;
+mod json;
+mod references;
+
+use std::io;
+
+use virtualize_zarr::{Hierarchy, MetadataError, ZarrFormat};
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// kerchunk's JSON, version 1, with the keys of Zarr v2: `.zarray`, `x/0.1`.
+    KerchunkJson,
+    /// The same JSON with the keys of Zarr v3: `zarr.json`, `x/c/0/1`.
+    Zarr3Json,
+}
+
+/// Why a hierarchy could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum EmitError {
+    /// The sink failed.
+    #[error("writing references: {0}")]
+    Io(#[from] io::Error),
+    /// The hierarchy was mapped for the other Zarr format.
+    #[error("the hierarchy was mapped for Zarr {found:?}, not for Zarr {expected:?}")]
+    Format {
+        /// What the output needs.
+        expected: ZarrFormat,
+        /// What the hierarchy is.
+        found: ZarrFormat,
+    },
+    /// An array that the format cannot say.
+    #[error("array {path}: {error}")]
+    Metadata {
+        /// The array.
+        path: String,
+        /// What cannot be said.
+        error: MetadataError,
+    },
+    /// No client finds a node of such a name.
+    #[error("node {path}: the name {name:?} cannot be part of a Zarr key")]
+    Name {
+        /// The group it is in.
+        path: String,
+        /// Its name.
+        name: String,
+    },
+    /// A chunk outside the array's grid.
+    #[error("array {path}: chunk {position} is outside its grid of {counts:?} chunks")]
+    Position {
+        /// The array.
+        path: String,
+        /// Row-major position of the chunk.
+        position: u64,
+        /// Chunks along each axis.
+        counts: Vec<u64>,
+    },
+    /// A chunk in a file that the hierarchy does not name.
+    #[error("array {path}: chunk {position} lies in source {source_index}, but there are {sources}")]
+    Source {
+        /// The array.
+        path: String,
+        /// Row-major position of the chunk.
+        position: u64,
+        /// The source it lies in.
+        source_index: u16,
+        /// How many sources the hierarchy has.
+        sources: usize,
+    },
+}
+
+impl Format {
+    /// The Zarr format a hierarchy has to be mapped for.
+    pub fn zarr_format(self) -> ZarrFormat {
+        match self {
+            Self::KerchunkJson => ZarrFormat::V2,
+            Self::Zarr3Json => ZarrFormat::V3,
+        }
+    }
+}
+
+/// Whether clients find a node of this name: not empty, no steps up or aside, no slash (also not backward, which
+/// zarr-python turns round), none of the names of metadata documents.
+pub fn is_valid_name(name: &str) -> bool {
+    let reserved = ["", ".", "..", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
+    !reserved.contains(&name) && !name.contains(['/', '\\'])
+}
+
+/// Writes a hierarchy. Metadata is consolidated as well, so that xarray opens the references without a warning.
+///
+/// # Errors
+/// See [`EmitError`]. What was written before an error is no valid file.
+pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) -> Result<(), EmitError> {
+    let expected = format.zarr_format();
+    if hierarchy.format != expected {
+        return Err(EmitError::Format { expected, found: hierarchy.format });
+    }
+    references::write(hierarchy, out)
+}

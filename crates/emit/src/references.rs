@@ -1,0 +1,152 @@
+//! Reference JSON: metadata as text, chunks as `[url, offset, length]` or inline.
+
+use std::io;
+
+use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Reference, ZarrFormat};
+
+use crate::EmitError;
+use crate::consolidated::documents;
+use crate::json::{RefsWriter, escape, escape_inner, inline, number};
+
+/// Writes the whole document.
+pub(crate) fn write(hierarchy: &Hierarchy, out: &mut impl io::Write) -> Result<(), EmitError> {
+    let mut refs = RefsWriter::new(out);
+    for (key, document) in documents(hierarchy)? {
+        refs.text(&key, &document.to_string())?;
+    }
+    let urls: Vec<Vec<u8>> = hierarchy.sources.iter().map(|source| reference_start(&source.url)).collect();
+    for (path, array) in hierarchy.arrays() {
+        ArrayChunks::new(&path, array, hierarchy.format).write(&urls, &mut refs)?;
+    }
+    Ok(refs.finish()?)
+}
+
+/// What stands between a chunk's key and its offset.
+fn reference_start(url: &str) -> Vec<u8> {
+    let mut start = b"\":[".to_vec();
+    escape(url, &mut start);
+    start.push(b',');
+    start
+}
+
+/// The chunks of one array.
+struct ArrayChunks<'a> {
+    path: &'a str,
+    array: &'a Array,
+    keys: ChunkKeys,
+}
+
+impl<'a> ArrayChunks<'a> {
+    fn new(path: &'a str, array: &'a Array, format: ZarrFormat) -> Self {
+        let counts = array.chunk_grid.counts(&array.shape);
+        Self { path, array, keys: ChunkKeys::new(path, counts, format) }
+    }
+
+    fn write<W: io::Write>(
+        mut self,
+        urls: &[Vec<u8>],
+        refs: &mut RefsWriter<'_, W>,
+    ) -> Result<(), EmitError> {
+        for (position, entry) in self.array.chunks.iter() {
+            let buffer = refs.entry()?;
+            if !self.keys.write(position, buffer) {
+                return Err(self.outside(position));
+            }
+            match entry {
+                ChunkEntry::Reference(reference) => {
+                    let url = urls.get(usize::from(reference.source.0));
+                    buffer
+                        .extend_from_slice(url.ok_or_else(|| self.nowhere(position, reference, urls.len()))?);
+                    number(reference.offset, buffer);
+                    buffer.push(b',');
+                    number(reference.length, buffer);
+                    buffer.push(b']');
+                }
+                ChunkEntry::Inline(bytes) => {
+                    buffer.extend_from_slice(b"\":");
+                    inline(bytes, buffer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn outside(&self, position: u64) -> EmitError {
+        EmitError::Position { path: format!("/{}", self.path), position, counts: self.keys.counts.clone() }
+    }
+
+    fn nowhere(&self, position: u64, reference: Reference, sources: usize) -> EmitError {
+        let path = format!("/{}", self.path);
+        EmitError::Source { path, position, source_index: reference.source.0, sources }
+    }
+}
+
+/// Keys of ascending chunk positions, without their closing quotation mark.
+struct ChunkKeys {
+    prefix: Vec<u8>,
+    separator: u8,
+    /// Chunks along each axis.
+    counts: Vec<u64>,
+    /// All chunks, at most 2⁶³, so that sums of coordinates do not overflow; positions from here on are outside.
+    total: u64,
+    /// Where the last key was.
+    last: u64,
+    /// Coordinates of `last`, slowest axis first.
+    coordinates: Vec<u64>,
+}
+
+impl ChunkKeys {
+    fn new(path: &str, counts: Vec<u64>, format: ZarrFormat) -> Self {
+        let mut prefix = vec![b'"'];
+        escape_inner(path, &mut prefix);
+        prefix.push(b'/');
+        let separator = match format {
+            ZarrFormat::V2 => b'.',
+            ZarrFormat::V3 => b'/',
+        };
+        prefix.extend_from_slice(match (format, counts.is_empty()) {
+            (ZarrFormat::V2, true) => b"0",
+            (ZarrFormat::V2, false) => b"",
+            (ZarrFormat::V3, true) => b"c",
+            (ZarrFormat::V3, false) => b"c/",
+        });
+        let all = counts.iter().fold(1u128, |product, n| product.saturating_mul(u128::from(*n)));
+        let total = u64::try_from(all).unwrap_or(u64::MAX).min(1 << 63);
+        let coordinates = vec![0; counts.len()];
+        Self { prefix, separator, counts, total, last: 0, coordinates }
+    }
+
+    /// Appends the key of a position; `false` where it is outside the grid.
+    fn write(&mut self, position: u64, out: &mut Vec<u8>) -> bool {
+        if position >= self.total {
+            return false;
+        }
+        self.move_to(position);
+        out.extend_from_slice(&self.prefix);
+        for (axis, coordinate) in self.coordinates.iter().enumerate() {
+            if axis > 0 {
+                out.push(self.separator);
+            }
+            number(*coordinate, out);
+        }
+        true
+    }
+
+    /// Carries the difference to the last position from the fastest axis on.
+    fn move_to(&mut self, position: u64) {
+        if position < self.last {
+            self.coordinates.fill(0);
+            self.last = 0;
+        }
+        let mut carry = position - self.last;
+        for (coordinate, count) in self.coordinates.iter_mut().zip(&self.counts).rev() {
+            let sum = *coordinate + carry;
+            if sum < *count {
+                *coordinate = sum;
+                break;
+            }
+            (*coordinate, carry) = (sum % count, sum / count);
+        }
+        self.last = position;
+    }
+}
