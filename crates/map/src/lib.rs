@@ -10,6 +10,7 @@ mod options;
 mod report;
 pub mod sentinel;
 mod task;
+pub mod tiff;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use options::{InvalidNodata, MapOptions};

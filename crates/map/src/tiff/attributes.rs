@@ -1,0 +1,238 @@
+//! Attributes of an image's array: GDAL metadata, and tags by the names that GDAL gives them.
+
+use serde_json::{Map, Value, json};
+use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
+
+use super::{geometry::Geometry, nodata::Nodata};
+use crate::sentinel::float_json;
+
+/// Names that mean something to readers, and so cannot be taken by free text.
+const RESERVED: [&str; 14] = [
+    "_ARRAY_DIMENSIONS",
+    "_FillValue",
+    "_Unsigned",
+    "add_offset",
+    "calendar",
+    "coordinates",
+    "dtype",
+    "gdal_no_data",
+    "grid_mapping",
+    "long_name",
+    "missing_value",
+    "scale_factor",
+    "units",
+    "zarr_conventions",
+];
+
+/// Tags that GDAL shows, by the names it gives them.
+const TAGS: [(u16, &str); 13] = [
+    (269, "TIFFTAG_DOCUMENTNAME"),
+    (270, "TIFFTAG_IMAGEDESCRIPTION"),
+    (280, "TIFFTAG_MINSAMPLEVALUE"),
+    (281, "TIFFTAG_MAXSAMPLEVALUE"),
+    (282, "TIFFTAG_XRESOLUTION"),
+    (283, "TIFFTAG_YRESOLUTION"),
+    (296, "TIFFTAG_RESOLUTIONUNIT"),
+    (305, "TIFFTAG_SOFTWARE"),
+    (306, "TIFFTAG_DATETIME"),
+    (315, "TIFFTAG_ARTIST"),
+    (316, "TIFFTAG_HOSTCOMPUTER"),
+    (33432, "TIFFTAG_COPYRIGHT"),
+    (50909, "GEO_METADATA"),
+];
+
+/// Most colours of a palette that are written.
+const COLORS: usize = 256;
+
+/// All attributes of an image's array, but for georeferencing.
+pub(super) fn of_image(ifd: &Ifd, geometry: &Geometry, nodata: &Nodata) -> Map<String, Value> {
+    let mut attributes = Map::new();
+    add_tags(ifd, &mut attributes);
+    add_colors(ifd, &mut attributes);
+    let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(|item| is_shown(item, nodata)).collect();
+    add_items(&items, geometry, &mut attributes);
+    add_roles(&ifd.gdal_metadata, geometry, &mut attributes);
+    attributes.extend(nodata.attributes.clone());
+    attributes
+}
+
+fn is_shown(item: &GdalItem, nodata: &Nodata) -> bool {
+    let of_nodata = item.domain.is_empty() && matches!(item.name.as_str(), "_FillValue" | "missing_value");
+    !of_nodata && !nodata.duplicates.contains(&item.name) && !is_role(item)
+}
+
+fn is_role(item: &GdalItem) -> bool {
+    matches!(item.role.as_deref(), Some("scale" | "offset" | "unittype" | "description"))
+}
+
+fn add_tags(ifd: &Ifd, attributes: &mut Map<String, Value>) {
+    for (tag, name) in TAGS {
+        if let Some(value) = ifd.tags.get(&tag).and_then(tag_json) {
+            attributes.insert(name.into(), value);
+        }
+    }
+    let raster_type = ifd.geo.as_ref().and_then(|geo| geo.keys.get(&1025));
+    match raster_type {
+        Some(GeoKey::Short(2)) => attributes.insert("AREA_OR_POINT".into(), "Point".into()),
+        Some(_) => attributes.insert("AREA_OR_POINT".into(), "Area".into()),
+        None => None,
+    };
+}
+
+fn tag_json(value: &TagValue) -> Option<Value> {
+    match value {
+        TagValue::Text(texts) => Some(texts.join("\n").into()),
+        TagValue::Unsigned(numbers) => one_or_all(numbers.iter().map(|number| Value::from(*number))),
+        TagValue::Signed(numbers) => one_or_all(numbers.iter().map(|number| Value::from(*number))),
+        TagValue::Float(numbers) => one_or_all(numbers.iter().map(|number| float_json(*number))),
+        TagValue::Rational(ratios) => {
+            one_or_all(ratios.iter().map(|(n, d)| float_json(f64::from(*n) / f64::from(*d))))
+        }
+        TagValue::SignedRational(ratios) => {
+            one_or_all(ratios.iter().map(|(n, d)| float_json(f64::from(*n) / f64::from(*d))))
+        }
+        TagValue::Bytes(_) => None,
+    }
+}
+
+fn one_or_all(values: impl Iterator<Item = Value>) -> Option<Value> {
+    let mut values: Vec<Value> = values.take(COLORS).collect();
+    if values.len() == 1 { values.pop() } else { (!values.is_empty()).then(|| values.into()) }
+}
+
+fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
+    let Ok(image) = &ifd.image else { return };
+    if let Some(name) = image.photometric.and_then(photometric) {
+        attributes.insert("photometric_interpretation".into(), name.into());
+    }
+    if !image.extra_samples.is_empty() {
+        attributes.insert("extra_samples".into(), json!(image.extra_samples));
+    }
+    let Some(map) = &image.color_map else { return };
+    let count = map.len() / 3;
+    if count == 0 || count > COLORS {
+        return;
+    }
+    let channels: Vec<&[u16]> = map.chunks_exact(count).collect();
+    attributes.insert(
+        "color_map".into(),
+        json!({ "red": channels.first(), "green": channels.get(1), "blue": channels.get(2) }),
+    );
+}
+
+/// PhotometricInterpretation by name.
+fn photometric(code: u16) -> Option<&'static str> {
+    Some(match code {
+        0 => "WhiteIsZero",
+        1 => "BlackIsZero",
+        2 => "RGB",
+        3 => "RGB Palette",
+        4 => "Transparency mask",
+        5 => "CMYK",
+        6 => "YCbCr",
+        8 => "CIELab",
+        9 => "ICCLab",
+        10 => "ITULab",
+        32803 => "CFA",
+        32844 => "LogL",
+        32845 => "LogLuv",
+        34892 => "LinearRaw",
+        _ => return None,
+    })
+}
+
+/// Items of the default domain by their names, those of other domains together under the domain's name.
+fn add_items(items: &[&GdalItem], geometry: &Geometry, attributes: &mut Map<String, Value>) {
+    for item in items {
+        let bands = geometry.bands;
+        if item.domain.is_empty() {
+            let name = free_name(&item.name);
+            put(attributes, &name, item, bands);
+            continue;
+        }
+        let domain = free_name(&item.domain);
+        let group = attributes.entry(domain).or_insert_with(|| json!({}));
+        if let Value::Object(group) = group {
+            put(group, &item.name, item, bands);
+        }
+    }
+}
+
+fn free_name(name: &str) -> String {
+    if RESERVED.contains(&name) { format!("gdal_{name}") } else { name.to_owned() }
+}
+
+/// An item of the whole image as text; of one band among several in a list by band.
+fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64) {
+    let value = item_json(item);
+    match item.sample {
+        Some(band) if bands > 1 => put_band(target, name, band, bands, value),
+        _ => {
+            target.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn put_band(target: &mut Map<String, Value>, name: &str, band: u32, bands: u64, value: Value) {
+    let (Ok(band), Ok(bands)) = (usize::try_from(band), usize::try_from(bands)) else { return };
+    let list = target.entry(name.to_owned()).or_insert_with(|| vec![Value::Null; bands].into());
+    if !list.is_array() {
+        *list = vec![Value::Null; bands].into();
+    }
+    if let Some(place) = list.get_mut(band) {
+        *place = value;
+    }
+}
+
+fn item_json(item: &GdalItem) -> Value {
+    let number = || item.value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    match number() {
+        Some(number) if item.name.starts_with("STATISTICS_") => float_json(number),
+        _ => item.value.clone().into(),
+    }
+}
+
+/// Scale, offset, units and description of bands, as rioxarray names them.
+fn add_roles(items: &[GdalItem], geometry: &Geometry, attributes: &mut Map<String, Value>) {
+    let texts = |role: &str| by_band(items, role, geometry.bands);
+    for (role, name) in [("description", "long_name"), ("unittype", "units")] {
+        let texts = texts(role);
+        if texts.iter().any(Option::is_some) {
+            let list: Vec<String> = texts.into_iter().map(Option::unwrap_or_default).collect();
+            let value = if geometry.bands == 1 { json!(list.first()) } else { json!(list) };
+            attributes.insert(name.into(), value);
+        }
+    }
+    add_packing(&texts("scale"), &texts("offset"), attributes);
+}
+
+/// `scale_factor` and `add_offset` where all bands agree, else lists by band that readers do not apply.
+fn add_packing(scales: &[Option<String>], offsets: &[Option<String>], attributes: &mut Map<String, Value>) {
+    let numbers = |texts: &[Option<String>], default: f64| -> Vec<f64> {
+        let number = |text: &Option<String>| text.as_ref().and_then(|text| text.trim().parse().ok());
+        texts.iter().map(|text| number(text).unwrap_or(default)).collect()
+    };
+    let (scales, offsets) = (numbers(scales, 1.0), numbers(offsets, 0.0));
+    let identity = scales.iter().all(|scale| *scale == 1.0) && offsets.iter().all(|offset| *offset == 0.0);
+    let (Some(scale), Some(offset)) = (scales.first(), offsets.first()) else { return };
+    if identity {
+        return;
+    }
+    if scales.iter().all(|other| other == scale) && offsets.iter().all(|other| other == offset) {
+        attributes.insert("scale_factor".into(), float_json(*scale));
+        attributes.insert("add_offset".into(), float_json(*offset));
+    } else {
+        attributes.insert("scales".into(), scales.into_iter().map(float_json).collect());
+        attributes.insert("offsets".into(), offsets.into_iter().map(float_json).collect());
+    }
+}
+
+fn by_band(items: &[GdalItem], role: &str, bands: u64) -> Vec<Option<String>> {
+    let text = |band: u64| {
+        let of_band = |item: &&GdalItem| {
+            item.role.as_deref() == Some(role) && item.sample.is_some_and(|sample| u64::from(sample) == band)
+        };
+        items.iter().find(of_band).map(|item| item.value.clone())
+    };
+    (0..bands).map(text).collect()
+}

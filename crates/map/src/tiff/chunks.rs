@@ -1,0 +1,298 @@
+//! Where the chunks of an image lie: its strips and tiles, cut or completed where Zarr needs it.
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId};
+
+use super::{
+    compression::{Encoding, ShortStrip, words},
+    geometry::Geometry,
+    refusal::Refusal,
+};
+use crate::{ChunkContent, ElementTransform, InlineTask, Piece};
+
+/// Strips that lie uncompressed are cut into chunks of at most about so many bytes.
+const BLOCK: u64 = 8 << 20;
+
+/// The chunks of one array.
+pub(super) struct Chunks {
+    /// Rows of a chunk.
+    pub(super) rows: u64,
+    /// The array's codecs, but for `transpose`.
+    pub(super) codecs: Vec<Codec>,
+    /// Those that are in the file.
+    pub(super) manifest: ChunkManifest,
+    /// Those that have to be made.
+    pub(super) tasks: Vec<InlineTask>,
+}
+
+/// Makes the chunks of one image.
+pub(super) struct ChunkMaker<'a> {
+    /// Path of the array.
+    pub(super) path: &'a str,
+    /// Axes.
+    pub(super) geometry: &'a Geometry,
+    /// Codecs.
+    pub(super) encoding: Encoding<'a>,
+    /// Size of the file in bytes.
+    pub(super) file_size: u64,
+    /// Most bytes, decoded, that may be inlined.
+    pub(super) inline_limit: u64,
+}
+
+/// A stretch of a strip or tile that is one chunk, or the beginning of one.
+struct Stretch {
+    position: u64,
+    range: ByteRange,
+    rows: u64,
+}
+
+impl ChunkMaker<'_> {
+    /// The chunks, or why there are none.
+    pub(super) fn make(&self) -> Result<Chunks, Refusal> {
+        self.check_count()?;
+        let declarable = self.encoding.is_declarable()?;
+        let rows = if declarable { self.rows_of_a_chunk()? } else { self.geometry.segment[1] };
+        let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
+        let (whole, short) = self.stretches(rows)?;
+        if !declarable {
+            let all: Vec<_> = whole.into_iter().chain(short).collect();
+            return self.inlined(rows, &all, stored);
+        }
+        let tasks = self.complete(&short, rows)?;
+        let manifest = ChunkManifest::of(references(&whole)?);
+        Ok(Chunks { rows, codecs: stored, manifest, tasks })
+    }
+
+    fn check_count(&self) -> Result<(), Refusal> {
+        let image = self.encoding.image;
+        let needed = product(&self.geometry.counts())?;
+        let found = image.offsets.len().min(image.byte_counts.len()) as u64;
+        if found < needed {
+            let what = if self.geometry.tiled { "tiles" } else { "strips" };
+            return Err(Refusal::malformed(format!("{needed} {what} are needed, the file lists {found}")));
+        }
+        Ok(())
+    }
+
+    /// A strip is a chunk, but large strips of plain rows are cut, so that readers need not fetch them whole.
+    fn rows_of_a_chunk(&self) -> Result<u64, Refusal> {
+        let strip = self.geometry.segment[1];
+        if self.geometry.tiled || !self.encoding.has_plain_rows() {
+            return Ok(strip);
+        }
+        let row_bytes = self.row_bytes()?;
+        let height = self.geometry.height;
+        let rows = if strip.saturating_mul(row_bytes) <= 2 * BLOCK {
+            strip
+        } else {
+            divisor(strip, BLOCK / row_bytes, strip >= height)
+        };
+        let planes = product(&self.geometry.counts()[..2])?;
+        let made = (height % rows).saturating_mul(row_bytes).saturating_mul(planes);
+        Ok(if made > self.inline_limit { common_divisor(strip, height % strip) } else { rows })
+    }
+
+    fn row_bytes(&self) -> Result<u64, Refusal> {
+        self.encoding
+            .row_bytes(self.geometry.segment[2], self.geometry.bands_of_a_segment())
+            .ok_or_else(too_large)
+    }
+
+    /// Whole chunks, and those that want rows; both in order of position.
+    fn stretches(&self, rows: u64) -> Result<(Vec<Stretch>, Vec<Stretch>), Refusal> {
+        let [_, _, down, across] = self.geometry.counts();
+        let image = self.encoding.image;
+        let chunks_down = self.geometry.height.div_ceil(rows);
+        let count = product(&self.geometry.counts())?;
+        let readers_pad = self.encoding.short_strip()? == ShortStrip::AsItIs;
+        let (mut whole, mut short) = (Vec::new(), Vec::new());
+        for ((index, offset), length) in (0..count).zip(&image.offsets).zip(&image.byte_counts) {
+            if *offset == 0 || *length == 0 {
+                continue;
+            }
+            let (plane, y, x) = (index / across / down, index / across % down, index % across);
+            let strip_rows = self.geometry.rows_of(y);
+            let first = plane * chunks_down + y * self.geometry.segment[1] / rows;
+            let range = self.range_of(index, *offset, *length, strip_rows)?;
+            if strip_rows == rows || readers_pad {
+                whole.push(Stretch { position: first * across + x, range, rows: strip_rows });
+            } else if self.encoding.has_plain_rows() {
+                self.cut(first, range.start, strip_rows, rows, &mut whole, &mut short)?;
+            } else {
+                short.push(Stretch { position: first * across + x, range, rows: strip_rows });
+            }
+        }
+        Ok((whole, short))
+    }
+
+    /// Cuts a strip of plain rows.
+    fn cut(
+        &self,
+        first: u64,
+        offset: u64,
+        strip_rows: u64,
+        rows: u64,
+        whole: &mut Vec<Stretch>,
+        short: &mut Vec<Stretch>,
+    ) -> Result<(), Refusal> {
+        let row_bytes = self.row_bytes()?;
+        for block in 0..strip_rows.div_ceil(rows) {
+            let here = (strip_rows - block * rows).min(rows);
+            let start = offset + block * rows * row_bytes;
+            let range = ByteRange::new(start, here * row_bytes);
+            let stretch = Stretch { position: first + block, range, rows: here };
+            if here == rows { whole.push(stretch) } else { short.push(stretch) }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a strip or tile; of plain rows no more than the samples need.
+    fn range_of(&self, index: u64, offset: u64, length: u64, rows: u64) -> Result<ByteRange, Refusal> {
+        let what = if self.geometry.tiled { "tile" } else { "strip" };
+        let mut length = length;
+        if self.encoding.has_plain_rows() {
+            let needed = product(&[self.row_bytes()?, rows, self.geometry.segment[0]])?;
+            if length < needed {
+                return Err(Refusal::malformed(format!(
+                    "{what} {index} at {offset:#x} has {length} bytes, its samples need {needed}"
+                )));
+            }
+            length = needed;
+        }
+        match offset.checked_add(length) {
+            Some(end) if end <= self.file_size => Ok(ByteRange::new(offset, length)),
+            _ => Err(Refusal::truncated(format!(
+                "{what} {index} at {offset:#x} has {length} bytes, but the file ends at {:#x}",
+                self.file_size
+            ))),
+        }
+    }
+
+    /// Chunks at full height from strips that hold fewer rows.
+    fn complete(&self, short: &[Stretch], rows: u64) -> Result<Vec<InlineTask>, Refusal> {
+        if short.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.encoding.short_strip()? == ShortStrip::Unreadable {
+            return Err(Refusal::unsupported(format!(
+                "its last strip has {} of {rows} rows, which no reader completes under {}",
+                self.geometry.height % rows,
+                words(self.encoding.image).join(", ")
+            )));
+        }
+        self.check_inline(short.len() as u64, rows)?;
+        self.tasks(short, rows)
+    }
+
+    fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>, Refusal> {
+        let task = |stretch: &Stretch| {
+            let content = self.assemble(stretch, rows)?;
+            Ok(InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content })
+        };
+        stretches.iter().map(task).collect()
+    }
+
+    /// All chunks, decoded here because no reader decodes them.
+    fn inlined(&self, rows: u64, all: &[Stretch], stored: Vec<Codec>) -> Result<Chunks, Refusal> {
+        if !self.encoding.is_decodable()? {
+            return Err(Refusal::unsupported(format!(
+                "no reader of this Zarr format decodes {}",
+                words(self.encoding.image).join(", ")
+            )));
+        }
+        self.check_inline(all.len() as u64, rows)?;
+        let tasks = self.tasks(all, rows)?;
+        let numbers = stored.into_iter().filter(|codec| matches!(codec, Codec::Bytes { .. }));
+        let codecs = numbers.chain([Codec::Zlib { level: 6 }]).collect();
+        Ok(Chunks { rows, codecs, manifest: ChunkManifest::default(), tasks })
+    }
+
+    fn check_inline(&self, chunks: u64, rows: u64) -> Result<(), Refusal> {
+        let element = self.element_size();
+        let bytes =
+            product(&self.geometry.stored_shape(rows))?.saturating_mul(element).saturating_mul(chunks);
+        if bytes > self.inline_limit {
+            return Err(Refusal {
+                code: "inline-limit",
+                message: format!(
+                    "{bytes} bytes would have to be inlined, the limit is {}",
+                    self.inline_limit
+                ),
+                hint: Some("raise the limit of inlined bytes".into()),
+                is_error: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn element_size(&self) -> u64 {
+        self.encoding.sample.data_type.size().unwrap_or(1)
+    }
+
+    fn assemble(&self, stretch: &Stretch, rows: u64) -> Result<ChunkContent, Refusal> {
+        let shape = self.geometry.stored_shape(stretch.rows);
+        let piece = Piece {
+            source: SourceId(0),
+            range: stretch.range,
+            codecs: self.encoding.codecs(&shape)?,
+            from: vec![0; shape.len()],
+            to: vec![0; shape.len()],
+            extent: shape.clone(),
+            shape,
+            transform: ElementTransform::None,
+        };
+        let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
+        Ok(ChunkContent::Assemble {
+            shape: self.geometry.stored_shape(rows),
+            background: Bytes::from(vec![0; element]),
+            pieces: vec![piece],
+        })
+    }
+}
+
+fn references(chunks: &[Stretch]) -> Result<References, Refusal> {
+    let dense = chunks.iter().zip(0..).all(|(chunk, index)| chunk.position == index);
+    Ok(References {
+        source: SourceId(0),
+        positions: (!dense).then(|| chunks.iter().map(|chunk| chunk.position).collect()),
+        offsets: chunks.iter().map(|chunk| chunk.range.start).collect(),
+        lengths: lengths(chunks)?,
+    })
+}
+
+fn lengths(chunks: &[Stretch]) -> Result<Lengths, Refusal> {
+    let length = |chunk: &Stretch| chunk.range.length;
+    let first = chunks.first().map_or(0, length);
+    if chunks.iter().all(|chunk| length(chunk) == first) {
+        return Ok(Lengths::Uniform(first));
+    }
+    let each = chunks.iter().map(|chunk| u32::try_from(length(chunk)));
+    each.collect::<Result<_, _>>().map(Lengths::Each).map_err(|_| too_large())
+}
+
+fn product(factors: &[u64]) -> Result<u64, Refusal> {
+    factors.iter().try_fold(1_u64, |product, factor| product.checked_mul(*factor)).ok_or_else(too_large)
+}
+
+fn too_large() -> Refusal {
+    Refusal::malformed("its sizes exceed what can be counted")
+}
+
+/// The greatest number of rows up to `most` that divides a strip; where nothing follows the strip, a number that leaves
+/// a rest will do when there is no divisor of at least half as many rows.
+fn divisor(strip: u64, most: u64, rest_allowed: bool) -> u64 {
+    const TRIES: usize = 1 << 16;
+    let most = most.clamp(1, strip);
+    let least = if rest_allowed { most.div_ceil(2) } else { 1 };
+    let found = (least..=most).rev().take(TRIES).find(|rows| strip.is_multiple_of(*rows));
+    match found {
+        Some(rows) => rows,
+        None if rest_allowed => most,
+        None => strip,
+    }
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}

@@ -1,0 +1,377 @@
+//! Compression, predictor and fill order as chains of codecs that released readers decode.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value, json};
+use virtualize_tiff::model::Image;
+use virtualize_zarr::{Codec, DataType, Endian, ZarrFormat};
+
+use super::{
+    refusal::Refusal,
+    sample::{Sample, Storage, numpy_name},
+};
+
+/// What the codecs of a strip or tile depend on beside its shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoding<'a> {
+    /// The image.
+    pub(super) image: &'a Image,
+    /// Type of its samples.
+    pub(super) sample: &'a Sample,
+    /// Byte order of the file.
+    pub(super) endian: Endian,
+    /// The format in which the codecs are to be spelled.
+    pub(super) format: ZarrFormat,
+}
+
+/// How a chunk is read that holds fewer rows than it should: the last strip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ShortStrip {
+    /// Readers fail on it, so it is decoded here and encoded again at full height.
+    Reencode,
+    /// Readers pad it.
+    AsItIs,
+    /// Readers fail on it, and nothing here can decode it.
+    Unreadable,
+}
+
+/// TIFF compression schemes by what decodes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scheme {
+    None,
+    Deflate,
+    Lzw,
+    PackBits,
+    Zstd,
+    Lzma,
+    Jpeg,
+    Lerc,
+    Fax(&'static str),
+    /// Whole images that need no parameters, by their name in imagecodecs.
+    Image(&'static str),
+}
+
+impl<'a> Encoding<'a> {
+    /// The codecs, in the order of encoding, of a strip or tile whose samples have this shape in the file's order.
+    pub(super) fn codecs(&self, shape: &[u64]) -> Result<Vec<Codec>, Refusal> {
+        let scheme = self.scheme()?;
+        let mut codecs = match scheme {
+            Scheme::Jpeg => vec![self.jpeg()?],
+            Scheme::Lerc => self.lerc()?,
+            Scheme::Fax(name) => vec![self.fax(name, shape)?],
+            Scheme::Image(name) => vec![self.image(name)],
+            _ => self.numbers(shape)?,
+        };
+        codecs.extend(bytes_to_bytes(scheme));
+        if self.image.reversed_bits && !self.ignores_fill_order(scheme) {
+            codecs.push(Codec::BitOrder);
+        }
+        Ok(codecs)
+    }
+
+    /// Whether released readers decode these codecs in the format; else the content has to be inlined.
+    pub(super) fn is_declarable(&self) -> Result<bool, Refusal> {
+        let scheme = self.scheme()?;
+        let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
+        // In Zarr v3 the codec takes arrays, not bytes, and integers only.
+        Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
+    }
+
+    /// Whether the content can be decoded here.
+    pub(super) fn is_decodable(&self) -> Result<bool, Refusal> {
+        Ok(self.sample.storage != Storage::Float24
+            && matches!(
+                self.scheme()?,
+                Scheme::None | Scheme::Deflate | Scheme::Lzw | Scheme::PackBits | Scheme::Zstd
+            ))
+    }
+
+    /// What becomes of a last strip with fewer rows.
+    pub(super) fn short_strip(&self) -> Result<ShortStrip, Refusal> {
+        Ok(match self.scheme()? {
+            Scheme::Fax(_) => ShortStrip::AsItIs,
+            _ if self.is_decodable()? => ShortStrip::Reencode,
+            _ => ShortStrip::Unreadable,
+        })
+    }
+
+    /// Whether rows are stored one after the other without compression, so that any stretch of them can be read.
+    pub(super) fn has_plain_rows(&self) -> bool {
+        self.image.compression == 1
+    }
+
+    /// Bytes of a row of so many columns, of the samples that are stored together; `None` past 64 bits.
+    pub(super) fn row_bytes(&self, columns: u64, samples: u64) -> Option<u64> {
+        let bits = columns.checked_mul(samples)?.checked_mul(u64::from(self.sample.bits))?;
+        Some(bits.div_ceil(8))
+    }
+
+    fn scheme(&self) -> Result<Scheme, Refusal> {
+        scheme(self.image.compression).ok_or_else(|| {
+            Refusal::unsupported(format!(
+                "compression {} has no codec in Zarr readers",
+                name(self.image.compression)
+            ))
+        })
+    }
+
+    fn is_plain_integer(&self, scheme: Scheme) -> bool {
+        scheme == Scheme::None
+            && self.image.predictor == 1
+            && self.sample.storage == Storage::Whole
+            && self.sample.data_type.is_integer()
+    }
+
+    /// Image codecs define their own order of bits, as tifffile and libtiff know.
+    fn ignores_fill_order(&self, scheme: Scheme) -> bool {
+        matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Image(_))
+    }
+
+    /// Predictor, packing and byte order of numbers.
+    fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>, Refusal> {
+        self.check_subsampling()?;
+        let mut codecs = Vec::new();
+        let endian = self.add_predictor(shape, &mut codecs)?;
+        match self.sample.storage {
+            Storage::Whole => codecs.push(bytes_codec(&self.sample.data_type, endian)),
+            Storage::Packed => {
+                codecs.push(self.pack_bits(shape));
+                codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
+            }
+            Storage::Float24 => codecs.push(self.float24()),
+        }
+        Ok(codecs)
+    }
+
+    fn add_predictor(&self, shape: &[u64], codecs: &mut Vec<Codec>) -> Result<Endian, Refusal> {
+        if self.image.predictor <= 1 {
+            return Ok(self.endian);
+        }
+        self.check_predictor()?;
+        let axis = if self.is_chunky() { -2 } else { -1 };
+        let shape = shape.to_vec();
+        if self.image.predictor == 2 {
+            let dtype = numpy_name(&self.sample.data_type, self.endian);
+            codecs.push(Codec::Delta { axis, dtype, shape });
+            return Ok(self.endian);
+        }
+        // Predictor 3 stores planes of bytes, most significant first, whatever the byte order of the file.
+        let dtype = numpy_name(&self.sample.data_type, Endian::Little);
+        codecs.push(Codec::FloatPredictor { axis, dtype, shape });
+        Ok(Endian::Little)
+    }
+
+    fn check_predictor(&self) -> Result<(), Refusal> {
+        let refuse = |why: &str| {
+            Err(Refusal::unsupported(format!(
+                "predictor {} with {} {why}",
+                self.image.predictor,
+                name(self.image.compression)
+            )))
+        };
+        if !matches!(self.image.predictor, 2 | 3) {
+            return refuse("is unknown");
+        }
+        if matches!(self.scheme()?, Scheme::None | Scheme::PackBits) {
+            return refuse("is read differently by different readers");
+        }
+        let data_type = &self.sample.data_type;
+        let fits = match self.image.predictor {
+            2 => !data_type.is_complex(),
+            _ => data_type.is_float(),
+        };
+        if self.sample.storage != Storage::Whole || !fits {
+            return refuse(&format!("and {} bits of type {data_type}", self.sample.bits));
+        }
+        Ok(())
+    }
+
+    fn check_subsampling(&self) -> Result<(), Refusal> {
+        let subsampled = self.image.photometric == Some(6) && self.image.ycbcr_subsampling != (1, 1);
+        if subsampled && !matches!(self.scheme()?, Scheme::Jpeg | Scheme::Image(_)) {
+            return Err(Refusal::unsupported(format!(
+                "YCbCr samples subsampled {:?} under compression {}",
+                self.image.ycbcr_subsampling,
+                name(self.image.compression)
+            )));
+        }
+        Ok(())
+    }
+
+    fn pack_bits(&self, shape: &[u64]) -> Codec {
+        let per_row = if self.is_chunky() { 2 } else { 1 };
+        Codec::PackBitsOfIntegers {
+            bits_per_sample: self.sample.bits,
+            run_length: shape.iter().rev().take(per_row).product(),
+            dtype: numpy_name(&self.sample.data_type, Endian::Little),
+        }
+    }
+
+    fn float24(&self) -> Codec {
+        let order = if self.endian == Endian::Big { ">" } else { "<" };
+        image_codec("imagecodecs_float24", [("byteorder", json!(order))])
+    }
+
+    fn is_chunky(&self) -> bool {
+        !self.image.planar && self.image.samples_per_pixel > 1
+    }
+
+    /// JPEG, with the colour transform that libtiff applies: YCbCr becomes RGB, everything else stays as it is.
+    fn jpeg(&self) -> Result<Codec, Refusal> {
+        if !matches!(self.sample.bits, 8 | 12 | 16) || !self.sample.data_type.is_integer() {
+            return Err(Refusal::unsupported(format!("JPEG with {} bits", self.sample.bits)));
+        }
+        let mut configuration = Map::new();
+        if let Some((from, to)) = self.jpeg_colors() {
+            if let Some(from) = from {
+                configuration.insert("colorspace_jpeg".into(), from.into());
+            }
+            configuration.insert("colorspace_data".into(), to.into());
+        }
+        if let Some(tables) = &self.image.jpeg_tables {
+            configuration.insert("tables".into(), BASE64_STANDARD.encode(tables).into());
+        }
+        Ok(Codec::Image { name: "imagecodecs_jpeg", configuration })
+    }
+
+    /// Colour spaces of the stream (where it cannot say so itself) and of the array, as libjpeg numbers them.
+    fn jpeg_colors(&self) -> Option<(Option<u8>, u8)> {
+        const GRAY: u8 = 1;
+        const RGB: u8 = 2;
+        const CMYK: u8 = 4;
+        match (self.is_chunky(), self.image.samples_per_pixel, self.image.photometric) {
+            (false, ..) => Some((None, GRAY)),
+            (true, 3, Some(6)) => Some((None, RGB)),
+            (true, 3, _) => Some((Some(RGB), RGB)),
+            (true, 4, Some(5)) => Some((None, CMYK)),
+            _ => None,
+        }
+    }
+
+    fn lerc(&self) -> Result<Vec<Codec>, Refusal> {
+        let mut codecs = vec![image_codec("imagecodecs_lerc", [])];
+        match self.image.lerc_parameters.as_deref().and_then(|parameters| parameters.get(1)) {
+            None | Some(0) => {}
+            Some(1) => codecs.push(Codec::Zlib { level: 6 }),
+            Some(2) => codecs.push(Codec::Zstd { level: 0, checksum: false }),
+            Some(other) => {
+                return Err(Refusal::unsupported(format!("LERC with additional compression {other}")));
+            }
+        }
+        Ok(codecs)
+    }
+
+    fn fax(&self, codec: &'static str, shape: &[u64]) -> Result<Codec, Refusal> {
+        if self.sample.bits != 1 || self.image.samples_per_pixel != 1 && !self.image.planar {
+            return Err(Refusal::unsupported("CCITT compression of more than one bit a pixel"));
+        }
+        let mut configuration = Map::new();
+        if let (ZarrFormat::V2, [.., height, width]) = (self.format, shape) {
+            configuration.insert("height".into(), (*height).into());
+            configuration.insert("width".into(), (*width).into());
+        }
+        if codec == "imagecodecs_ccittfax3" && self.image.fax_options != 0 {
+            configuration.insert("t4options".into(), self.image.fax_options.into());
+        }
+        Ok(Codec::Image { name: codec, configuration })
+    }
+
+    fn image(&self, codec: &'static str) -> Codec {
+        match codec {
+            // Encoders drop an alpha channel that is opaque throughout.
+            "imagecodecs_webp" if self.image.samples_per_pixel == 4 => {
+                image_codec(codec, [("hasalpha", json!(true))])
+            }
+            _ => image_codec(codec, []),
+        }
+    }
+}
+
+fn scheme(compression: u16) -> Option<Scheme> {
+    Some(match compression {
+        1 => Scheme::None,
+        2 => Scheme::Fax("imagecodecs_ccittrle"),
+        3 => Scheme::Fax("imagecodecs_ccittfax3"),
+        4 => Scheme::Fax("imagecodecs_ccittfax4"),
+        5 => Scheme::Lzw,
+        7 | 33007 | 34892 => Scheme::Jpeg,
+        8 | 32946 | 50013 => Scheme::Deflate,
+        22610 | 34934 => Scheme::Image("imagecodecs_jpegxr"),
+        32773 => Scheme::PackBits,
+        33003 | 33004 | 33005 | 34712 => Scheme::Image("imagecodecs_jpeg2k"),
+        34887 => Scheme::Lerc,
+        34925 => Scheme::Lzma,
+        34933 => Scheme::Image("imagecodecs_png"),
+        34926 | 50000 => Scheme::Zstd,
+        34927 | 50001 => Scheme::Image("imagecodecs_webp"),
+        50002 | 52546 => Scheme::Image("imagecodecs_jpegxl"),
+        _ => return None,
+    })
+}
+
+/// Predictor, compression and fill order in words, in the order of encoding.
+pub(super) fn words(image: &Image) -> Vec<String> {
+    let mut words = Vec::new();
+    if image.predictor > 1 {
+        words.push(format!("predictor {}", image.predictor));
+    }
+    if image.compression != 1 {
+        words.push(name(image.compression));
+    }
+    if image.reversed_bits {
+        words.push("reversed bits (FillOrder 2)".into());
+    }
+    words
+}
+
+/// A compression in words.
+fn name(compression: u16) -> String {
+    let name = match compression {
+        1 => "none",
+        2 => "CCITT RLE",
+        3 => "CCITT Group 3",
+        4 => "CCITT Group 4",
+        5 => "LZW",
+        6 => "old-style JPEG",
+        7 => "JPEG",
+        8 | 32946 | 50013 => "Deflate",
+        22610 | 34934 => "JPEG XR",
+        32766 => "NeXT",
+        32771 => "CCITT RLE, word-aligned",
+        32773 => "PackBits",
+        32809 => "ThunderScan",
+        32908 | 32909 => "Pixar",
+        33003 | 33004 | 33005 | 34712 => "JPEG 2000",
+        34661 => "JBIG",
+        34676 | 34677 => "SGI LogLuv",
+        34887 => "LERC",
+        34892 => "lossy JPEG (DNG)",
+        34925 => "LZMA",
+        34926 | 50000 => "ZSTD",
+        34927 | 50001 => "WebP",
+        34933 => "PNG",
+        50002 | 52546 => "JPEG XL",
+        _ => return format!("{compression} (unknown)"),
+    };
+    format!("{name} ({compression})")
+}
+
+fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {
+    Some(match scheme {
+        Scheme::Deflate => Codec::Zlib { level: 6 },
+        Scheme::Lzw => Codec::Lzw,
+        Scheme::PackBits => Codec::PackBits,
+        Scheme::Zstd => Codec::Zstd { level: 0, checksum: false },
+        Scheme::Lzma => Codec::Lzma { format: 1 },
+        _ => return None,
+    })
+}
+
+/// The core codec that writes numbers as bytes.
+fn bytes_codec(data_type: &DataType, endian: Endian) -> Codec {
+    Codec::Bytes { endian: (data_type.number_size() > 1).then_some(endian) }
+}
+
+fn image_codec<const N: usize>(name: &'static str, configuration: [(&str, Value); N]) -> Codec {
+    let configuration = configuration.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    Codec::Image { name, configuration }
+}

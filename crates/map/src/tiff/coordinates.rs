@@ -1,0 +1,92 @@
+//! Coordinate variables and the grid mapping beside an image's array.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use virtualize_zarr::{
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, Node, ZarrFormat,
+};
+
+use super::{
+    geometry::Geometry,
+    georeference::{Georeference, Transform},
+};
+use crate::MapOptions;
+
+/// Adds `band`, and for georeferenced images `spatial_ref`, and `x` and `y` where each is a function of one axis.
+pub(super) fn add(
+    group: &mut Group,
+    geometry: &Geometry,
+    georeference: Option<&Georeference>,
+    options: &MapOptions,
+) {
+    let bands: Vec<u8> = (1..=geometry.bands).flat_map(u64::to_le_bytes).collect();
+    insert(group, "band", Some("band"), DataType::Int64, bands, Map::new(), options);
+    let Some(georeference) = georeference else { return };
+    insert(group, "spatial_ref", None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
+    if let Some(transform) = georeference.transform.filter(|transform| !transform.is_rotated()) {
+        add_axes(group, geometry, georeference, transform, options);
+    }
+}
+
+fn add_axes(
+    group: &mut Group,
+    geometry: &Geometry,
+    georeference: &Georeference,
+    transform: Transform,
+    options: &MapOptions,
+) {
+    if geometry.width.saturating_add(geometry.height).saturating_mul(8) > options.inline_limit {
+        return;
+    }
+    let little = |values: Vec<f64>| values.into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>();
+    let (x, y) = (little(transform.columns(geometry.width)), little(transform.rows(geometry.height)));
+    insert(group, "x", Some("x"), DataType::Float64, x, axis_attributes(georeference, true), options);
+    insert(group, "y", Some("y"), DataType::Float64, y, axis_attributes(georeference, false), options);
+}
+
+/// CF attributes of a horizontal axis.
+fn axis_attributes(georeference: &Georeference, is_x: bool) -> Map<String, Value> {
+    let crs = &georeference.crs;
+    let mut attributes = Map::new();
+    attributes.insert("axis".into(), if is_x { "X" } else { "Y" }.into());
+    let (name, units) = match (crs.is_geographic, is_x) {
+        (true, true) => ("longitude", Some("degrees_east")),
+        (true, false) => ("latitude", Some("degrees_north")),
+        (false, true) => ("projection_x_coordinate", crs.is_metric.then_some("metre")),
+        (false, false) => ("projection_y_coordinate", crs.is_metric.then_some("metre")),
+    };
+    if crs.is_geographic || crs.code.is_some() {
+        attributes.insert("standard_name".into(), name.into());
+        if let Some(units) = units {
+            attributes.insert("units".into(), units.into());
+        }
+    }
+    attributes
+}
+
+/// An array of one chunk that the manifest carries; a scalar where there is no dimension.
+fn insert(
+    group: &mut Group,
+    name: &str,
+    dimension: Option<&str>,
+    data_type: DataType,
+    content: Vec<u8>,
+    attributes: Map<String, Value>,
+    options: &MapOptions,
+) {
+    let shape: Vec<u64> = dimension.iter().map(|_| content.len() as u64 / 8).collect();
+    let array = Array {
+        chunk_grid: ChunkGrid::Regular(shape.clone()),
+        shape,
+        data_type,
+        fill_value: match options.format {
+            ZarrFormat::V2 => None,
+            ZarrFormat::V3 => Some(FillValue::Fixed(Bytes::from_static(&[0; 8]))),
+        },
+        codecs: vec![Codec::Bytes { endian: Some(Endian::Little) }],
+        dimension_names: dimension.iter().map(|name| Some((*name).to_owned())).collect(),
+        attributes,
+        chunks: ChunkManifest { references: Vec::new(), inline: [(0, Bytes::from(content))].into() },
+    };
+    group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+}

@@ -1,0 +1,131 @@
+//! GeoKeys as a coordinate reference system. There is no database of them here: codes are passed on, and what a file
+//! defines itself is kept key by key.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use virtualize_tiff::model::GeoKey;
+
+const MODEL_TYPE: u16 = 1024;
+const GEODETIC_CRS: u16 = 2048;
+const PROJECTED_CRS: u16 = 3072;
+const PROJECTED_UNITS: u16 = 3076;
+const VERTICAL: u16 = 4096;
+const GEOGRAPHIC_2D: u16 = 2;
+const METRE: u16 = 9001;
+
+/// What the GeoKeys say.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Crs {
+    /// Authority and code, such as `EPSG:32633`.
+    pub(super) code: Option<String>,
+    /// Coordinates are longitudes and latitudes.
+    pub(super) is_geographic: bool,
+    /// Coordinates are known to be metres.
+    pub(super) is_metric: bool,
+    keys: BTreeMap<u16, GeoKey>,
+}
+
+impl Crs {
+    /// The CRS of a file's GeoKeys.
+    pub(super) fn of(keys: &BTreeMap<u16, GeoKey>) -> Self {
+        let model = short(keys, MODEL_TYPE);
+        let is_geographic = model == Some(GEOGRAPHIC_2D)
+            || model.is_none() && keys.contains_key(&GEODETIC_CRS) && !keys.contains_key(&PROJECTED_CRS);
+        let horizontal = if is_geographic { GEODETIC_CRS } else { PROJECTED_CRS };
+        let known = |key| short(keys, key).filter(|code| (1024..32767).contains(code));
+        let code = known(horizontal).map(|code| match known(VERTICAL) {
+            Some(vertical) => format!("EPSG:{code}+{vertical}"),
+            None => format!("EPSG:{code}"),
+        });
+        let is_metric = !is_geographic && short(keys, PROJECTED_UNITS) == Some(METRE);
+        Self { code, is_geographic, is_metric, keys: keys.clone() }
+    }
+
+    /// Attributes of the grid mapping variable.
+    pub(super) fn attributes(&self) -> Map<String, Value> {
+        let mut attributes = Map::new();
+        if let Some(code) = &self.code {
+            attributes.insert("spatial_ref".into(), code.clone().into());
+        }
+        if !self.keys.is_empty() {
+            let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (key_name(*id), key_json(key))).collect();
+            attributes.insert("geo_keys".into(), keys.into());
+        }
+        attributes
+    }
+}
+
+fn short(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
+    match keys.get(&key) {
+        Some(GeoKey::Short(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+fn key_json(key: &GeoKey) -> Value {
+    match key {
+        GeoKey::Short(value) => (*value).into(),
+        GeoKey::Double(values) => match values.as_slice() {
+            [one] => json!(one),
+            many => json!(many),
+        },
+        GeoKey::Text(text) => text.clone().into(),
+    }
+}
+
+/// Name of a key as in OGC 19-008r4, or its number.
+fn key_name(id: u16) -> String {
+    let name = match id {
+        1024 => "GTModelTypeGeoKey",
+        1025 => "GTRasterTypeGeoKey",
+        1026 => "GTCitationGeoKey",
+        2048 => "GeodeticCRSGeoKey",
+        2049 => "GeodeticCitationGeoKey",
+        2050 => "GeodeticDatumGeoKey",
+        2051 => "PrimeMeridianGeoKey",
+        2052 => "GeogLinearUnitsGeoKey",
+        2053 => "GeogLinearUnitSizeGeoKey",
+        2054 => "GeogAngularUnitsGeoKey",
+        2055 => "GeogAngularUnitSizeGeoKey",
+        2056 => "EllipsoidGeoKey",
+        2057 => "EllipsoidSemiMajorAxisGeoKey",
+        2058 => "EllipsoidSemiMinorAxisGeoKey",
+        2059 => "EllipsoidInvFlatteningGeoKey",
+        2060 => "GeogAzimuthUnitsGeoKey",
+        2061 => "PrimeMeridianLongitudeGeoKey",
+        2062 => "GeogTOWGS84GeoKey",
+        3072 => "ProjectedCRSGeoKey",
+        3073 => "ProjectedCitationGeoKey",
+        3074 => "ProjectionGeoKey",
+        3075 => "ProjMethodGeoKey",
+        3076 => "ProjLinearUnitsGeoKey",
+        3077 => "ProjLinearUnitSizeGeoKey",
+        3078 => "ProjStdParallel1GeoKey",
+        3079 => "ProjStdParallel2GeoKey",
+        3080 => "ProjNatOriginLongGeoKey",
+        3081 => "ProjNatOriginLatGeoKey",
+        3082 => "ProjFalseEastingGeoKey",
+        3083 => "ProjFalseNorthingGeoKey",
+        3084 => "ProjFalseOriginLongGeoKey",
+        3085 => "ProjFalseOriginLatGeoKey",
+        3086 => "ProjFalseOriginEastingGeoKey",
+        3087 => "ProjFalseOriginNorthingGeoKey",
+        3088 => "ProjCenterLongGeoKey",
+        3089 => "ProjCenterLatGeoKey",
+        3090 => "ProjCenterEastingGeoKey",
+        3091 => "ProjCenterNorthingGeoKey",
+        3092 => "ProjScaleAtNatOriginGeoKey",
+        3093 => "ProjScaleAtCenterGeoKey",
+        3094 => "ProjAzimuthAngleGeoKey",
+        3095 => "ProjStraightVertPoleLongGeoKey",
+        3096 => "ProjRectifiedGridAngleGeoKey",
+        4096 => "VerticalGeoKey",
+        4097 => "VerticalCitationGeoKey",
+        4098 => "VerticalDatumGeoKey",
+        4099 => "VerticalUnitsGeoKey",
+        5120 => "CoordinateEpochGeoKey",
+        _ => return format!("GeoKey{id}"),
+    };
+    name.to_owned()
+}

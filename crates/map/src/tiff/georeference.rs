@@ -1,0 +1,210 @@
+//! Where the pixels of an image lie on Earth.
+
+use serde_json::{Map, Value, json};
+use virtualize_tiff::model::{Geo, GeoKey, Ifd};
+
+use super::{crs::Crs, geometry::Geometry};
+
+/// GTRasterTypeGeoKey (1025).
+const RASTER_TYPE: u16 = 1025;
+
+/// Georeferencing of one image.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Georeference {
+    /// From pixel corners to model coordinates; `None` where the file gives points or nothing.
+    pub(super) transform: Option<Transform>,
+    /// Coordinate reference system.
+    pub(super) crs: Crs,
+    /// Ground control points: raster column, row, then model x, y, z.
+    pub(super) control_points: Vec<[f64; 5]>,
+    /// RPC coefficients.
+    pub(super) rpc: Option<Vec<f64>>,
+}
+
+/// An affine transformation: x = `origin.0` + column · `column.0` + row · `row.0`, and y likewise, where column 0, row 0
+/// is the outer corner of the first pixel.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Transform {
+    /// Model coordinates of the outer corner of the first pixel.
+    pub(super) origin: (f64, f64),
+    /// What a column adds to x and y.
+    pub(super) column: (f64, f64),
+    /// What a row adds to x and y.
+    pub(super) row: (f64, f64),
+}
+
+impl Georeference {
+    /// The georeferencing of an image: its own, or for overviews and masks that of the main image at their scale.
+    pub(super) fn of(ifd: &Ifd, geometry: &Geometry, main: Option<&Ifd>) -> Option<Self> {
+        if let Some(geo) = &ifd.geo {
+            return Some(Self::from_tags(geo));
+        }
+        let belongs = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 != 0);
+        let main = main.filter(|main| belongs && main.path != ifd.path)?;
+        let (image, geo) = (main.image.as_ref().ok()?, main.geo.as_ref()?);
+        let whole = Self::from_tags(geo);
+        let scale =
+            (image.width as f64 / geometry.width as f64, image.height as f64 / geometry.height as f64);
+        Some(Self {
+            transform: whole.transform.map(|transform| transform.scaled(scale)),
+            control_points: Vec::new(),
+            rpc: None,
+            ..whole
+        })
+    }
+
+    fn from_tags(geo: &Geo) -> Self {
+        let transform = Transform::of(geo);
+        let control_points = match transform {
+            Some(_) => Vec::new(),
+            None => geo.tie_points.iter().map(|[i, j, _, x, y, z]| [*i, *j, *x, *y, *z]).collect(),
+        };
+        Self { transform, crs: Crs::of(&geo.keys), control_points, rpc: geo.rpc.clone() }
+    }
+
+    /// Attributes by which readers of the array find the grid mapping.
+    pub(super) fn add_to_array(&self, attributes: &mut Map<String, Value>) {
+        attributes.insert("grid_mapping".into(), "spatial_ref".into());
+        attributes.insert("coordinates".into(), "spatial_ref".into());
+    }
+
+    /// Attributes of zarr-conventions `spatial` and `proj`.
+    pub(super) fn add_to_group(&self, geometry: &Geometry, attributes: &mut Map<String, Value>) {
+        let mut conventions = Vec::new();
+        if let Some(code) = &self.crs.code {
+            attributes.insert("proj:code".into(), code.clone().into());
+            conventions.push(convention("geo-proj"));
+        }
+        if let Some(transform) = self.transform {
+            attributes.insert("spatial:dimensions".into(), json!(["y", "x"]));
+            attributes.insert("spatial:shape".into(), json!([geometry.height, geometry.width]));
+            attributes.insert("spatial:transform".into(), json!(transform.affine()));
+            attributes.insert("spatial:registration".into(), "pixel".into());
+            attributes.insert("spatial:bbox".into(), json!(transform.bounds(geometry)));
+            conventions.push(convention("spatial"));
+        }
+        if !conventions.is_empty() {
+            attributes.insert("zarr_conventions".into(), conventions.into());
+        }
+    }
+
+    /// Attributes of the grid mapping variable.
+    pub(super) fn grid_mapping(&self) -> Map<String, Value> {
+        let mut attributes = self.crs.attributes();
+        if let Some(transform) = &self.transform {
+            attributes.insert("GeoTransform".into(), transform.gdal_text().into());
+        }
+        if !self.control_points.is_empty() {
+            attributes.insert("ground_control_points".into(), json!(self.control_points));
+        }
+        if let Some(rpc) = &self.rpc {
+            attributes.insert("rpc_coefficients".into(), json!(rpc));
+        }
+        attributes
+    }
+}
+
+impl Transform {
+    /// As GDAL reads it: pixel scale with one tie point, else the matrix.
+    fn of(geo: &Geo) -> Option<Self> {
+        let corner = match (geo.pixel_scale, geo.tie_points.first(), geo.transformation) {
+            (Some([width, height, _]), Some([i, j, _, x, y, _]), _) if width != 0.0 && height != 0.0 => {
+                let height = -height.abs();
+                Self { origin: (x - i * width, y - j * height), column: (width, 0.0), row: (0.0, height) }
+            }
+            (_, _, Some([a, b, _, c, d, e, _, f, ..])) => {
+                Self { origin: (c, f), column: (a, d), row: (b, e) }
+            }
+            _ => return None,
+        };
+        Some(if geo.keys.get(&RASTER_TYPE) == Some(&GeoKey::Short(2)) {
+            corner.with_origin_at_centre()
+        } else {
+            corner
+        })
+    }
+
+    /// PixelIsPoint: the origin is the centre of the first pixel.
+    fn with_origin_at_centre(self) -> Self {
+        let origin = (
+            self.origin.0 - (self.column.0 * 0.5 + self.row.0 * 0.5),
+            self.origin.1 - (self.column.1 * 0.5 + self.row.1 * 0.5),
+        );
+        Self { origin, ..self }
+    }
+
+    fn scaled(self, (columns, rows): (f64, f64)) -> Self {
+        Self {
+            column: (self.column.0 * columns, self.column.1 * columns),
+            row: (self.row.0 * rows, self.row.1 * rows),
+            ..self
+        }
+    }
+
+    /// Whether rows and columns are not parallel to the axes.
+    pub(super) fn is_rotated(&self) -> bool {
+        self.column.1 != 0.0 || self.row.0 != 0.0
+    }
+
+    /// The six numbers in the order of Python's affine: x by column, by row, origin; y likewise.
+    fn affine(&self) -> [f64; 6] {
+        [self.column.0, self.row.0, self.origin.0, self.column.1, self.row.1, self.origin.1]
+    }
+
+    /// The six numbers in GDAL's order, as text.
+    fn gdal_text(&self) -> String {
+        let numbers = [self.origin.0, self.column.0, self.row.0, self.origin.1, self.column.1, self.row.1];
+        numbers.map(|number| format!("{number:?}")).join(" ")
+    }
+
+    /// Least x, least y, greatest x, greatest y of the corners.
+    fn bounds(&self, geometry: &Geometry) -> [f64; 4] {
+        let (width, height) = (geometry.width as f64, geometry.height as f64);
+        let corner = |column: f64, row: f64| {
+            (
+                self.origin.0 + column * self.column.0 + row * self.row.0,
+                self.origin.1 + column * self.column.1 + row * self.row.1,
+            )
+        };
+        let corners = [corner(0.0, 0.0), corner(width, 0.0), corner(0.0, height), corner(width, height)];
+        corners.iter().fold(
+            [f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY],
+            |[west, south, east, north], (x, y)| [west.min(*x), south.min(*y), east.max(*x), north.max(*y)],
+        )
+    }
+
+    /// x of the centres of columns, as rioxarray computes them.
+    pub(super) fn columns(&self, count: u64) -> Vec<f64> {
+        let first = self.column.0 * 0.5 + self.row.0 * 0.5 + self.origin.0;
+        (0..count).map(|index| self.column.0 * index as f64 + first).collect()
+    }
+
+    /// y of the centres of rows, as rioxarray computes them.
+    pub(super) fn rows(&self, count: u64) -> Vec<f64> {
+        let first = self.column.1 * 0.5 + self.row.1 * 0.5 + self.origin.1;
+        (0..count).map(|index| self.row.1 * index as f64 + first).collect()
+    }
+}
+
+/// An entry of `zarr_conventions`, as the convention's own page gives it.
+pub(super) fn convention(repository: &str) -> Value {
+    let (uuid, name, description) = match repository {
+        "geo-proj" => (
+            "f17cb550-5864-4468-aeb7-f3180cfb622f",
+            "proj:",
+            "Coordinate reference system information for geospatial data",
+        ),
+        "multiscales" => {
+            ("d35379db-88df-4056-af3a-620245f8e347", "multiscales", "Multiscale layout of zarr datasets")
+        }
+        _ => ("689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "spatial", "Spatial coordinate information"),
+    };
+    json!({
+        "schema_url":
+            format!("https://raw.githubusercontent.com/zarr-conventions/{repository}/refs/tags/v1/schema.json"),
+        "spec_url": format!("https://github.com/zarr-conventions/{repository}/blob/v1/README.md"),
+        "uuid": uuid,
+        "name": name,
+        "description": description,
+    })
+}

@@ -1,0 +1,141 @@
+//! One image → one array with what belongs to it.
+
+use virtualize_tiff::model::{Ifd, Image};
+use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node};
+
+use super::{
+    ARRAY, attributes,
+    chunks::{ChunkMaker, Chunks},
+    compression::{self, Encoding},
+    coordinates,
+    geometry::Geometry,
+    georeference::Georeference,
+    group_mut, join,
+    nodata::{self, Nodata},
+    refusal::Refusal,
+    sample::{self, Sample},
+};
+use crate::{ArrayReport, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
+
+/// What the mapping of each image depends on.
+pub(super) struct ImageMapper<'a> {
+    /// Byte order of the file.
+    pub(super) endian: Endian,
+    /// The main image, whose georeferencing its overviews and masks share.
+    pub(super) main: Option<&'a Ifd>,
+    /// Size of the file in bytes.
+    pub(super) file_size: u64,
+    /// Choices of the user.
+    pub(super) options: &'a MapOptions,
+}
+
+/// The parts of an array, on their way.
+struct Parts {
+    geometry: Geometry,
+    sample: Sample,
+    nodata: Nodata,
+    chunks: Chunks,
+}
+
+impl ImageMapper<'_> {
+    /// Adds an image to what was mapped, or says why not.
+    pub(super) fn map(&self, ifd: &Ifd, group: &str, mapped: &mut Mapped) {
+        let path = join(group, ARRAY);
+        let mut report = ArrayReport::default();
+        let mapping = match &ifd.image {
+            Ok(image) => {
+                report = describe(image, self.endian);
+                self.parts(ifd, image, &path, mapped)
+            }
+            Err(error) => Err(Refusal { code: "tiff-image", ..Refusal::malformed(error.to_string()) }),
+        };
+        match mapping {
+            Ok(mut parts) => {
+                report.fill = Some(parts.nodata.decision.clone());
+                let tasks: Vec<InlineTask> = std::mem::take(&mut parts.chunks.tasks);
+                mapped.tasks.extend(tasks);
+                self.add(ifd, group, parts, mapped);
+            }
+            Err(refusal) => {
+                report.left_out = Some(refusal.message.clone());
+                mapped.report.diagnostics.push(diagnostic(refusal, &path));
+            }
+        }
+        mapped.report.arrays.insert(path, report);
+    }
+
+    fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts, Refusal> {
+        let sample = Sample::of(image)?;
+        let geometry = Geometry::of(image, self.options.format)?;
+        let encoding = Encoding { image, sample: &sample, endian: self.endian, format: self.options.format };
+        let maker = ChunkMaker {
+            path,
+            geometry: &geometry,
+            encoding,
+            file_size: self.file_size,
+            inline_limit: self.options.inline_limit,
+        };
+        let chunks = maker.make()?;
+        let diagnostics = &mut mapped.report.diagnostics;
+        let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
+        Ok(Parts { geometry, sample, nodata, chunks })
+    }
+
+    fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
+        let georeference = Georeference::of(ifd, &parts.geometry, self.main);
+        let Some(target) = group_mut(&mut mapped.hierarchy.root, group) else { return };
+        let mut attributes = attributes::of_image(ifd, &parts.geometry, &parts.nodata);
+        if let Some(georeference) = &georeference {
+            georeference.add_to_array(&mut attributes);
+            georeference.add_to_group(&parts.geometry, &mut target.attributes);
+        }
+        coordinates::add(target, &parts.geometry, georeference.as_ref(), self.options);
+        let array = array(parts, attributes);
+        target.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
+    }
+}
+
+fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -> Array {
+    let Parts { geometry, sample, nodata, chunks } = parts;
+    let codecs: Vec<Codec> = geometry.transpose().into_iter().chain(chunks.codecs).collect();
+    Array {
+        shape: geometry.shape(),
+        data_type: sample.data_type,
+        chunk_grid: ChunkGrid::Regular(geometry.chunk_shape(chunks.rows)),
+        fill_value: nodata.decision.fill_value,
+        codecs,
+        dimension_names: geometry.dimensions().into_iter().map(|name| Some(name.to_owned())).collect(),
+        attributes,
+        chunks: chunks.manifest,
+    }
+}
+
+fn describe(image: &Image, endian: Endian) -> ArrayReport {
+    let order = if endian == Endian::Big { "big-endian" } else { "little-endian" };
+    let kind = match (image.bits_per_sample.first(), image.sample_format.first()) {
+        (Some(bits), Some(format)) => sample::describe(*format, *bits),
+        _ => "unknown".into(),
+    };
+    let arrangement = if image.planar { "planar" } else { "chunky" };
+    let cut = match image.cut {
+        virtualize_tiff::model::Cut::Strips { rows } => format!("strips of {rows} rows"),
+        virtualize_tiff::model::Cut::Tiles { width, height, .. } => format!("tiles of {height} x {width}"),
+    };
+    let samples = image.samples_per_pixel;
+    ArrayReport {
+        source_type: format!("{order} {kind}"),
+        source_layout: format!("{cut}, {samples} samples a pixel, {arrangement}"),
+        source_filters: compression::words(image),
+        ..ArrayReport::default()
+    }
+}
+
+fn diagnostic(refusal: Refusal, path: &str) -> Diagnostic {
+    Diagnostic {
+        severity: if refusal.is_error { Severity::Error } else { Severity::Warning },
+        code: refusal.code,
+        path: format!("/{path}"),
+        message: format!("left out: {}", refusal.message),
+        hint: refusal.hint,
+    }
+}

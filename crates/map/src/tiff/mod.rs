@@ -1,0 +1,84 @@
+//! TIFF → Zarr: each image becomes an array `band_data` with coordinates and georeferencing.
+
+mod attributes;
+mod chunks;
+mod compression;
+mod coordinates;
+mod crs;
+mod geometry;
+mod georeference;
+mod image;
+mod multiscales;
+mod nodata;
+mod number;
+mod refusal;
+mod sample;
+
+#[cfg(test)]
+mod tests;
+
+use virtualize_tiff::model::{File, Ifd};
+use virtualize_zarr::{Group, Hierarchy, Node, Source};
+
+use self::image::ImageMapper;
+use crate::{Diagnostic, MapOptions, Mapped, Report, Severity};
+
+/// Name of the array of an image, as xarray's rasterio engine has it.
+pub(super) const ARRAY: &str = "band_data";
+
+/// Maps a TIFF file. The first image is the array `band_data` at the root, each further one (pages, overviews, masks,
+/// SubIFDs) `band_data` in a group named by its place, such as `1` or `0/0`.
+pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
+    let mut mapped =
+        Mapped { hierarchy: Hierarchy::new(options.format), tasks: Vec::new(), report: Report::default() };
+    if let Some(error) = &file.chain_error {
+        mapped.report.diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            code: "tiff-chain",
+            path: "/".into(),
+            message: format!("further images may be missing: {error}"),
+            hint: None,
+        });
+    }
+    let main = file.ifds.first();
+    let mapper = ImageMapper { endian: zarr_endian(file.endian), main, file_size: source.size, options };
+    let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
+    while let Some(ifd) = pending.pop() {
+        mapper.map(ifd, &group_path(ifd), &mut mapped);
+        pending.extend(ifd.sub_ifds.iter().rev());
+    }
+    multiscales::describe(file, &mut mapped.hierarchy);
+    mapped.hierarchy.sources.push(source);
+    mapped
+}
+
+/// Path of the group of an image: the root for the first.
+pub(super) fn group_path(ifd: &Ifd) -> String {
+    match ifd.path.as_slice() {
+        [0] => String::new(),
+        path => path.iter().map(usize::to_string).collect::<Vec<_>>().join("/"),
+    }
+}
+
+/// Path of a node in a group.
+pub(super) fn join(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+}
+
+/// The group at a path, made where it is missing.
+pub(super) fn group_mut<'a>(root: &'a mut Group, path: &str) -> Option<&'a mut Group> {
+    path.split('/').filter(|name| !name.is_empty()).try_fold(root, |group, name| {
+        let child = group.children.entry(name.to_owned()).or_insert_with(|| Node::Group(Group::default()));
+        match child {
+            Node::Group(child) => Some(child),
+            Node::Array(_) => None,
+        }
+    })
+}
+
+fn zarr_endian(endian: virtualize_bytes::Endian) -> virtualize_zarr::Endian {
+    match endian {
+        virtualize_bytes::Endian::Little => virtualize_zarr::Endian::Little,
+        virtualize_bytes::Endian::Big => virtualize_zarr::Endian::Big,
+    }
+}

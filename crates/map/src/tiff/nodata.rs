@@ -1,0 +1,212 @@
+//! Nodata, which becomes both the fill value and the sentinel.
+
+use serde_json::{Map, Value};
+use virtualize_tiff::model::Ifd;
+use virtualize_zarr::{DataType, FillValue, ZarrFormat};
+
+use super::{
+    number::{self, NotAValue},
+    refusal::Refusal,
+};
+use crate::{
+    Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome, Severity,
+    sentinel::{encode_fill_value_attribute, float_of, number_json},
+};
+
+/// Names that speak of nodata, in order of priority behind the tag.
+const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
+
+/// What was decided, and what follows for the attributes.
+#[derive(Debug)]
+pub(super) struct Nodata {
+    /// The decision.
+    pub(super) decision: FillDecision,
+    /// Attributes that say it.
+    pub(super) attributes: Map<String, Value>,
+    /// Per-variable duplicates (`name#_FillValue`) that say nothing new.
+    pub(super) duplicates: Vec<String>,
+}
+
+/// One source with its value.
+struct Candidate {
+    name: String,
+    origin: String,
+    text: String,
+    value: Result<FillValue, NotAValue>,
+}
+
+/// Decides the fill value of an image's array.
+pub(super) fn decide(
+    ifd: &Ifd,
+    data_type: &DataType,
+    path: &str,
+    options: &MapOptions,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Nodata, Refusal> {
+    let candidates = candidates(ifd, data_type);
+    check_values(&candidates, data_type, path, options, diagnostics)?;
+    let winner = candidates.iter().position(|candidate| candidate.value.is_ok());
+    let sentinel = winner.and_then(|index| candidates.get(index)).and_then(|won| won.value.clone().ok());
+    let sources = sources(&candidates, winner, sentinel.as_ref(), data_type);
+    report_disagreement(&sources, path, diagnostics);
+    let attributes = attributes(ifd, &candidates, sentinel.as_ref(), data_type, options.format);
+    let fill_value = match options.format {
+        ZarrFormat::V2 => sentinel.clone(),
+        ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| zero(data_type))),
+    };
+    let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
+    let decision = FillDecision { policy: FillPolicy::TiffNodata, sources, fill_value, sentinel };
+    Ok(Nodata { decision, attributes, duplicates })
+}
+
+/// The zero of a type.
+pub(super) fn zero(data_type: &DataType) -> FillValue {
+    let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+    FillValue::Fixed(vec![0; size].into())
+}
+
+/// Whether two values are the same; NaN is the same as NaN, and 0 as -0.
+fn same(a: &FillValue, b: &FillValue, data_type: &DataType) -> bool {
+    let number = |value: &FillValue| match value {
+        FillValue::Fixed(bytes) => float_of(data_type, bytes),
+        _ => None,
+    };
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a == b || a.is_nan() && b.is_nan(),
+        _ => a == b,
+    }
+}
+
+fn candidates(ifd: &Ifd, data_type: &DataType) -> Vec<Candidate> {
+    let tag = ifd.gdal_nodata.iter().map(|text| ("", "tag GDAL_NODATA (42113)".to_owned(), text));
+    let items = ITEMS.iter().flat_map(|name| {
+        ifd.gdal_metadata
+            .iter()
+            .filter(move |item| item.domain.is_empty() && item.name == *name)
+            .map(move |item| (*name, format!("item {name} of GDAL_METADATA (42112)"), &item.value))
+    });
+    let mut found: Vec<Candidate> = Vec::new();
+    for (name, origin, text) in tag.chain(items) {
+        let blank = text.trim_matches(|c: char| c.is_whitespace() || c == '\0').is_empty();
+        let known = found.iter().any(|known| known.name == name && known.text == *text);
+        if !blank && !known {
+            let value = number::parse(text, data_type);
+            found.push(Candidate { name: name.to_owned(), origin, text: text.clone(), value });
+        }
+    }
+    found
+}
+
+fn check_values(
+    candidates: &[Candidate],
+    data_type: &DataType,
+    path: &str,
+    options: &MapOptions,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<(), Refusal> {
+    for candidate in candidates {
+        let Err(why) = &candidate.value else { continue };
+        let message = complaint(candidate, why, data_type);
+        if options.invalid_nodata == InvalidNodata::Error {
+            let hint = Some("set invalid nodata to `warn` to drop it".to_owned());
+            return Err(Refusal { code: "invalid-nodata", message, hint, is_error: true });
+        }
+        diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            code: "nodata-dropped",
+            path: format!("/{path}"),
+            message: format!("{message}; it is dropped"),
+            hint: None,
+        });
+    }
+    Ok(())
+}
+
+fn complaint(candidate: &Candidate, why: &NotAValue, data_type: &DataType) -> String {
+    let why = match why {
+        NotAValue::NotANumber => "is no number".to_owned(),
+        NotAValue::OutOfRange => format!("is no value of type {data_type}"),
+    };
+    format!("{} is {:?}, which {why}", candidate.origin, candidate.text)
+}
+
+fn sources(
+    candidates: &[Candidate],
+    winner: Option<usize>,
+    sentinel: Option<&FillValue>,
+    data_type: &DataType,
+) -> Vec<FillSource> {
+    let outcome = |index: usize, candidate: &Candidate| match (&candidate.value, sentinel) {
+        (Err(why), _) => Outcome::Dropped(complaint(candidate, why, data_type)),
+        (Ok(_), _) if winner == Some(index) => Outcome::Used,
+        (Ok(value), Some(sentinel)) if same(value, sentinel, data_type) => Outcome::Kept,
+        _ => Outcome::Dropped("differs from a source of higher priority".into()),
+    };
+    let source = |(index, candidate): (usize, &Candidate)| FillSource {
+        origin: candidate.origin.clone(),
+        text: candidate.text.clone(),
+        outcome: outcome(index, candidate),
+    };
+    candidates.iter().enumerate().map(source).collect()
+}
+
+fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec<Diagnostic>) {
+    let Some(used) = sources.iter().find(|source| source.outcome == Outcome::Used) else { return };
+    let after_used = sources.iter().skip_while(|source| source.outcome != Outcome::Used);
+    if !after_used
+        .clone()
+        .any(|source| matches!(&source.outcome, Outcome::Dropped(why) if why.starts_with("differs")))
+    {
+        return;
+    }
+    let values: Vec<_> =
+        sources.iter().map(|source| format!("{} {:?}", source.origin, source.text)).collect();
+    diagnostics.push(Diagnostic {
+        severity: Severity::Warning,
+        code: "nodata-disagrees",
+        path: format!("/{path}"),
+        message: format!("nodata sources disagree: {}; {} is used", values.join(", "), used.origin),
+        hint: None,
+    });
+}
+
+/// Attributes by which readers mask: in Zarr v2 the fill value alone says it.
+fn attributes(
+    ifd: &Ifd,
+    candidates: &[Candidate],
+    sentinel: Option<&FillValue>,
+    data_type: &DataType,
+    format: ZarrFormat,
+) -> Map<String, Value> {
+    let mut attributes = Map::new();
+    if let Some(text) = &ifd.gdal_nodata {
+        attributes.insert("gdal_no_data".into(), text.trim_end_matches('\0').into());
+    }
+    let Some(sentinel) = sentinel else { return attributes };
+    if format == ZarrFormat::V3
+        && let Ok(value) = encode_fill_value_attribute(data_type, sentinel)
+    {
+        attributes.insert("_FillValue".into(), value);
+    }
+    let agrees = |candidate: &&Candidate| {
+        candidate.name == "missing_value"
+            && candidate.value.as_ref().is_ok_and(|value| same(value, sentinel, data_type))
+    };
+    if candidates.iter().any(|candidate| agrees(&candidate))
+        && let FillValue::Fixed(bytes) = sentinel
+        && let Some(number) = number_json(data_type, bytes).filter(Value::is_number)
+    {
+        attributes.insert("missing_value".into(), number);
+    }
+    attributes
+}
+
+fn duplicates(ifd: &Ifd, sentinel: Option<&FillValue>, data_type: &DataType) -> Vec<String> {
+    let Some(sentinel) = sentinel else { return Vec::new() };
+    let says_nothing_new = |name: &str, text: &str| {
+        name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
+            && number::parse(text, data_type).is_ok_and(|value| same(&value, sentinel, data_type))
+    };
+    let items = ifd.gdal_metadata.iter().filter(|item| says_nothing_new(&item.name, &item.value));
+    items.map(|item| item.name.clone()).collect()
+}

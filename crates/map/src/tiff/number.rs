@@ -1,0 +1,185 @@
+//! Nodata values, which TIFF files hold as text, as numbers of an array's type.
+
+use bytes::Bytes;
+use half::f16;
+use virtualize_zarr::{DataType, FillValue};
+
+/// Why a text is no value of a type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NotAValue {
+    /// It is no number at all.
+    NotANumber,
+    /// It is a number that the type cannot hold.
+    OutOfRange,
+}
+
+/// The value that a text stands for in a type: exact for integers, the nearest one for floats. Complex numbers are given
+/// by their real part.
+pub(super) fn parse(text: &str, data_type: &DataType) -> Result<FillValue, NotAValue> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    let bytes = match data_type {
+        DataType::Complex64 => float_bytes(text, &DataType::Float32)?.into_iter().chain([0; 4]).collect(),
+        DataType::Complex128 => float_bytes(text, &DataType::Float64)?.into_iter().chain([0; 8]).collect(),
+        float if float.is_float() => float_bytes(text, float)?,
+        integer => integer_bytes(text, integer)?,
+    };
+    Ok(FillValue::Fixed(Bytes::from(bytes)))
+}
+
+fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
+    if let Some(special) = special(text) {
+        return Ok(encode_float(special, data_type));
+    }
+    let wide: f64 = text.parse().map_err(|_| NotAValue::NotANumber)?;
+    let bytes = match data_type {
+        DataType::Float32 => {
+            let value: f32 = text.parse().map_err(|_| NotAValue::NotANumber)?;
+            value.is_finite().then(|| value.to_le_bytes().to_vec())
+        }
+        DataType::Float16 => {
+            let value = f16::from_f64(wide);
+            value.is_finite().then(|| value.to_le_bytes().to_vec())
+        }
+        _ => wide.is_finite().then(|| wide.to_le_bytes().to_vec()),
+    };
+    bytes.ok_or(NotAValue::OutOfRange)
+}
+
+fn encode_float(value: f64, data_type: &DataType) -> Vec<u8> {
+    match data_type {
+        DataType::Float16 => f16::from_f64(value).to_le_bytes().to_vec(),
+        #[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
+        DataType::Float32 => (value as f32).to_le_bytes().to_vec(),
+        _ => value.to_le_bytes().to_vec(),
+    }
+}
+
+/// NaN and the infinities, also as Microsoft's C runtimes print them (`-1.#IND`, `1.#QNAN00`, `-nan(ind)`).
+fn special(text: &str) -> Option<f64> {
+    let lower = text.to_ascii_lowercase();
+    let (sign, word) = match lower.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, lower.strip_prefix('+').unwrap_or(&lower)),
+    };
+    let word = match word.strip_prefix("1.#") {
+        Some(rest) => rest.trim_end_matches(|c: char| c.is_ascii_digit()),
+        None => word.split('(').next().unwrap_or(word),
+    };
+    match word {
+        "inf" | "infinity" => Some(sign * f64::INFINITY),
+        "nan" | "ind" | "qnan" | "snan" => Some(f64::NAN),
+        _ => None,
+    }
+}
+
+fn integer_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
+    if special(text).is_some() {
+        return Err(NotAValue::OutOfRange);
+    }
+    let value = exact_integer(text)?;
+    let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1);
+    let bits = u32::try_from(size * 8).unwrap_or(8);
+    let (least, greatest) = match data_type.is_signed_integer() {
+        true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+        false => (0, (1_i128 << bits) - 1),
+    };
+    if !(least..=greatest).contains(&value) {
+        return Err(NotAValue::OutOfRange);
+    }
+    Ok(value.to_le_bytes().into_iter().take(size).collect())
+}
+
+/// The integer that a decimal text is, without a detour through floats: `-9999.0` and `1e3` are integers, `0.5` is a
+/// number that is none.
+fn exact_integer(text: &str) -> Result<i128, NotAValue> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().map_err(|_| NotAValue::NotANumber)?),
+        None => (text, 0),
+    };
+    let (negative, digits) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa.strip_prefix('+').unwrap_or(mantissa)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = format!("{whole}{fraction}");
+    if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NotAValue::NotANumber);
+    }
+    let significant = all.trim_end_matches('0');
+    let zeros = (all.len() - significant.len()) as u64;
+    let power = exponent.saturating_sub_unsigned(fraction.len() as u64).saturating_add_unsigned(zeros);
+    let magnitude = scaled(significant.trim_start_matches('0'), power)?;
+    Ok(if negative { -magnitude } else { magnitude })
+}
+
+/// Digits times a power of ten.
+fn scaled(digits: &str, power: i64) -> Result<i128, NotAValue> {
+    if digits.is_empty() {
+        return Ok(0);
+    }
+    let power = u32::try_from(power).map_err(|_| NotAValue::OutOfRange)?;
+    let digits: i128 = digits.parse().map_err(|_| NotAValue::OutOfRange)?;
+    let factor = 10_i128.checked_pow(power).ok_or(NotAValue::OutOfRange)?;
+    digits.checked_mul(factor).ok_or(NotAValue::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str, data_type: DataType) -> Result<Vec<u8>, NotAValue> {
+        parse(text, &data_type).map(|value| match value {
+            FillValue::Fixed(bytes) => bytes.to_vec(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn integers_are_exact_to_64_bits() {
+        assert_eq!(bytes("18446744073709551615", DataType::UInt64).unwrap(), u64::MAX.to_le_bytes());
+        assert_eq!(bytes("-9223372036854775808", DataType::Int64).unwrap(), i64::MIN.to_le_bytes());
+        assert_eq!(
+            bytes("9007199254740993", DataType::Int64).unwrap(),
+            9_007_199_254_740_993_i64.to_le_bytes()
+        );
+        assert_eq!(bytes(" -9999.0\0", DataType::Int16).unwrap(), (-9999_i16).to_le_bytes());
+        assert_eq!(bytes("1.5e1", DataType::UInt8).unwrap(), [15]);
+        assert_eq!(bytes("0.000", DataType::UInt8).unwrap(), [0]);
+    }
+
+    #[test]
+    fn what_a_type_cannot_hold_is_told_from_what_is_no_number() {
+        assert_eq!(bytes("-32768", DataType::UInt8), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("256", DataType::UInt8), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("0.5", DataType::Int16), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("nan", DataType::Int16), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("1e400", DataType::Float64), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("1e39", DataType::Float32), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("65520", DataType::Float16), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("1e999999999999", DataType::UInt8), Err(NotAValue::OutOfRange));
+        assert_eq!(bytes("none", DataType::UInt8), Err(NotAValue::NotANumber));
+        assert_eq!(bytes("", DataType::UInt8), Err(NotAValue::NotANumber));
+        assert_eq!(bytes("1-2", DataType::UInt8), Err(NotAValue::NotANumber));
+    }
+
+    /// The nearest float32 to the text itself, not to its binary64: `np.float32("-3.4028234663852886e+38")`.
+    #[test]
+    fn decimal_text_rounds_to_the_nearest_float() {
+        assert_eq!(bytes("-3.4028234663852886e+38", DataType::Float32).unwrap(), f32::MIN.to_le_bytes());
+        assert_eq!(bytes("0.1", DataType::Float32).unwrap(), 0.1_f32.to_le_bytes());
+        assert_eq!(bytes("-9999", DataType::Complex64).unwrap(), [0, 0x3c, 0x1c, 0xc6, 0, 0, 0, 0]);
+        assert_eq!(bytes("-9999", DataType::Float16).unwrap(), f16::from_f32(-9999.0).to_le_bytes());
+    }
+
+    #[test]
+    fn all_spellings_of_nan_and_the_infinities_are_known() {
+        for text in
+            ["nan", "NaN", "-nan", "-1.#IND", "1.#QNAN", "1.#QNAN00", "-1.#IND00", "1.#SNAN", "-nan(ind)"]
+        {
+            assert_eq!(bytes(text, DataType::Float32).unwrap(), f32::NAN.to_le_bytes(), "{text}");
+        }
+        assert_eq!(bytes("1.#INF", DataType::Float64).unwrap(), f64::INFINITY.to_le_bytes());
+        assert_eq!(bytes("-1.#INF000", DataType::Float64).unwrap(), f64::NEG_INFINITY.to_le_bytes());
+        assert_eq!(bytes("-Infinity", DataType::Float16).unwrap(), f16::NEG_INFINITY.to_le_bytes());
+    }
+}

@@ -1,0 +1,151 @@
+//! Types of samples.
+
+use virtualize_tiff::model::{Image, SampleFormat};
+use virtualize_zarr::{DataType, Endian};
+
+use super::refusal::Refusal;
+
+/// Type of the samples of an image: as an array shows them, and as they are stored.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Sample {
+    /// Type of an element of the array.
+    pub(super) data_type: DataType,
+    /// Stored bits.
+    pub(super) bits: u16,
+    /// How the stored bits become an element.
+    pub(super) storage: Storage,
+}
+
+/// How stored bits become an element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Storage {
+    /// They are one, but for byte order.
+    Whole,
+    /// Unsigned integers packed without gaps, each row starting at a byte, most significant bit first.
+    Packed,
+    /// Floats of 24 bits.
+    Float24,
+}
+
+impl Sample {
+    /// The type of an image's samples, which must be the same for all.
+    pub(super) fn of(image: &Image) -> Result<Self, Refusal> {
+        let bits = common("BitsPerSample", &image.bits_per_sample)?;
+        let format = common("SampleFormat", &image.sample_format)?;
+        let (data_type, storage) = match format {
+            SampleFormat::Unsigned | SampleFormat::Void => unsigned(bits),
+            SampleFormat::Signed => signed(bits),
+            SampleFormat::Float => float(bits),
+            SampleFormat::ComplexFloat => complex(bits),
+            SampleFormat::ComplexInteger | SampleFormat::Unknown(_) => None,
+        }
+        .ok_or_else(|| Refusal::unsupported(format!("samples of type {}", describe(format, bits))))?;
+        Ok(Self { data_type, bits, storage })
+    }
+}
+
+/// A sample type in the words of the specification.
+pub(super) fn describe(format: SampleFormat, bits: u16) -> String {
+    let name = match format {
+        SampleFormat::Unsigned => "unsigned integer",
+        SampleFormat::Signed => "signed integer",
+        SampleFormat::Float => "floating point",
+        SampleFormat::Void => "undefined",
+        SampleFormat::ComplexInteger => "complex integer",
+        SampleFormat::ComplexFloat => "complex floating point",
+        SampleFormat::Unknown(code) => return format!("SampleFormat {code} of {bits} bits"),
+    };
+    format!("{bits}-bit {name}")
+}
+
+fn common<T: Copy + PartialEq + std::fmt::Debug>(tag: &str, values: &[T]) -> Result<T, Refusal> {
+    let first = values.first().copied().ok_or_else(|| Refusal::malformed(format!("{tag} has no value")))?;
+    match values.iter().find(|value| **value != first) {
+        None => Ok(first),
+        Some(_) => Err(Refusal::unsupported(format!("samples of different types ({tag} {values:?})"))),
+    }
+}
+
+fn unsigned(bits: u16) -> Option<(DataType, Storage)> {
+    Some(match bits {
+        8 => (DataType::UInt8, Storage::Whole),
+        16 => (DataType::UInt16, Storage::Whole),
+        32 => (DataType::UInt32, Storage::Whole),
+        64 => (DataType::UInt64, Storage::Whole),
+        1..=7 => (DataType::UInt8, Storage::Packed),
+        9..=15 => (DataType::UInt16, Storage::Packed),
+        17..=31 => (DataType::UInt32, Storage::Packed),
+        _ => return None,
+    })
+}
+
+fn signed(bits: u16) -> Option<(DataType, Storage)> {
+    let data_type = match bits {
+        8 => DataType::Int8,
+        16 => DataType::Int16,
+        32 => DataType::Int32,
+        64 => DataType::Int64,
+        _ => return None,
+    };
+    Some((data_type, Storage::Whole))
+}
+
+fn float(bits: u16) -> Option<(DataType, Storage)> {
+    Some(match bits {
+        16 => (DataType::Float16, Storage::Whole),
+        24 => (DataType::Float32, Storage::Float24),
+        32 => (DataType::Float32, Storage::Whole),
+        64 => (DataType::Float64, Storage::Whole),
+        _ => return None,
+    })
+}
+
+fn complex(bits: u16) -> Option<(DataType, Storage)> {
+    match bits {
+        64 => Some((DataType::Complex64, Storage::Whole)),
+        128 => Some((DataType::Complex128, Storage::Whole)),
+        _ => None,
+    }
+}
+
+/// A type as a NumPy string, such as `>u2` or `|u1`.
+pub(super) fn numpy_name(data_type: &DataType, endian: Endian) -> String {
+    let size = data_type.size().unwrap_or(1);
+    let order = match endian {
+        _ if data_type.number_size() == 1 => '|',
+        Endian::Little => '<',
+        Endian::Big => '>',
+    };
+    let kind = match data_type {
+        number if number.is_signed_integer() => 'i',
+        number if number.is_integer() => 'u',
+        number if number.is_float() => 'f',
+        _ => 'c',
+    };
+    format!("{order}{kind}{size}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NumPy: `np.dtype('>u2').str`, `np.dtype('u1').str`, `np.dtype('<c8').str`.
+    #[test]
+    fn names_are_those_of_numpy() {
+        assert_eq!(numpy_name(&DataType::UInt16, Endian::Big), ">u2");
+        assert_eq!(numpy_name(&DataType::UInt8, Endian::Big), "|u1");
+        assert_eq!(numpy_name(&DataType::Complex64, Endian::Little), "<c8");
+        assert_eq!(numpy_name(&DataType::Int64, Endian::Little), "<i8");
+    }
+
+    /// tifffile's TIFF.SAMPLE_DTYPES: 12 bits are read as uint16, 24 bits as uint32, 24-bit floats as float32.
+    #[test]
+    fn odd_bits_are_packed_in_the_next_larger_type() {
+        assert_eq!(unsigned(12), Some((DataType::UInt16, Storage::Packed)));
+        assert_eq!(unsigned(24), Some((DataType::UInt32, Storage::Packed)));
+        assert_eq!(unsigned(1), Some((DataType::UInt8, Storage::Packed)));
+        assert_eq!(float(24), Some((DataType::Float32, Storage::Float24)));
+        assert_eq!(unsigned(33), None);
+        assert_eq!(signed(12), None);
+    }
+}

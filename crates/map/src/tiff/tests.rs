@@ -1,0 +1,322 @@
+//! Whole images, built by hand.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use virtualize_bytes::ByteRange;
+use virtualize_tiff::model::{Cut, File, GdalItem, Geo, GeoKey, Ifd, Image, SampleFormat};
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Lengths, Source, ZarrFormat};
+
+use super::map_file;
+use crate::{ChunkContent, InvalidNodata, MapOptions, Mapped, Severity};
+
+fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
+    let strips = usize::try_from(height.div_ceil(rows)).unwrap();
+    Image {
+        subfile_type: 0,
+        width,
+        height,
+        depth: 1,
+        bits_per_sample: vec![16; usize::from(bands)],
+        sample_format: vec![SampleFormat::Unsigned; usize::from(bands)],
+        samples_per_pixel: bands,
+        extra_samples: Vec::new(),
+        photometric: Some(1),
+        compression: 8,
+        predictor: 1,
+        reversed_bits: false,
+        planar: false,
+        cut: Cut::Strips { rows },
+        offsets: (0..strips).map(|strip| 100 + 50 * strip as u64).collect(),
+        byte_counts: vec![50; strips],
+        derived_byte_counts: false,
+        jpeg_tables: None,
+        ycbcr_subsampling: (1, 1),
+        color_map: None,
+        fax_options: 0,
+        lerc_parameters: None,
+    }
+}
+
+fn ifd(image: Image) -> Ifd {
+    Ifd {
+        path: vec![0],
+        offset: 8,
+        tags: BTreeMap::new(),
+        unreadable_tags: Vec::new(),
+        image: Ok(image),
+        gdal_nodata: None,
+        gdal_metadata: Vec::new(),
+        geo: None,
+        sub_ifds: Vec::new(),
+    }
+}
+
+fn options(format: ZarrFormat) -> MapOptions {
+    MapOptions { format, ..MapOptions::default() }
+}
+
+fn map_ifds(ifds: Vec<Ifd>, options: &MapOptions) -> Mapped {
+    let file = File { endian: virtualize_bytes::Endian::Big, big: false, ifds, chain_error: None };
+    map_file(&file, Source { url: "file:///a.tif".into(), size: 10_000, ..Source::default() }, options)
+}
+
+fn map(ifd: Ifd, format: ZarrFormat) -> Mapped {
+    map_ifds(vec![ifd], &options(format))
+}
+
+fn main_array(mapped: &Mapped) -> &Array {
+    mapped.hierarchy.array("band_data").expect("the main image")
+}
+
+#[test]
+fn chunky_bands_are_last_in_v2_and_transposed_in_v3() {
+    let mut chunky = image(4, 6, 3, 2);
+    chunky.predictor = 2;
+    let v2 = map(ifd(chunky.clone()), ZarrFormat::V2);
+    let array = main_array(&v2);
+    assert_eq!(array.shape, [6, 4, 3]);
+    assert_eq!(array.chunk_grid, ChunkGrid::Regular(vec![2, 4, 3]));
+    let delta = Codec::Delta { axis: -2, dtype: ">u2".into(), shape: vec![2, 4, 3] };
+    let stored = [delta, Codec::Bytes { endian: Some(Endian::Big) }, Codec::Zlib { level: 6 }];
+    assert_eq!(array.codecs, stored);
+
+    let v3 = map(ifd(chunky), ZarrFormat::V3);
+    let array = main_array(&v3);
+    assert_eq!(array.shape, [3, 6, 4]);
+    assert_eq!(array.chunk_grid, ChunkGrid::Regular(vec![3, 2, 4]));
+    assert_eq!(array.codecs[0], Codec::Transpose { order: vec![1, 2, 0] });
+    assert_eq!(array.codecs[1..], stored);
+    assert_eq!(array.chunks.len(), 3);
+}
+
+#[test]
+fn a_shorter_last_strip_is_made_at_full_height() {
+    let mapped = map(ifd(image(4, 5, 1, 2)), ZarrFormat::V2);
+    let array = main_array(&mapped);
+    assert_eq!(array.shape, [1, 5, 4]);
+    assert_eq!(array.chunks.len(), 2);
+    let [task] = mapped.tasks.as_slice() else { panic!("{:?}", mapped.tasks) };
+    assert_eq!(task.positions, [2]);
+    let ChunkContent::Assemble { shape, background, pieces } = &task.content else { panic!() };
+    assert_eq!((shape.as_slice(), background.len()), ([1, 2, 4].as_slice(), 2));
+    assert_eq!(pieces[0].range, ByteRange::new(200, 50));
+    assert_eq!(pieces[0].shape, [1, 1, 4]);
+}
+
+#[test]
+fn fax_strips_are_padded_by_readers() {
+    // imagecodecs.ccittfax4_decode(strip of 4 rows, 8, 40) yields 8 rows whose first four are right.
+    let mut fax = image(40, 5, 1, 2);
+    (fax.compression, fax.bits_per_sample) = (4, vec![1]);
+    let mapped = map(ifd(fax), ZarrFormat::V2);
+    assert_eq!(main_array(&mapped).chunks.len(), 3);
+    assert!(mapped.tasks.is_empty());
+}
+
+#[test]
+fn lossy_short_strips_and_unknown_compressions_are_refused_by_name() {
+    let mut jpeg = image(4, 5, 1, 2);
+    (jpeg.compression, jpeg.bits_per_sample) = (7, vec![8]);
+    for (compression, word) in [(7, "JPEG (7)"), (34676, "SGI LogLuv (34676)"), (9999, "9999 (unknown)")] {
+        let mapped = map(ifd(Image { compression, ..jpeg.clone() }), ZarrFormat::V2);
+        let left_out = mapped.report.arrays["band_data"].left_out.clone().unwrap();
+        assert!(left_out.contains(word), "{left_out}");
+        assert_eq!(mapped.report.diagnostics[0].severity, Severity::Warning);
+        assert!(mapped.hierarchy.array("band_data").is_none());
+    }
+}
+
+#[test]
+fn plain_strips_are_cut_to_what_their_samples_need() {
+    let mut plain = image(4, 4, 1, 2);
+    plain.compression = 1;
+    let mapped = map(ifd(plain.clone()), ZarrFormat::V2);
+    assert_eq!(main_array(&mapped).chunks.references[0].lengths, Lengths::Uniform(16));
+    plain.byte_counts = vec![15; 2];
+    let mapped = map(ifd(plain), ZarrFormat::V2);
+    assert!(mapped.report.arrays["band_data"].left_out.clone().unwrap().contains("need 16"));
+}
+
+#[test]
+fn one_huge_plain_strip_becomes_blocks_of_rows() {
+    let mut plain = image(1 << 20, 100, 1, 100);
+    plain.compression = 1;
+    plain.byte_counts = vec![200 << 20];
+    let file = File {
+        endian: virtualize_bytes::Endian::Little,
+        big: true,
+        ifds: vec![ifd(plain)],
+        chain_error: None,
+    };
+    let mapped = map_file(&file, Source { size: 300 << 20, ..Source::default() }, &MapOptions::default());
+    let array = main_array(&mapped);
+    assert_eq!(array.chunk_grid, ChunkGrid::Regular(vec![1, 4, 1 << 20]));
+    assert_eq!(array.chunks.references[0].offsets[..2], [100, 100 + (8 << 20)]);
+    assert_eq!(array.chunks.len(), 25);
+    assert!(mapped.tasks.is_empty());
+}
+
+#[test]
+fn pieces_past_the_end_leave_the_array_out() {
+    let mut cut_off = image(4, 4, 1, 2);
+    cut_off.offsets[1] = 9_990;
+    let mapped = map(ifd(cut_off), ZarrFormat::V2);
+    assert_eq!(mapped.report.diagnostics[0].code, "tiff-truncated");
+}
+
+#[test]
+fn sparse_tiles_read_as_nodata() {
+    let mut tiled = image(4, 4, 1, 4);
+    tiled.cut = Cut::Tiles { width: 2, height: 2, depth: 1 };
+    tiled.offsets = vec![0, 100, 200, 300];
+    tiled.byte_counts = vec![0, 9, 0, 9];
+    let mut ifd = ifd(tiled);
+    ifd.gdal_nodata = Some("7".into());
+    let mapped = map(ifd, ZarrFormat::V2);
+    let array = main_array(&mapped);
+    assert_eq!(array.chunks.references[0].positions, Some(vec![1, 3]));
+    assert_eq!(array.fill_value, Some(FillValue::Fixed(vec![7, 0].into())));
+}
+
+#[test]
+fn packed_bits_with_reversed_order_are_inlined_where_v3_cannot_say_it() {
+    let mut packed = image(10, 4, 1, 2);
+    (packed.bits_per_sample, packed.reversed_bits) = (vec![1], true);
+    let v2 = map(ifd(packed.clone()), ZarrFormat::V2);
+    let pack = Codec::PackBitsOfIntegers { bits_per_sample: 1, run_length: 10, dtype: "|u1".into() };
+    let stored = vec![pack, Codec::Bytes { endian: None }, Codec::Zlib { level: 6 }, Codec::BitOrder];
+    assert_eq!(main_array(&v2).codecs, stored);
+    let v3 = map(ifd(packed), ZarrFormat::V3);
+    assert_eq!(main_array(&v3).codecs, [Codec::Bytes { endian: None }, Codec::Zlib { level: 6 }]);
+    assert_eq!(v3.tasks.len(), 2);
+    let ChunkContent::Assemble { pieces, .. } = &v3.tasks[0].content else { panic!() };
+    assert_eq!(pieces[0].codecs, stored);
+}
+
+fn item(name: &str, value: &str) -> GdalItem {
+    GdalItem { domain: String::new(), name: name.into(), sample: None, role: None, value: value.into() }
+}
+
+#[test]
+fn nodata_is_fill_value_and_sentinel_and_duplicates_go() {
+    let mut ifd = ifd(image(4, 4, 1, 2));
+    ifd.gdal_nodata = Some("65535".into());
+    ifd.gdal_metadata = vec![
+        item("_FillValue", "65535.0"),
+        item("missing_value", "65535"),
+        item("swe#_FillValue", "65535"),
+        item("swe#missing_value", "1"),
+    ];
+    let mapped = map(ifd, ZarrFormat::V3);
+    let array = main_array(&mapped);
+    assert_eq!(array.fill_value, Some(FillValue::Fixed(vec![255, 255].into())));
+    for (name, value) in [
+        ("_FillValue", json!(65535)),
+        ("missing_value", json!(65535)),
+        ("gdal_no_data", json!("65535")),
+        ("swe#missing_value", json!("1")),
+    ] {
+        assert_eq!(array.attributes.get(name), Some(&value), "{name}");
+    }
+    assert!(!array.attributes.contains_key("swe#_FillValue"));
+    assert!(mapped.report.diagnostics.is_empty());
+}
+
+#[test]
+fn nodata_out_of_range_is_an_error_unless_the_user_says_otherwise() {
+    let mut ifd = ifd(image(4, 4, 1, 2));
+    ifd.gdal_nodata = Some("-32768".into());
+    let mapped = map(ifd.clone(), ZarrFormat::V2);
+    assert_eq!(mapped.report.diagnostics[0].severity, Severity::Error);
+    assert!(mapped.hierarchy.array("band_data").is_none());
+
+    ifd.gdal_metadata = vec![item("missing_value", "5")];
+    let warn = MapOptions { invalid_nodata: InvalidNodata::Warn, ..MapOptions::default() };
+    let mapped = map_ifds(vec![ifd], &warn);
+    assert_eq!(main_array(&mapped).fill_value, Some(FillValue::Fixed(vec![5, 0].into())));
+    assert_eq!(mapped.report.diagnostics[0].code, "nodata-dropped");
+}
+
+#[test]
+fn sources_that_disagree_are_reported_and_the_tag_wins() {
+    let mut ifd = ifd(image(4, 4, 1, 2));
+    ifd.gdal_nodata = Some("1".into());
+    ifd.gdal_metadata = vec![item("missing_value", "2")];
+    let mapped = map(ifd, ZarrFormat::V2);
+    let array = main_array(&mapped);
+    assert_eq!(array.fill_value, Some(FillValue::Fixed(vec![1, 0].into())));
+    assert!(!array.attributes.contains_key("missing_value"));
+    assert_eq!(mapped.report.diagnostics[0].code, "nodata-disagrees");
+}
+
+#[test]
+fn without_nodata_v2_has_no_fill_value_and_v3_zero() {
+    let v2 = map(ifd(image(4, 4, 1, 2)), ZarrFormat::V2);
+    assert_eq!(main_array(&v2).fill_value, None);
+    let v3 = map(ifd(image(4, 4, 1, 2)), ZarrFormat::V3);
+    assert_eq!(main_array(&v3).fill_value, Some(FillValue::Fixed(vec![0, 0].into())));
+    assert!(!main_array(&v3).attributes.contains_key("_FillValue"));
+}
+
+/// rasterio on a file so written: transform (10, 0, 500000, 0, -10, 5000000), CRS EPSG:32633; rioxarray: x from 500005.
+#[test]
+fn georeferenced_images_have_coordinates_and_a_grid_mapping() {
+    let mut main = ifd(image(4, 4, 1, 2));
+    main.geo = Some(Geo {
+        pixel_scale: Some([10.0, 10.0, 0.0]),
+        tie_points: vec![[0.0, 0.0, 0.0, 500_000.0, 5_000_000.0, 0.0]],
+        keys: [(1024, 1), (1025, 1), (3072, 32633)].map(|(key, value)| (key, GeoKey::Short(value))).into(),
+        ..Geo::default()
+    });
+    let mut overview = ifd(Image { subfile_type: 1, ..image(2, 2, 1, 2) });
+    overview.path = vec![1];
+    let mapped = map_ifds(vec![main, overview], &options(ZarrFormat::V3));
+    let hierarchy = &mapped.hierarchy;
+    let numbers = |path: &str| -> Vec<f64> {
+        let bytes = &hierarchy.array(path).unwrap().chunks.inline[&0];
+        bytes.chunks_exact(8).map(|number| f64::from_le_bytes(number.try_into().unwrap())).collect()
+    };
+    assert_eq!(numbers("x"), [500_005.0, 500_015.0, 500_025.0, 500_035.0]);
+    assert_eq!(numbers("y")[0], 4_999_995.0);
+    assert_eq!(numbers("1/x"), [500_010.0, 500_030.0]);
+    let grid_mapping = &hierarchy.array("spatial_ref").unwrap().attributes;
+    assert_eq!(grid_mapping["spatial_ref"], "EPSG:32633");
+    assert_eq!(grid_mapping["GeoTransform"], "500000.0 10.0 0.0 5000000.0 0.0 -10.0");
+    assert_eq!(hierarchy.root.attributes["proj:code"], "EPSG:32633");
+    let layout = &hierarchy.root.attributes["multiscales"]["layout"];
+    assert_eq!(layout[1]["asset"], "1/band_data");
+    assert_eq!(layout[1]["transform"]["scale"], json!([2.0, 2.0]));
+}
+
+#[test]
+fn scale_and_offset_become_attributes_where_all_bands_agree() {
+    let role = |sample, role: &str, value: &str| GdalItem {
+        sample: Some(sample),
+        role: Some(role.into()),
+        ..item(role, value)
+    };
+    let mut ifd = ifd(image(4, 4, 2, 2));
+    ifd.gdal_metadata = vec![role(0, "scale", "0.1"), role(1, "scale", "0.1"), role(1, "description", "nir")];
+    let mapped = map(ifd.clone(), ZarrFormat::V2);
+    let attributes = &main_array(&mapped).attributes;
+    assert_eq!(attributes["scale_factor"], json!(0.1));
+    assert_eq!(attributes["add_offset"], json!(0.0));
+    assert_eq!(attributes["long_name"], json!(["", "nir"]));
+    ifd.gdal_metadata.push(role(1, "offset", "5"));
+    let mapped = map(ifd, ZarrFormat::V2);
+    let attributes = &main_array(&mapped).attributes;
+    assert_eq!(attributes["offsets"], json!([0.0, 5.0]));
+    assert!(!attributes.contains_key("scale_factor"));
+}
+
+#[test]
+fn further_images_and_sub_ifds_are_groups_named_by_their_place() {
+    let mut main = ifd(image(4, 4, 1, 2));
+    main.sub_ifds = vec![Ifd { path: vec![0, 0], ..ifd(image(2, 2, 1, 2)) }];
+    let page = Ifd { path: vec![1], ..ifd(image(8, 8, 1, 8)) };
+    let mapped = map_ifds(vec![main, page], &options(ZarrFormat::V2));
+    assert!(mapped.hierarchy.array("0/0/band_data").is_some());
+    assert_eq!(mapped.hierarchy.array("1/band_data").unwrap().data_type, DataType::UInt16);
+    assert_eq!(mapped.hierarchy.sources.len(), 1);
+}
