@@ -48,11 +48,12 @@ pub(crate) enum Place {
 }
 
 impl Directory {
-    /// Parses what lies at the cursor. The outer error says which bytes are missing.
+    /// Parses what lies at the cursor, in a file of `size` bytes. The outer error says which bytes are missing.
     pub(crate) fn parse(
         cursor: Cursor<'_>,
         format: Format,
         limits: &Limits,
+        size: u64,
     ) -> Result<Result<Self, Error>, NeedBytes> {
         let mut cursor = cursor;
         let offset = cursor.address();
@@ -68,7 +69,12 @@ impl Directory {
         while !entries.is_empty() {
             directory.push(Raw::parse(&mut entries, format)?, offset, &mut seen);
         }
-        directory.next = if format.big { cursor.u64()? } else { u64::from(cursor.u32()?) };
+        directory.next = match if format.big { cursor.u64() } else { cursor.u32().map(u64::from) } {
+            Ok(next) => next,
+            // The last directory may be the end of the file.
+            Err(missing) if missing.range.end() > size => 0,
+            Err(missing) => return Err(missing),
+        };
         directory.length = cursor.address().saturating_sub(offset);
         Ok(Ok(directory))
     }
@@ -172,7 +178,7 @@ mod tests {
     const LITTLE: Format = Format { endian: Endian::Little, big: false };
 
     fn parse(bytes: &[u8], format: Format) -> Result<Result<Directory, Error>, NeedBytes> {
-        Directory::parse(Cursor::new(bytes, 0x10, format.endian), format, &Limits::default())
+        Directory::parse(Cursor::new(bytes, 0x10, format.endian), format, &Limits::default(), 0x1000)
     }
 
     #[test]

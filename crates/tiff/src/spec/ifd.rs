@@ -35,6 +35,7 @@ pub(crate) fn build(
     let geo = geo::parse(&fields, ascii, &mut problems);
     let gdal_metadata = gdal_items(&fields, limits, &mut problems);
     let image = image::parse(&fields, size, limits.chunks);
+    problems.extend(image.iter().filter_map(|image| image::note_on_offsets(&fields, image)));
     problems.extend(std::mem::take(&mut fields.unreadable).into_values());
     Ifd {
         path,

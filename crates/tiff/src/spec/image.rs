@@ -11,26 +11,24 @@ use crate::{
 
 /// The image that a directory of a file of `size` bytes describes; at most `most` strips or tiles.
 pub(crate) fn parse(fields: &Fields, size: u64, most: u64) -> Result<Image, Error> {
-    let samples = fields.narrowed(tag::SAMPLES_PER_PIXEL)?.unwrap_or(1);
-    if samples == 0 {
-        return Err(fields.malformed(tag::SAMPLES_PER_PIXEL, "0, expected 1 or more"));
-    }
-    let height = extent(fields, tag::IMAGE_LENGTH)?;
     let compression = fields.narrowed(tag::COMPRESSION)?.unwrap_or(1);
+    let photometric = fields.narrowed(tag::PHOTOMETRIC)?;
+    let samples = samples_per_pixel(fields, compression, photometric)?;
+    let height = extent(fields, tag::IMAGE_LENGTH)?;
     let mut image = Image {
         subfile_type: subfile_type(fields)?,
         width: extent(fields, tag::IMAGE_WIDTH)?,
         height,
         depth: fields.integer(tag::IMAGE_DEPTH)?.unwrap_or(1).max(1),
-        bits_per_sample: bits_per_sample(fields, samples)?,
+        bits_per_sample: bits_per_sample(fields, samples, compression)?,
         sample_format: sample_formats(fields, samples)?,
         samples_per_pixel: samples,
         extra_samples: fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default(),
-        photometric: fields.narrowed(tag::PHOTOMETRIC)?,
+        photometric,
         compression,
         predictor: fields.narrowed(tag::PREDICTOR)?.unwrap_or(1),
         reversed_bits: one_or_two(fields, tag::FILL_ORDER)?,
-        planar: one_or_two(fields, tag::PLANAR_CONFIGURATION)?,
+        planar: samples > 1 && one_or_two(fields, tag::PLANAR_CONFIGURATION)?,
         cut: cut(fields, height)?,
         offsets: Vec::new(),
         byte_counts: Vec::new(),
@@ -74,8 +72,21 @@ fn subfile_type(fields: &Fields) -> Result<u32, Error> {
     })
 }
 
-fn bits_per_sample(fields: &Fields, samples: u16) -> Result<Vec<u16>, Error> {
-    let bits = fields.per_sample(tag::BITS_PER_SAMPLE, samples, 1)?;
+/// JPEG as TIFF 6.0 had it, whose writers leave out what the JPEG stream says too.
+const OLD_JPEG: u16 = 6;
+
+fn samples_per_pixel(fields: &Fields, compression: u16, photometric: Option<u16>) -> Result<u16, Error> {
+    match fields.narrowed(tag::SAMPLES_PER_PIXEL)? {
+        Some(0) => Err(fields.malformed(tag::SAMPLES_PER_PIXEL, "0, expected 1 or more")),
+        Some(samples) => Ok(samples),
+        None if compression == OLD_JPEG && matches!(photometric, None | Some(2 | 6)) => Ok(3),
+        None => Ok(1),
+    }
+}
+
+fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -> Result<Vec<u16>, Error> {
+    let default = if compression == OLD_JPEG { 8 } else { 1 };
+    let bits = fields.per_sample(tag::BITS_PER_SAMPLE, samples, default)?;
     if bits.contains(&0) {
         return Err(fields.malformed(tag::BITS_PER_SAMPLE, "0, expected 1 or more"));
     }
@@ -181,15 +192,35 @@ fn table<'a>(fields: &'a Fields, image: &Image, tiles: u16, strips: u16) -> Resu
     })
 }
 
+/// Offsets that a table may lack; more, and the file is refused.
+const MOST_LACKING: usize = 100_000;
+
+/// As many offsets as there are pieces. Those that the table lacks are 0, as other readers have it: no such pieces.
 fn offsets(fields: &Fields, image: &Image, pieces: usize) -> Result<Vec<u64>, Error> {
     let table = table(fields, image, tag::TILE_OFFSETS, tag::STRIP_OFFSETS)?;
-    let tag = match image.cut {
+    let tag = offsets_tag(image);
+    if table.is_empty() {
+        return Err(fields.missing(tag));
+    }
+    let lacking = pieces.saturating_sub(table.len());
+    if lacking > MOST_LACKING {
+        return Err(fields.malformed(tag, format!("{} values, expected {pieces}", table.len())));
+    }
+    let mut offsets = table.get(..pieces).unwrap_or(&table).to_vec();
+    offsets.resize(pieces, 0);
+    Ok(offsets)
+}
+
+fn offsets_tag(image: &Image) -> u16 {
+    match image.cut {
         Cut::Tiles { .. } => tag::TILE_OFFSETS,
         Cut::Strips { .. } => tag::STRIP_OFFSETS,
-    };
-    match table.get(..pieces) {
-        _ if table.is_empty() => Err(fields.missing(tag)),
-        None => Err(fields.malformed(tag, format!("{} values, expected {pieces}", table.len()))),
-        Some(offsets) => Ok(offsets.to_vec()),
     }
+}
+
+/// A note where the table of offsets is too short.
+pub(crate) fn note_on_offsets(fields: &Fields, image: &Image) -> Option<Error> {
+    let stored = table(fields, image, tag::TILE_OFFSETS, tag::STRIP_OFFSETS).ok()?.len();
+    let problem = format!("{stored} values, expected {}; the others count as missing", image.offsets.len());
+    (stored < image.offsets.len()).then(|| fields.malformed(offsets_tag(image), problem))
 }

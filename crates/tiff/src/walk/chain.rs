@@ -90,7 +90,7 @@ enum Attempt {
 }
 
 fn attempt(io: &Io<'_>, format: Format, offset: u64, bytes: &Bytes) -> Attempt {
-    match Directory::parse(Cursor::new(bytes, offset, format.endian), format, io.limits()) {
+    match Directory::parse(Cursor::new(bytes, offset, format.endian), format, io.limits(), io.size()) {
         Ok(result) => Attempt::Done(result),
         Err(NeedBytes { range, .. }) if range.end() > io.size() => {
             Attempt::Done(Err(Error::truncated("directory", offset, range, io.size())))

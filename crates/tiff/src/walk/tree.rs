@@ -142,9 +142,11 @@ impl Plan {
     }
 }
 
-/// Memory that a few bytes of a directory can stand for: one number a sample.
+/// Memory that a few bytes of a directory can stand for: numbers for each sample, and for each piece.
 fn memory(ifd: &Ifd) -> u64 {
-    ifd.image.as_ref().map_or(0, |image| u64::from(image.samples_per_pixel).saturating_mul(8))
+    let Ok(image) = &ifd.image else { return 0 };
+    let pieces = (image.offsets.len() as u64).saturating_mul(16);
+    pieces.saturating_add(u64::from(image.samples_per_pixel).saturating_mul(8))
 }
 
 /// A SubIFD that is not read yet.

@@ -1,0 +1,265 @@
+//! Files in all four kinds of TIFF, their images, their tags, and which ranges are asked for.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use support::{
+    ALL_KINDS, Builder, Metered, ascii, doubles, entry, gray, image_with, long, only_ifd, read_source, short,
+    without,
+};
+use virtualize_bytes::{Endian, Limits};
+use virtualize_tiff::model::{Cut, GeoKey, Image, SampleFormat, Value};
+
+#[test]
+fn reads_an_image_in_each_kind_of_tiff() {
+    for (endian, big) in ALL_KINDS {
+        let mut builder = Builder::new(endian, big);
+        let offset = builder.data(&[0; 6 * 5 * 3 * 2]);
+        builder.directory(&[
+            short(256, &[5]),
+            long(257, &[6]),
+            short(258, &[16, 16, 16]),
+            short(262, &[2]),
+            long(273, &[offset, offset + 120]),
+            short(277, &[3]),
+            short(278, &[4]),
+            short(279, &[120, 60]),
+            short(339, &[2, 2, 2]),
+            ascii(305, "a program"),
+        ]);
+        let file = builder.read().unwrap();
+        assert_eq!((file.endian, file.big, file.ifds.len()), (endian, big, 1));
+        assert!(file.chain_error.is_none());
+        let ifd = &file.ifds[0];
+        assert_eq!(ifd.tags[&305], Value::Text(vec!["a program".into()]));
+        assert!(!ifd.tags.contains_key(&273) && !ifd.tags.contains_key(&279), "tables are in the image only");
+        let expected = Image {
+            subfile_type: 0,
+            width: 5,
+            height: 6,
+            depth: 1,
+            bits_per_sample: vec![16; 3],
+            sample_format: vec![SampleFormat::Signed; 3],
+            samples_per_pixel: 3,
+            extra_samples: vec![],
+            photometric: Some(2),
+            compression: 1,
+            predictor: 1,
+            reversed_bits: false,
+            planar: false,
+            cut: Cut::Strips { rows: 4 },
+            offsets: vec![offset, offset + 120],
+            byte_counts: vec![120, 60],
+            derived_byte_counts: false,
+            jpeg_tables: None,
+            ycbcr_subsampling: (2, 2),
+            color_map: None,
+            fax_options: 0,
+            lerc_parameters: None,
+        };
+        assert_eq!(ifd.image.as_ref().unwrap(), &expected);
+    }
+}
+
+#[test]
+fn absent_tags_have_the_defaults_of_tiff_6() {
+    let image = image_with(vec![without(258), without(279)]).unwrap();
+    assert_eq!((image.samples_per_pixel, &image.bits_per_sample[..], image.compression), (1, &[1][..], 1));
+    assert_eq!((image.cut, image.predictor, image.planar), (Cut::Strips { rows: 4 }, 1, false));
+    assert_eq!(image.sample_format, [SampleFormat::Unsigned]);
+    assert_eq!((&image.byte_counts[..], image.derived_byte_counts), (&[4][..], true), "4 rows of one byte");
+}
+
+#[test]
+fn a_required_tag_that_is_absent_is_named() {
+    for (tag, name) in [(256, "ImageWidth"), (257, "ImageLength"), (273, "StripOffsets")] {
+        let message = image_with(vec![without(tag)]).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("tag {tag} ({name}) at 0x")), "{message}");
+        assert!(message.ends_with(": missing"), "{message}");
+    }
+}
+
+#[test]
+fn tiles_are_counted_in_three_dimensions_and_planes() {
+    let offsets: Vec<u64> = (0..48).map(|tile| 8 + tile).collect();
+    let image = image_with(vec![
+        short(256, &[40]),
+        short(257, &[20]),
+        short(277, &[2]),
+        short(284, &[2]),
+        short(322, &[16]),
+        short(323, &[16]),
+        long(324, &offsets),
+        long(325, &[1; 48]),
+        short(32997, &[7]),
+        short(32998, &[2]),
+        short(259, &[8]),
+    ])
+    .unwrap();
+    assert_eq!(image.cut, Cut::Tiles { width: 16, height: 16, depth: 2 });
+    assert_eq!((image.depth, image.planar), (7, true));
+    assert_eq!(image.offsets, offsets, "3 × 2 × 4 tiles in 2 planes");
+}
+
+#[test]
+fn other_tags_of_decoding_are_read() {
+    let image = image_with(vec![
+        short(255, &[2]),
+        short(259, &[3]),
+        short(266, &[2]),
+        long(292, &[5]),
+        short(317, &[2]),
+        short(320, &[1, 2, 3, 4, 5, 6]),
+        short(338, &[2]),
+        entry(347, 7, 1, &[0xff, 0xd8, 0xff, 0xd9]),
+        short(530, &[2, 1]),
+        long(50674, &[4, 2]),
+    ])
+    .unwrap();
+    assert_eq!((image.subfile_type, image.fax_options, image.predictor), (1, 5, 2));
+    assert!(image.reversed_bits);
+    assert_eq!(image.color_map, Some(vec![1, 2, 3, 4, 5, 6]));
+    assert_eq!(image.jpeg_tables, Some(vec![0xff, 0xd8, 0xff, 0xd9]));
+    assert_eq!((image.ycbcr_subsampling, image.extra_samples), ((2, 1), vec![2]));
+    assert_eq!(image.lerc_parameters, Some(vec![4, 2]));
+}
+
+#[test]
+fn byte_counts_that_cannot_be_right_are_derived_as_libtiff_does() {
+    let counts = |changes| {
+        let image = image_with(changes).unwrap();
+        (image.byte_counts, image.derived_byte_counts)
+    };
+    assert_eq!(counts(vec![without(279)]), (vec![16], true), "absent");
+    assert_eq!(counts(vec![long(279, &[0])]), (vec![16], true), "zero");
+    assert_eq!(counts(vec![long(279, &[5])]), (vec![16], true), "too few for one strip");
+    assert_eq!(counts(vec![long(279, &[40])]), (vec![16], false), "more than a strip has");
+    assert_eq!(counts(vec![long(279, &[9000])]), (vec![16], true), "more than the file has");
+    let strips = |counts: &[u64]| vec![short(278, &[2]), long(273, &[8, 16]), long(279, counts)];
+    assert_eq!(counts(strips(&[8])), (vec![8, 8], true), "one of two is lacking");
+    assert_eq!(counts(strips(&[8, 5])), (vec![8, 5], false), "one of several strips is left as it is");
+    let compressed = |stored: &[u64]| {
+        counts(vec![short(259, &[8]), short(278, &[2]), long(273, &[20, 8]), long(279, stored)])
+    };
+    assert_eq!(compressed(&[3]), (vec![3, 12], true), "up to the next strip");
+    assert_eq!(compressed(&[3, 0]), (vec![3, 0], false), "an empty strip is no strip");
+}
+
+#[test]
+fn sparse_pieces_stay_zero() {
+    let image = image_with(vec![short(278, &[2]), long(273, &[0, 8]), long(279, &[0, 8])]).unwrap();
+    assert_eq!((&image.offsets[..], &image.byte_counts[..]), (&[0, 8][..], &[0, 8][..]));
+    assert!(!image.derived_byte_counts);
+}
+
+#[test]
+fn offsets_that_are_lacking_count_as_sparse_and_are_noted() {
+    let ifd = only_ifd(vec![short(278, &[1]), long(273, &[8, 12]), long(279, &[4, 4])]);
+    let image = ifd.image.unwrap();
+    assert_eq!((&image.offsets[..], &image.byte_counts[..]), (&[8, 12, 0, 0][..], &[4, 4, 0, 0][..]));
+    assert!(ifd.unreadable_tags[0].to_string().contains("2 values, expected 4"));
+}
+
+#[test]
+fn uncompressed_ycbcr_lies_in_blocks() {
+    let changes = vec![
+        short(256, &[5]),
+        short(257, &[3]),
+        short(262, &[6]),
+        short(277, &[3]),
+        short(530, &[2, 2]),
+        without(279),
+    ];
+    assert_eq!(image_with(changes).unwrap().byte_counts, [3 * 2 * 6], "3 × 2 blocks of 4 + 2 bytes");
+}
+
+#[test]
+fn georeferencing_and_gdal_tags_are_resolved() {
+    let xml = "<GDALMetadata><Item name=\"OFFSET\" sample=\"0\" role=\"offset\">2</Item></GDALMetadata>";
+    let ifd = only_ifd(vec![
+        doubles(33550, &[10.0, 20.0, 0.0]),
+        doubles(33922, &[0.0, 0.0, 0.0, 300.0, 400.0, 0.0, 1.0]),
+        doubles(34264, &[1.0; 16]),
+        short(34735, &[1, 1, 0, 3, 3072, 0, 1, 32633, 1026, 34737, 5, 0, 2057, 34736, 1, 0]),
+        doubles(34736, &[6_378_137.0]),
+        ascii(34737, "name|"),
+        ascii(42112, xml),
+        ascii(42113, " -9999 "),
+        doubles(50844, &[0.5; 92]),
+    ]);
+    let geo = ifd.geo.unwrap();
+    assert_eq!(geo.pixel_scale, Some([10.0, 20.0, 0.0]));
+    assert_eq!(geo.tie_points, [[0.0, 0.0, 0.0, 300.0, 400.0, 0.0]]);
+    assert_eq!((geo.transformation, geo.rpc), (Some([1.0; 16]), Some(vec![0.5; 92])));
+    let keys: Vec<_> = geo.keys.into_iter().collect();
+    let expected = [
+        (1026, GeoKey::Text("name".into())),
+        (2057, GeoKey::Double(vec![6_378_137.0])),
+        (3072, GeoKey::Short(32633)),
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(ifd.gdal_nodata.as_deref(), Some(" -9999 "), "as stored");
+    assert_eq!((ifd.gdal_metadata[0].name.as_str(), ifd.gdal_metadata[0].sample), ("OFFSET", Some(0)));
+    assert!(only_ifd(vec![]).geo.is_none());
+}
+
+#[test]
+fn pages_and_sub_ifds_stand_where_they_hang() {
+    for (endian, big) in ALL_KINDS {
+        let mut builder = Builder::new(endian, big);
+        let inner = builder.detached(&gray(1, 1, 8));
+        let mut with_inner = gray(2, 2, 8);
+        with_inner.push(entry(330, 13, 4, &[inner]));
+        let (first, second) = (builder.detached(&with_inner), builder.detached(&gray(3, 3, 8)));
+        let mut page = gray(4, 4, 8);
+        page.push(long(330, &[first, second]));
+        builder.directory(&gray(5, 5, 8));
+        builder.directory(&page);
+        let ifds = builder.read().unwrap().ifds;
+        let width = |ifd: &virtualize_tiff::model::Ifd| ifd.image.as_ref().unwrap().width;
+        assert_eq!((width(&ifds[0]), width(&ifds[1])), (5, 4));
+        let subs = &ifds[1].sub_ifds;
+        assert_eq!((width(&subs[0]), width(&subs[1]), width(&subs[0].sub_ifds[0])), (2, 3, 1));
+        assert_eq!((&ifds[1].path[..], &subs[1].path[..]), (&[1][..], &[1, 1][..]));
+        assert_eq!(subs[0].sub_ifds[0].path, [1, 0, 0]);
+    }
+}
+
+#[test]
+fn metadata_in_the_first_block_costs_one_request() {
+    let mut builder = Builder::new(Endian::Little, true);
+    for _ in 0..5 {
+        let mut page = gray(4, 4, 8);
+        page.push(ascii(270, "text that does not fit into an entry"));
+        builder.directory(&page);
+    }
+    builder.data(&[0; 200_000]);
+    assert_eq!(batches(builder).len(), 1);
+}
+
+#[test]
+fn values_of_all_pages_are_fetched_in_one_batch() {
+    let mut builder = Builder::new(Endian::Little, false);
+    builder.data(&[0; 100_000]);
+    for _ in 0..3 {
+        builder.directory(&[
+            short(256, &[1]),
+            short(257, &[50]),
+            short(278, &[1]),
+            long(273, &[8; 50]),
+            long(279, &[1; 50]),
+        ]);
+        builder.data(&[0; 100_000]);
+    }
+    let batches = batches(builder);
+    let sizes: Vec<usize> = batches.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1, 1, 1, 1, 6], "the first block, a directory at a time, then two tables of each");
+    assert_eq!(batches[4][0].length, 200);
+}
+
+fn batches(builder: Builder) -> Vec<Vec<virtualize_bytes::ByteRange>> {
+    let source = Metered::new(builder.bytes);
+    read_source(&source, &Limits::default()).unwrap();
+    source.batches.into_inner().unwrap()
+}
