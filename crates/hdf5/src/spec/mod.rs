@@ -9,5 +9,7 @@ mod context;
 pub(crate) mod extensible_array;
 pub(crate) mod fixed_array;
 pub(crate) mod prefix;
+pub(crate) mod selection;
+pub(crate) mod virtual_layout;
 
 pub(crate) use context::Format;
