@@ -6,11 +6,13 @@
 //! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
 
 mod diagnostic;
+pub mod hdf5;
 mod options;
 mod report;
 pub mod sentinel;
 mod task;
 pub mod tiff;
+mod transform;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use options::{InvalidNodata, MapOptions};

@@ -1,0 +1,245 @@
+//! One dataset as one array.
+
+use serde_json::{Map, Value};
+use virtualize_hdf5::model::{Dataset, Dataspace};
+use virtualize_zarr::{Array, ChunkGrid, FillValue, SourceId};
+
+use super::Mapper;
+use super::attributes::{attributes_json, flags};
+use super::chunked::can_encode;
+use super::describe::{describe_filter, describe_layout, describe_type};
+use super::fill::{FillPlan, FillQuestion, missing_value};
+use super::header_fill::{HeaderFill, header_fill};
+use super::layout::{Placed, Placing};
+use super::types::{ElementType, element_type};
+use crate::{ArrayReport, ChunkContent, InlineTask, Severity};
+
+impl Mapper<'_> {
+    /// Maps a dataset; `None` where it is left out, which the report then says. `dimensions` are the names of the
+    /// dataset's own axes.
+    pub(super) fn array(
+        &mut self,
+        path: &str,
+        dataset: &Dataset,
+        dimensions: Vec<Option<String>>,
+    ) -> Option<Array> {
+        let mut report = ArrayReport {
+            source_type: describe_type(&dataset.datatype),
+            source_layout: describe_layout(&dataset.layout),
+            source_filters: dataset.filters.iter().map(describe_filter).collect(),
+            ..ArrayReport::default()
+        };
+        let mapped = self.try_array(path, dataset, dimensions, &mut report);
+        if let Err(why) = &mapped {
+            self.diagnose(Severity::Warning, "array-left-out", path, format!("the array is left out: {why}"));
+            report.left_out = Some(why.clone());
+        }
+        self.report.arrays.insert(path.to_owned(), report);
+        mapped.ok()
+    }
+
+    fn try_array(
+        &mut self,
+        path: &str,
+        dataset: &Dataset,
+        dimensions: Vec<Option<String>>,
+        report: &mut ArrayReport,
+    ) -> Result<Array, String> {
+        let element = element_type(&dataset.datatype, self.options.format)?;
+        let shape = match &dataset.dataspace {
+            Dataspace::Null => vec![0],
+            space => space.shape().unwrap_or_default().iter().chain(&element.axes).copied().collect(),
+        };
+        let (header, inexpressible) = match header_fill(&dataset.fill, &element)? {
+            HeaderFill::Scalar(value) => (value, None),
+            HeaderFill::Inexpressible(why) => (super::header_fill::zero(&element.data_type), Some(why)),
+        };
+        let options = self.options;
+        let placing = Placing {
+            dataset,
+            element: &element,
+            shape: &shape,
+            header: inexpressible.is_none().then_some(&header),
+            options,
+            file_size: self.file_size(),
+        };
+        let placed =
+            if matches!(dataset.dataspace, Dataspace::Null) { placing.one_chunk() } else { placing.place() };
+        let mut placed = placed?;
+        let missing = missing_count(&shape, &placed);
+        if let Some(why) = inexpressible.filter(|_| missing > 0) {
+            return Err(format!("{missing} chunks are missing, and {why}"));
+        }
+        let fill = FillQuestion {
+            format: options.format,
+            data_type: &element.data_type,
+            message: &dataset.fill,
+            header: &header,
+            attributes: &dataset.attributes,
+            missing: missing > 0,
+            constant_chunks_allowed: placing.constant_chunks_allowed(&placed, missing),
+        }
+        .decide();
+        self.report_placed(path, &placed, &fill);
+        let attributes = self.array_attributes(path, dataset, &element, &fill);
+        self.add_tasks(path, &placing, &mut placed, &fill, &shape);
+        self.resolve_sources(&mut placed);
+        report.fill = Some(fill.decision.clone());
+        Ok(Array {
+            dimension_names: axis_names(path, dimensions, shape.len()),
+            shape,
+            data_type: element.data_type,
+            chunk_grid: ChunkGrid::Regular(placed.chunk_shape),
+            fill_value: fill.decision.fill_value,
+            codecs: placed.codecs,
+            attributes,
+            chunks: placed.chunks,
+        })
+    }
+
+    fn report_placed(&mut self, path: &str, placed: &Placed, fill: &FillPlan) {
+        if let Some(why) = &placed.inline_reason {
+            let message = format!("{} chunks are put inline: {why}", placed.inline.len());
+            self.diagnose(Severity::Info, "chunks-inlined", path, message);
+        }
+        for (code, message) in &fill.warnings {
+            self.diagnose(Severity::Warning, code, path, message.clone());
+        }
+    }
+
+    fn array_attributes(
+        &mut self,
+        path: &str,
+        dataset: &Dataset,
+        element: &ElementType,
+        fill: &FillPlan,
+    ) -> Map<String, Value> {
+        let (mut attributes, left_out) = attributes_json(&dataset.attributes, &self.names);
+        for (name, why) in left_out.iter().filter(|(name, _)| name != "_FillValue") {
+            self.attribute_left_out(path, name, why);
+        }
+        for error in &dataset.unreadable_attributes {
+            self.diagnose(
+                Severity::Warning,
+                "attribute-unreadable",
+                path,
+                format!("an attribute is left out: {error}"),
+            );
+        }
+        attributes.remove("_FillValue");
+        attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
+        self.missing_value_attribute(path, dataset, element, &mut attributes);
+        if let Some(flags) = flags(&dataset.datatype) {
+            for (name, value) in flags {
+                attributes.entry(name).or_insert(value);
+            }
+        }
+        attributes
+    }
+
+    fn missing_value_attribute(
+        &mut self,
+        path: &str,
+        dataset: &Dataset,
+        element: &ElementType,
+        attributes: &mut Map<String, Value>,
+    ) {
+        let Some(attribute) = dataset.attributes.iter().find(|attribute| attribute.name == "missing_value")
+        else {
+            return;
+        };
+        if !super::fill::is_plain(&element.data_type) {
+            return;
+        }
+        let (mut kept, dropped) = missing_value(attribute, &element.data_type);
+        for value in dropped {
+            let message =
+                format!("missing_value {value} is dropped: it is no value of type {}", element.data_type);
+            self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
+        }
+        attributes.remove("missing_value");
+        match kept.len() {
+            0 => None,
+            1 => attributes.insert("missing_value".to_owned(), kept.remove(0)),
+            _ => attributes.insert("missing_value".to_owned(), kept.into()),
+        };
+    }
+
+    fn add_tasks(
+        &mut self,
+        path: &str,
+        placing: &Placing<'_>,
+        placed: &mut Placed,
+        fill: &FillPlan,
+        shape: &[u64],
+    ) {
+        if fill.constant_chunks {
+            let content = ChunkContent::Assemble {
+                shape: placed.chunk_shape.clone(),
+                background: placing.background(),
+                pieces: Vec::new(),
+            };
+            self.tasks.push(InlineTask {
+                array: path.to_owned(),
+                positions: missing_positions(shape, placed),
+                content,
+            });
+        }
+        for (position, content) in placed.inline.drain(..) {
+            self.tasks.push(InlineTask { array: path.to_owned(), positions: vec![position], content });
+        }
+    }
+
+    /// Gives external files their place among the sources.
+    fn resolve_sources(&mut self, placed: &mut Placed) {
+        let ids: Vec<SourceId> =
+            placed.external_files.iter().map(|file| self.external_source(file)).collect();
+        for column in &mut placed.chunks.references {
+            if let Some(id) = usize::from(column.source.0).checked_sub(1).and_then(|n| ids.get(n)) {
+                column.source = *id;
+            }
+        }
+    }
+}
+
+impl Placing<'_> {
+    /// Whether the missing chunks can be written without making the references big.
+    fn constant_chunks_allowed(&self, placed: &Placed, missing: u64) -> bool {
+        let bytes = self.made_bytes(&placed.chunk_shape);
+        let compressed = placed.codecs.len() > 1;
+        let copies = if compressed { 1 } else { missing };
+        missing <= self.options.constant_chunk_limit
+            && placed.codecs.iter().skip(1).all(can_encode)
+            && !matches!(self.header, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
+            && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= self.options.inline_limit)
+    }
+}
+
+fn chunk_count(shape: &[u64], chunk_shape: &[u64]) -> u64 {
+    let counts = ChunkGrid::Regular(chunk_shape.to_vec()).counts(shape);
+    counts.iter().fold(1u64, |product, n| product.saturating_mul(*n))
+}
+
+/// How many chunks neither lie in a file nor are made.
+fn missing_count(shape: &[u64], placed: &Placed) -> u64 {
+    let there = placed.inline.iter().filter(|(at, _)| placed.chunks.get(*at).is_none()).count() as u64;
+    chunk_count(shape, &placed.chunk_shape).saturating_sub(placed.chunks.len().saturating_add(there))
+}
+
+fn missing_positions(shape: &[u64], placed: &Placed) -> Vec<u64> {
+    let made: std::collections::BTreeSet<u64> = placed.inline.iter().map(|(at, _)| *at).collect();
+    let mut there = placed.chunks.iter().map(|(at, _)| at).peekable();
+    let is_missing = |at: &u64| {
+        while there.next_if(|next| next < at).is_some() {}
+        there.peek() != Some(at) && !made.contains(at)
+    };
+    (0..chunk_count(shape, &placed.chunk_shape)).filter(is_missing).collect()
+}
+
+/// Names for all axes: those of array types, and others without a name, are named after the array.
+fn axis_names(path: &str, mut names: Vec<Option<String>>, rank: usize) -> Vec<Option<String>> {
+    let own = path.rsplit('/').next().unwrap_or(path);
+    names.resize(rank, None);
+    let axes = names.into_iter().enumerate();
+    axes.map(|(axis, name)| Some(name.unwrap_or_else(|| format!("{own}_axis_{axis}")))).collect()
+}

@@ -1,0 +1,175 @@
+//! Attributes as JSON, as h5netcdf shows them.
+
+use serde_json::{Map, Value};
+use virtualize_hdf5::model::{Attribute, Dataspace, Datatype, Element};
+
+use super::names::ObjectNames;
+use super::types::is_boolean;
+use crate::sentinel::{float_json, integer_json};
+
+/// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf hides.
+pub(super) const HIDDEN: [&str; 9] = [
+    "REFERENCE_LIST",
+    "CLASS",
+    "DIMENSION_LIST",
+    "DIMENSION_LABELS",
+    "NAME",
+    "_Netcdf4Dimid",
+    "_Netcdf4Coordinates",
+    "_nc3_strict",
+    "_NCProperties",
+];
+
+/// Attributes that can be said, and (name, reason) of those that cannot.
+pub(super) fn attributes_json(
+    attributes: &[Attribute],
+    names: &ObjectNames,
+) -> (Map<String, Value>, Vec<(String, String)>) {
+    let mut said = Map::new();
+    let mut left_out = Vec::new();
+    for attribute in attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str())) {
+        if attribute.name == "_ARRAY_DIMENSIONS" {
+            left_out.push((attribute.name.clone(), "the name is reserved for dimension names".to_owned()));
+            continue;
+        }
+        match attribute_json(attribute, names) {
+            Ok(value) => {
+                said.insert(attribute.name.clone(), value);
+            }
+            Err(why) => left_out.push((attribute.name.clone(), why)),
+        }
+    }
+    (said, left_out)
+}
+
+fn attribute_json(attribute: &Attribute, names: &ObjectNames) -> Result<Value, String> {
+    let shape = match &attribute.dataspace {
+        Dataspace::Null if is_text(&attribute.datatype) => return Ok("".into()),
+        Dataspace::Null => return Ok(Value::Array(Vec::new())),
+        Dataspace::Scalar => &[][..],
+        // h5netcdf flattens arrays of text.
+        Dataspace::Simple { .. } if is_text(&attribute.datatype) => &[attribute.elements.len() as u64][..],
+        Dataspace::Simple { shape, .. } => shape,
+    };
+    let say = |element: &Element| element_json(element, &attribute.datatype, names);
+    let values = attribute.elements.iter().map(say).collect::<Result<Vec<_>, _>>()?;
+    let count = shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
+    if count != Some(values.len() as u64) {
+        return Err(format!("it has {} values for the shape {shape:?}", values.len()));
+    }
+    Ok(single(nest(values, shape)))
+}
+
+fn is_text(datatype: &Datatype) -> bool {
+    matches!(datatype, Datatype::String { .. } | Datatype::VariableString { .. })
+}
+
+/// A list of one is shown as what it holds.
+fn single(value: Value) -> Value {
+    match value {
+        Value::Array(mut items) if items.len() == 1 => items.pop().unwrap_or_default(),
+        other => other,
+    }
+}
+
+/// Nests a flat list by a shape; a scalar without one.
+fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
+    let Some((_, inner)) = shape.split_first() else { return values.pop().unwrap_or_default() };
+    for length in inner.iter().rev() {
+        let length = usize::try_from(*length).unwrap_or(0);
+        if length == 0 {
+            return Value::Array(Vec::new());
+        }
+        values = values.chunks(length).map(|items| Value::Array(items.to_vec())).collect();
+    }
+    Value::Array(values)
+}
+
+fn element_json(element: &Element, datatype: &Datatype, names: &ObjectNames) -> Result<Value, String> {
+    Ok(match element {
+        Element::Integer(value) => match datatype {
+            Datatype::Enum { base, members } if is_boolean(base, members) => Value::Bool(*value != 0),
+            _ => integer_json(*value),
+        },
+        Element::Float(value) => float_json(*value),
+        Element::Complex(real, imaginary) => vec![float_json(*real), float_json(*imaginary)].into(),
+        Element::Text(text) => text.as_str().into(),
+        Element::Bytes(bytes) => {
+            return Err(format!("{} bytes that are no text have no spelling in JSON", bytes.len()));
+        }
+        Element::Compound(members) => compound_json(members, datatype, names)?,
+        Element::List(items) => {
+            let item_type = item_type(datatype);
+            let items = items.iter().map(|item| element_json(item, item_type, names));
+            let items = items.collect::<Result<Vec<_>, _>>()?;
+            match datatype {
+                Datatype::Array { shape, .. } => nest(items, shape),
+                _ => Value::Array(items),
+            }
+        }
+        Element::Object(None) => Value::Null,
+        Element::Object(Some(address)) => match names.path(*address) {
+            Some(path) => format!("/{path}").into(),
+            None => return Err(format!("the object at {address} that it refers to has no path")),
+        },
+        Element::Unknown(name) => return Err(format!("a {name} has no spelling in JSON")),
+    })
+}
+
+fn compound_json(
+    members: &[(String, Element)],
+    datatype: &Datatype,
+    names: &ObjectNames,
+) -> Result<Value, String> {
+    let types: &[_] = match datatype {
+        Datatype::Compound { members, .. } => members,
+        _ => &[],
+    };
+    let mut object = Map::new();
+    for (name, element) in members {
+        let member =
+            types.iter().find(|member| member.name == *name).map_or(datatype, |member| &member.datatype);
+        object.insert(name.clone(), element_json(element, member, names)?);
+    }
+    Ok(Value::Object(object))
+}
+
+fn item_type(datatype: &Datatype) -> &Datatype {
+    match datatype {
+        Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => base,
+        other => other,
+    }
+}
+
+/// The attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5); `None` where a value
+/// or a name cannot be said so.
+pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
+    let Datatype::Enum { base, members } = datatype else { return None };
+    let Datatype::Integer(integer) = base.as_ref() else { return None };
+    if members.is_empty() || is_boolean(base, members) {
+        return None;
+    }
+    let mut values = Vec::with_capacity(members.len());
+    for (name, bytes) in members {
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return None;
+        }
+        values.push(integer_json(enum_value(bytes, integer)?));
+    }
+    let meanings: Vec<_> = members.iter().map(|(name, _)| name.as_str()).collect();
+    Some([("flag_values", values.into()), ("flag_meanings", meanings.join(" ").into())])
+}
+
+fn enum_value(bytes: &[u8], integer: &virtualize_hdf5::model::Integer) -> Option<i128> {
+    use virtualize_hdf5::model::ByteOrder;
+    let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
+    let raw = match integer.order {
+        _ if bytes.is_empty() || bytes.len() > 8 => return None,
+        ByteOrder::Big => bytes.iter().fold(0, push),
+        ByteOrder::Little => bytes.iter().rev().fold(0, push),
+        ByteOrder::Vax => return None,
+    };
+    let unused = 128u32.checked_sub(u32::try_from(bytes.len()).ok()?.checked_mul(8)?)?;
+    let shifted = (raw << unused).cast_signed();
+    Some(if integer.signed { shifted >> unused } else { raw.cast_signed() })
+}

@@ -1,0 +1,168 @@
+//! Values of attributes as scalars of an array's type, exact or refused.
+
+use bytes::Bytes;
+use half::f16;
+use virtualize_hdf5::model::Element;
+use virtualize_zarr::{DataType, FillValue};
+
+/// The element as a scalar of the type, or why it cannot be one without a change of value.
+///
+/// Exactness is what xarray asks for as well: it compares a binary64 1e20 with binary32 data as binary64, so that such
+/// an attribute masks nothing.
+pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue, String> {
+    let bytes = match (element, data_type) {
+        (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
+        (Element::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
+        (Element::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
+        (Element::Integer(value), DataType::Bool) => {
+            u8::try_from(*value).ok().filter(|v| *v < 2).map(|v| vec![v])
+        }
+        (Element::Integer(value), data_type) if data_type.is_integer() => integer(*value, data_type),
+        (Element::Float(value), data_type) if data_type.is_integer() => {
+            whole(*value).and_then(|value| integer(value, data_type))
+        }
+        (Element::Integer(value), data_type) => {
+            let near = *value as f64;
+            if whole(near) == Some(*value) { number(near, data_type) } else { None }
+        }
+        (Element::Float(value), data_type) => number(*value, data_type),
+        (Element::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
+            complex(*real, *imaginary, data_type)
+        }
+        _ => None,
+    };
+    bytes
+        .map(|bytes| FillValue::Fixed(Bytes::from(bytes)))
+        .ok_or_else(|| format!("{} is no value of type {data_type}", show(element)))
+}
+
+/// With `_Unsigned` the attribute may speak of the same bits in the other signedness.
+pub(super) fn cast_unsigned(element: &Element, data_type: &DataType) -> Result<FillValue, String> {
+    let flipped = match data_type {
+        DataType::Int8 => DataType::UInt8,
+        DataType::Int16 => DataType::UInt16,
+        DataType::Int32 => DataType::UInt32,
+        DataType::Int64 => DataType::UInt64,
+        DataType::UInt8 => DataType::Int8,
+        DataType::UInt16 => DataType::Int16,
+        DataType::UInt32 => DataType::Int32,
+        DataType::UInt64 => DataType::Int64,
+        _ => return cast(element, data_type),
+    };
+    cast(element, data_type).or_else(|why| cast(element, &flipped).map_err(|_| why))
+}
+
+fn fixed(bytes: &[u8], size: u32) -> Option<Vec<u8>> {
+    let size = usize::try_from(size).ok()?;
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut padded = bytes.get(..end)?.to_vec();
+    if padded.len() > size {
+        return None;
+    }
+    padded.resize(size, 0);
+    Some(padded)
+}
+
+fn whole(value: f64) -> Option<i128> {
+    #[expect(clippy::cast_possible_truncation, reason = "2^64 bounds what any array type holds")]
+    if value.fract() == 0.0 && value.abs() <= 18_446_744_073_709_551_616.0 {
+        Some(value as i128)
+    } else {
+        None
+    }
+}
+
+fn integer(value: i128, data_type: &DataType) -> Option<Vec<u8>> {
+    Some(match data_type {
+        DataType::Int8 => i8::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::Int16 => i16::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::Int32 => i32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::Int64 => i64::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::UInt8 => u8::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::UInt16 => u16::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::UInt32 => u32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        DataType::UInt64 => u64::try_from(value).ok()?.to_le_bytes().to_vec(),
+        _ => return None,
+    })
+}
+
+fn number(value: f64, data_type: &DataType) -> Option<Vec<u8>> {
+    let same = |near: f64| near == value || (near.is_nan() && value.is_nan());
+    match data_type {
+        DataType::Float64 => Some(value.to_le_bytes().to_vec()),
+        DataType::Float32 => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the next line asks whether it lost anything"
+            )]
+            let near = value as f32;
+            same(near.into()).then(|| near.to_le_bytes().to_vec())
+        }
+        DataType::Float16 => {
+            let near = f16::from_f64(value);
+            same(near.into()).then(|| near.to_le_bytes().to_vec())
+        }
+        DataType::Complex64 | DataType::Complex128 => complex(value, 0.0, data_type),
+        _ => None,
+    }
+}
+
+fn complex(real: f64, imaginary: f64, data_type: &DataType) -> Option<Vec<u8>> {
+    let part = if *data_type == DataType::Complex64 { DataType::Float32 } else { DataType::Float64 };
+    Some([number(real, &part)?, number(imaginary, &part)?].concat())
+}
+
+/// A value of an attribute as text.
+pub(super) fn show(element: &Element) -> String {
+    match element {
+        Element::Integer(value) => value.to_string(),
+        Element::Float(value) => value.to_string(),
+        Element::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
+        Element::Text(text) => format!("{text:?}"),
+        Element::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        Element::Compound(_) => "a compound".to_owned(),
+        Element::List(items) => format!("a list of {}", items.len()),
+        Element::Object(_) => "a reference".to_owned(),
+        Element::Unknown(name) => format!("a {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(element: Element, data_type: DataType) -> Option<Vec<u8>> {
+        match cast(&element, &data_type) {
+            Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn exact_values_are_cast_and_others_refused() {
+        assert_eq!(bytes(Element::Float(-9999.0), DataType::Int16), Some((-9999i16).to_le_bytes().to_vec()));
+        assert_eq!(bytes(Element::Integer(-1), DataType::UInt8), None);
+        assert_eq!(bytes(Element::Float(1.5), DataType::Int16), None);
+        assert_eq!(bytes(Element::Float(f64::NAN), DataType::Int16), None);
+        assert_eq!(bytes(Element::Float(1e300), DataType::UInt64), None);
+        assert_eq!(bytes(Element::Integer(u64::MAX.into()), DataType::UInt64), Some(vec![255; 8]));
+        assert_eq!(bytes(Element::Integer((1 << 24) + 1), DataType::Float32), None);
+    }
+
+    /// xarray 2026.9 does not mask binary32 data by a binary64 `_FillValue` of 1e20, which no binary32 equals.
+    #[test]
+    fn floats_that_another_width_cannot_hold_are_refused() {
+        assert_eq!(bytes(Element::Float(1e20), DataType::Float32), None);
+        assert!(bytes(Element::Float(f64::from(1e20f32)), DataType::Float32).is_some());
+        assert!(bytes(Element::Float(f64::NAN), DataType::Float32).is_some());
+        assert!(bytes(Element::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
+    }
+
+    /// xarray 2026.9 masks the int8 value -1 by `_FillValue` = 255 where `_Unsigned` is "true".
+    #[test]
+    fn the_other_signedness_is_taken_where_the_file_says_so() {
+        let sentinel = cast_unsigned(&Element::Integer(255), &DataType::Int8);
+        assert_eq!(sentinel, Ok(FillValue::Fixed(Bytes::from_static(&[255]))));
+        assert!(cast_unsigned(&Element::Integer(256), &DataType::Int8).is_err());
+    }
+}

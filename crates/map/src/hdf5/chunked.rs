@@ -1,0 +1,216 @@
+//! Chunked layouts: the chunk table becomes a manifest; chunks that went through other filters than the rest are
+//! made inline.
+
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
+use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId};
+
+use super::filters::Pipeline;
+use super::layout::{Placed, Placing};
+use crate::ChunkContent;
+
+/// What is known of all chunks of a dataset.
+struct Chunks<'a> {
+    chunked: &'a Chunked,
+    pipeline: Pipeline,
+    /// Shape of a chunk, appended axes included.
+    shape: Vec<u64>,
+    /// Chunks along each axis.
+    grid: Vec<u64>,
+    /// Shape of the array.
+    extent: &'a [u64],
+    /// Decoded bytes of a chunk.
+    bytes: u64,
+}
+
+impl Placing<'_> {
+    pub(super) fn chunked(&self, chunked: &Chunked) -> Result<Placed, String> {
+        let chunks = self.chunks(chunked)?;
+        let mut placed = Placed { chunk_shape: chunks.shape.clone(), ..self.one_chunk()? };
+        if self.is_empty() || chunked.chunks.addresses.is_empty() {
+            return Ok(self.with_codecs(placed, chunks.pipeline.applied(0), chunks.bytes));
+        }
+        let table = &chunked.chunks;
+        check_table(table, &chunks.grid)?;
+        self.check_end(furthest_end(table))?;
+        let mask = common_mask(table);
+        let codecs = chunks.pipeline.applied(mask);
+        let reason = self.must_be_made().or_else(|| self.clients_decode(&codecs, chunks.bytes).err());
+        if let Some(why) = reason {
+            return self.all_inline(placed, &chunks, why);
+        }
+        let odd = self.odd_chunks(&chunks, mask, &codecs);
+        if !odd.is_empty() && !codecs.iter().all(can_encode) {
+            let why = format!("{} chunks went through other filters than the rest", odd.len());
+            return self.all_inline(placed, &chunks, why);
+        }
+        if codecs.is_empty() && odd.is_empty() {
+            check_uniform(table, chunks.bytes)?;
+        }
+        if !odd.is_empty() {
+            let why = format!("{} chunks went through other filters than the rest", odd.len());
+            self.check_limit(odd.len() as u64, &chunks.shape, &why)?;
+            placed.inline_reason = Some(why);
+            placed.inline = odd;
+        }
+        placed.codecs.extend(codecs);
+        placed.chunks = ChunkManifest::of(references(table));
+        Ok(placed)
+    }
+
+    fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>, String> {
+        let shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
+        if shape.len() != self.shape.len() || shape.contains(&0) {
+            return Err(format!(
+                "chunks of {:?} do not fit the extent {:?}",
+                chunked.chunk_shape, self.shape
+            ));
+        }
+        let bytes = self.stored_bytes(&shape).ok_or("the size of a chunk passes 64 bits")?;
+        let grid = self.shape.iter().zip(&shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+        Ok(Chunks { chunked, pipeline: self.pipeline()?, shape, grid, extent: self.shape, bytes })
+    }
+
+    /// No chunk is allocated: the codecs matter for constant chunks only.
+    fn with_codecs(&self, mut placed: Placed, codecs: Vec<Codec>, bytes: u64) -> Placed {
+        if self.must_be_made().is_none()
+            && codecs.iter().all(can_encode)
+            && self.clients_decode(&codecs, bytes).is_ok()
+        {
+            placed.codecs.extend(codecs);
+        }
+        placed
+    }
+
+    /// Makes every allocated chunk.
+    fn all_inline(&self, mut placed: Placed, chunks: &Chunks<'_>, why: String) -> Result<Placed, String> {
+        let table = &chunks.chunked.chunks;
+        self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
+        for (position, range) in entries(table) {
+            let codecs = chunks.pipeline.applied(chunks.mask(position, table));
+            placed.inline.push((position, self.content(&chunks.shape, range, codecs)));
+        }
+        placed.inline_reason = Some(why);
+        Ok(placed)
+    }
+
+    /// Chunks that the array's codecs do not decode as they are stored.
+    fn odd_chunks(&self, chunks: &Chunks<'_>, mask: u32, codecs: &[Codec]) -> Vec<(u64, ChunkContent)> {
+        let table = &chunks.chunked.chunks;
+        let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
+        let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
+        if same_filters && !chunks.chunked.unfiltered_edges && !bounded {
+            return Vec::new();
+        }
+        let is_odd = |position: u64, range: ByteRange| {
+            chunks.pipeline.applied(chunks.mask(position, table)) != codecs
+                || codecs.iter().any(|codec| !codec.client_decodes(range.length, chunks.bytes))
+        };
+        let odd = entries(table).filter(|(position, range)| is_odd(*position, *range));
+        let made = odd.map(|(position, range)| {
+            let applied = chunks.pipeline.applied(chunks.mask(position, table));
+            (position, self.content(&chunks.shape, range, applied))
+        });
+        made.collect()
+    }
+}
+
+impl Chunks<'_> {
+    /// The filter mask of a chunk; all filters are skipped for unfiltered edges.
+    fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
+        if self.chunked.unfiltered_edges && self.sticks_out(position) {
+            return u32::MAX;
+        }
+        table.filter_masks.get(&position).copied().unwrap_or(0)
+    }
+
+    /// Whether a chunk sticks out of the extent.
+    fn sticks_out(&self, position: u64) -> bool {
+        let mut rest = position;
+        self.grid.iter().zip(&self.shape).zip(self.extent).rev().any(|((count, chunk), extent)| {
+            let index = rest % (*count).max(1);
+            rest /= (*count).max(1);
+            (index + 1).saturating_mul(*chunk) > *extent
+        })
+    }
+}
+
+/// Position and place of each chunk.
+fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
+    table.addresses.iter().enumerate().filter_map(|(n, address)| {
+        let position =
+            table.positions.as_ref().map_or(Some(n as u64), |positions| positions.get(n).copied())?;
+        Some((position, ByteRange::new(*address, size_of(table, n)?)))
+    })
+}
+
+fn size_of(table: &ChunkTable, n: usize) -> Option<u64> {
+    match &table.sizes {
+        ChunkSizes::Uniform(size) => Some(*size),
+        ChunkSizes::Each(sizes) => sizes.get(n).map(|size| u64::from(*size)),
+    }
+}
+
+fn references(table: &ChunkTable) -> References {
+    References {
+        source: SourceId(0),
+        positions: table.positions.clone(),
+        offsets: table.addresses.clone(),
+        lengths: match &table.sizes {
+            ChunkSizes::Uniform(size) => Lengths::Uniform(*size),
+            ChunkSizes::Each(sizes) => Lengths::Each(sizes.clone()),
+        },
+    }
+}
+
+/// The one mask of all chunks where they share it, else none skipped.
+fn common_mask(table: &ChunkTable) -> u32 {
+    let mut masks = table.filter_masks.values();
+    match masks.next() {
+        Some(first)
+            if table.filter_masks.len() == table.addresses.len() && masks.all(|mask| mask == first) =>
+        {
+            *first
+        }
+        _ => 0,
+    }
+}
+
+fn furthest_end(table: &ChunkTable) -> u64 {
+    entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
+}
+
+fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<(), String> {
+    let count = grid.iter().try_fold(1u64, |product, n| product.checked_mul(*n)).ok_or("too many chunks")?;
+    let allocated = table.addresses.len() as u64;
+    let in_grid = match &table.positions {
+        Some(positions) => {
+            positions.len() == table.addresses.len() && positions.last().is_none_or(|last| *last < count)
+        }
+        None => allocated <= count,
+    };
+    let sized = match &table.sizes {
+        ChunkSizes::Uniform(size) => *size > 0,
+        ChunkSizes::Each(sizes) => sizes.len() == table.addresses.len() && !sizes.contains(&0),
+    };
+    match (in_grid, sized) {
+        (false, _) => Err(format!("its {allocated} chunks do not fit a grid of {grid:?}")),
+        (_, false) => Err("a chunk has no bytes".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Unfiltered chunks must have their full size.
+fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<(), String> {
+    match entries(table).find(|(_, range)| range.length != bytes) {
+        Some((position, range)) => {
+            Err(format!("chunk {position} ({range}) is unfiltered but not of {bytes} bytes"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether we encode with it.
+pub(super) fn can_encode(codec: &Codec) -> bool {
+    matches!(codec, Codec::Zlib { .. } | Codec::Shuffle { .. } | Codec::Fletcher32 | Codec::Lzf)
+}

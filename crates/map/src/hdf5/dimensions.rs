@@ -1,0 +1,209 @@
+//! Dimension names as h5netcdf finds them: dimension scales, `_Netcdf4Coordinates`, and phony dimensions for axes
+//! without a scale, counted as it does by default (`phony_dims="access"`).
+
+use std::collections::BTreeMap;
+
+use virtualize_bytes::Address;
+use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Element, File, Object};
+
+use super::names::ObjectNames;
+
+const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
+
+/// NetCDF's prefix of a variable that has the name of a dimension without being its coordinate.
+pub(super) const NON_COORDINATE: &str = "_nc4_non_coord_";
+
+/// A dimension of one group.
+#[derive(Clone, PartialEq, Debug)]
+struct Dimension {
+    name: String,
+    size: u64,
+    unlimited: bool,
+    /// Its number in NetCDF-4; none for phony ones.
+    id: Option<i128>,
+    /// The dimension scale.
+    scale: Option<Address>,
+}
+
+/// The dimensions that a group defines.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Dimensions {
+    all: Vec<Dimension>,
+}
+
+/// Numbers that run through the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    scales: i128,
+    phony: u64,
+}
+
+impl Dimensions {
+    /// Finds the dimensions of a group with these children.
+    pub(super) fn new(file: &File, children: &[(String, Address)], counters: &mut Counters) -> Self {
+        let mut found = Self::default();
+        let mut unlabeled: Vec<(u64, usize)> = Vec::new();
+        for (name, address) in children {
+            let Some(Object::Dataset(dataset)) = file.objects.get(address) else { continue };
+            if is_scale(dataset) {
+                found.all.push(scale(file, name, *address, dataset, counters));
+            } else if labels(dataset).is_none() {
+                count_sizes(dataset, &mut unlabeled);
+            }
+        }
+        found.add_phony(&unlabeled, counters);
+        found
+    }
+
+    fn add_phony(&mut self, unlabeled: &[(u64, usize)], counters: &mut Counters) {
+        let mut labeled: BTreeMap<u64, usize> = BTreeMap::new();
+        for dimension in self.all.iter().filter(|dimension| !dimension.unlimited) {
+            *labeled.entry(dimension.size).or_default() += 1;
+        }
+        for (size, count) in unlabeled {
+            for _ in labeled.get(size).copied().unwrap_or(0)..*count {
+                let name = format!("phony_dim_{}", counters.phony);
+                counters.phony += 1;
+                self.all.push(Dimension { name, size: *size, unlimited: false, id: None, scale: None });
+            }
+        }
+    }
+}
+
+fn scale(file: &File, name: &str, address: Address, dataset: &Dataset, counters: &mut Counters) -> Dimension {
+    let number = match attribute(dataset, "_Netcdf4Dimid").map(|attribute| attribute.elements.as_slice()) {
+        Some([Element::Integer(id)]) => *id,
+        _ => counters.scales,
+    };
+    counters.scales += 1;
+    let unlimited =
+        matches!(&dataset.dataspace, Dataspace::Simple { max_shape: Some(max), .. } if *max == [None]);
+    let own = dataset.dataspace.shape().and_then(<[u64]>::first).copied().unwrap_or(0);
+    let size = if unlimited { own.max(longest_user(file, dataset)) } else { own };
+    Dimension { name: name.to_owned(), size, unlimited, id: Some(number), scale: Some(address) }
+}
+
+/// The longest axis of a variable that uses an unlimited dimension.
+fn longest_user(file: &File, scale: &Dataset) -> u64 {
+    let Some(list) = attribute(scale, "REFERENCE_LIST") else { return 0 };
+    let sizes = list.elements.iter().filter_map(|element| {
+        let Element::Compound(members) = element else { return None };
+        let [(_, Element::Object(Some(user))), (_, Element::Integer(axis))] = members.as_slice() else {
+            return None;
+        };
+        let Some(Object::Dataset(user)) = file.objects.get(user) else { return None };
+        user.dataspace.shape()?.get(usize::try_from(*axis).ok()?).copied()
+    });
+    sizes.max().unwrap_or(0)
+}
+
+/// For each size, the most axes of that size that one unlabeled variable has.
+fn count_sizes(dataset: &Dataset, unlabeled: &mut Vec<(u64, usize)>) {
+    let shape = dataset.dataspace.shape().unwrap_or_default();
+    for size in shape {
+        let count = shape.iter().filter(|n| *n == size).count();
+        match unlabeled.iter_mut().find(|(known, _)| known == size) {
+            Some((_, most)) => *most = (*most).max(count),
+            None => unlabeled.push((*size, count)),
+        }
+    }
+}
+
+fn attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a Attribute> {
+    dataset.attributes.iter().find(|attribute| attribute.name == name)
+}
+
+fn text_of<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a str> {
+    match attribute(dataset, name)?.elements.first()? {
+        Element::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Whether the dataset is a dimension scale.
+pub(super) fn is_scale(dataset: &Dataset) -> bool {
+    text_of(dataset, "CLASS") == Some("DIMENSION_SCALE")
+}
+
+/// Whether the dataset is a NetCDF dimension without a variable.
+pub(super) fn is_dimension_only(dataset: &Dataset) -> bool {
+    text_of(dataset, "NAME").is_some_and(|name| name.contains(NOT_A_VARIABLE))
+}
+
+/// The last scale of each axis; `None` where an axis has none.
+fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
+    let list = attribute(dataset, "DIMENSION_LIST")?;
+    let last = |element: &Element| match element {
+        Element::List(scales) => match scales.last()? {
+            Element::Object(address) => *address,
+            _ => None,
+        },
+        Element::Object(address) => *address,
+        _ => None,
+    };
+    let labels = list.elements.iter().map(last).collect::<Option<Vec<_>>>()?;
+    (!labels.is_empty() && Some(labels.len()) == dataset.dataspace.shape().map(<[u64]>::len))
+        .then_some(labels)
+}
+
+/// Names of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own.
+pub(super) fn dimension_names(
+    name: &str,
+    dataset: &Dataset,
+    scopes: &[Dimensions],
+    names: &ObjectNames,
+) -> Vec<Option<String>> {
+    let shape = dataset.dataspace.shape().unwrap_or_default();
+    let found = by_coordinates(dataset, scopes)
+        .or_else(|| by_labels(dataset, scopes, names))
+        .or_else(|| by_own_name(name, shape, scopes));
+    match found {
+        Some(found) if found.len() == shape.len() => found.into_iter().map(Some).collect(),
+        _ => phony(shape, scopes.last()),
+    }
+}
+
+fn by_coordinates(dataset: &Dataset, scopes: &[Dimensions]) -> Option<Vec<String>> {
+    let ids = attribute(dataset, "_Netcdf4Coordinates").filter(|_| is_scale(dataset))?;
+    let name = |element: &Element| match element {
+        Element::Integer(id) => find(scopes, |dimension| dimension.id == Some(*id)),
+        _ => None,
+    };
+    ids.elements.iter().map(name).collect()
+}
+
+fn by_labels(dataset: &Dataset, scopes: &[Dimensions], names: &ObjectNames) -> Option<Vec<String>> {
+    let name = |address: Address| {
+        find(scopes, |dimension| dimension.scale == Some(address))
+            .or_else(|| names.path(address)?.rsplit('/').next().map(str::to_owned))
+    };
+    labels(dataset)?.into_iter().map(name).collect()
+}
+
+fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<String>> {
+    match shape.len() {
+        1 => Some(vec![find(scopes, |dimension| dimension.name == name)?]),
+        _ => None,
+    }
+}
+
+/// The innermost dimension that fits.
+fn find(scopes: &[Dimensions], fits: impl Fn(&Dimension) -> bool) -> Option<String> {
+    let mut innermost = scopes.iter().rev().flat_map(|scope| &scope.all);
+    innermost.find(|dimension| fits(dimension)).map(|dimension| dimension.name.clone())
+}
+
+/// For each axis the next dimension of its size in the group.
+fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<Option<String>> {
+    let mut used: BTreeMap<u64, usize> = BTreeMap::new();
+    shape
+        .iter()
+        .map(|size| {
+            let next = used.entry(*size).or_default();
+            let mut fitting = scope?.all.iter().filter(|dimension| dimension.size == *size);
+            let name = fitting.nth(*next).map(|dimension| dimension.name.clone());
+            *next += 1;
+            name
+        })
+        .collect()
+}

@@ -1,0 +1,86 @@
+//! Datasets whose bytes lie in external raw data files.
+
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::ExternalSegment;
+use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
+
+use super::layout::{Placed, Placing};
+
+impl Placing<'_> {
+    /// One segment that holds everything, or segments of whole rows, can be referred to.
+    pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<Placed, String> {
+        let mut placed = self.one_chunk()?;
+        if self.is_empty() {
+            return Ok(placed);
+        }
+        if let Some(why) = self.must_be_made() {
+            return Err(format!("{why}, which is not mapped for external files"));
+        }
+        let needed = self.stored_bytes(&placed.chunk_shape).ok_or("its size passes 64 bits")?;
+        let runs = runs(segments, needed)?;
+        let row = self.stored_bytes(placed.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
+        let length = runs.first().map_or(0, |(_, range)| range.length);
+        let alike = runs.iter().all(|(_, range)| range.length == length);
+        if !alike || (runs.len() > 1 && (row == 0 || !length.is_multiple_of(row))) {
+            return Err(format!("its {} external segments are no equal runs of whole rows", runs.len()));
+        }
+        if runs.len() > 1
+            && let Some(rows) = placed.chunk_shape.first_mut()
+        {
+            *rows = length / row;
+        }
+        for (position, (file, range)) in (0u64..).zip(runs) {
+            let source = source_of(&mut placed.external_files, file)?;
+            placed.chunks.references.push(References {
+                source,
+                positions: Some(vec![position]),
+                offsets: vec![range.start],
+                lengths: Lengths::Uniform(range.length),
+            });
+        }
+        placed.chunks = joined(placed.chunks);
+        Ok(placed)
+    }
+}
+
+/// The part of each segment that the dataset uses.
+fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRange)>, String> {
+    let mut rest = needed;
+    let mut runs = Vec::new();
+    for segment in segments {
+        let length = segment.size.unwrap_or(u64::MAX).min(rest);
+        if length > 0 {
+            runs.push((segment.file.as_str(), ByteRange::new(segment.offset, length)));
+        }
+        rest -= length;
+    }
+    match rest {
+        0 => Ok(runs),
+        _ => Err(format!("its external segments lack {rest} of {needed} bytes")),
+    }
+}
+
+fn source_of(files: &mut Vec<String>, file: &str) -> Result<SourceId, String> {
+    let at = files.iter().position(|known| known == file).unwrap_or_else(|| {
+        files.push(file.to_owned());
+        files.len() - 1
+    });
+    u16::try_from(at + 1).map(SourceId).map_err(|_| "too many external files".to_owned())
+}
+
+/// One column a source.
+fn joined(chunks: ChunkManifest) -> ChunkManifest {
+    let mut joined = ChunkManifest::default();
+    for column in chunks.references {
+        match joined.references.iter_mut().find(|known| known.source == column.source) {
+            Some(known) => {
+                if let (Some(known), Some(new)) = (&mut known.positions, column.positions) {
+                    known.extend(new);
+                }
+                known.offsets.extend(column.offsets);
+            }
+            None => joined.references.push(column),
+        }
+    }
+    joined
+}

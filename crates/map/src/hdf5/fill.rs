@@ -1,0 +1,245 @@
+//! The fill-value policy of HDF5: the header's fill value is what missing chunks read as; `_FillValue` only masks.
+//!
+//! Zarr v3 says both: `fill_value`, and `_FillValue` in the attributes. In Zarr v2 xarray takes a `fill_value` that is not
+//! null for the mask; null reads as zero, and then a plain `_FillValue` in the attributes masks. So v2 says null, but
+//! where both values are equal, or where the mask is a number that JSON cannot hold. Missing chunks that have to read as
+//! neither zero nor the mask are written as constant chunks.
+
+use serde_json::Value;
+use virtualize_hdf5::model::{Attribute, FillMessage, FillValue as Stored};
+use virtualize_zarr::{DataType, FillValue, ZarrFormat};
+
+use super::cast::{cast, cast_unsigned, show};
+use super::header_fill::is_zero;
+use crate::sentinel::{encode_fill_value_attribute, number_json};
+use crate::{FillDecision, FillPolicy, FillSource, Outcome};
+
+/// What the policy decided for one array.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct FillPlan {
+    /// Zarr's `fill_value`, and what is reported.
+    pub(super) decision: FillDecision,
+    /// The `_FillValue` attribute to write.
+    pub(super) attribute: Option<Value>,
+    /// Missing chunks must be written, full of the header's fill value.
+    pub(super) constant_chunks: bool,
+    /// What a user should know: (code, message).
+    pub(super) warnings: Vec<(&'static str, String)>,
+}
+
+/// What the policy looks at.
+pub(super) struct FillQuestion<'a> {
+    /// The Zarr format.
+    pub(super) format: ZarrFormat,
+    /// Type of the array.
+    pub(super) data_type: &'a DataType,
+    /// The fill value message.
+    pub(super) message: &'a FillMessage,
+    /// The message as a scalar.
+    pub(super) header: &'a FillValue,
+    /// All attributes of the dataset.
+    pub(super) attributes: &'a [Attribute],
+    /// Whether a chunk is missing.
+    pub(super) missing: bool,
+    /// Whether missing chunks may be written as constant ones.
+    pub(super) constant_chunks_allowed: bool,
+}
+
+impl FillQuestion<'_> {
+    /// Applies the policy.
+    pub(super) fn decide(&self) -> FillPlan {
+        let mut plan = FillPlan {
+            decision: FillDecision {
+                policy: FillPolicy::Hdf5Header,
+                sources: vec![self.header_source()],
+                fill_value: Some(self.header.clone()),
+                sentinel: None,
+            },
+            attribute: None,
+            constant_chunks: false,
+            warnings: Vec::new(),
+        };
+        self.read_sentinel(&mut plan);
+        match self.format {
+            ZarrFormat::V3 => self.spell_v3(&mut plan),
+            ZarrFormat::V2 => self.spell_v2(&mut plan),
+        }
+        plan
+    }
+
+    fn header_source(&self) -> FillSource {
+        let state = match &self.message.value {
+            Stored::Undefined => "undefined",
+            Stored::Default => "library default",
+            Stored::User(_) => "user-defined",
+        };
+        let origin = match self.message.version {
+            Some(0) => format!("old fill value message (0x0004), {state}"),
+            Some(version) => format!("fill value message, version {version}, {state}"),
+            None => format!("no fill value message, {state}"),
+        };
+        FillSource { origin, text: show_scalar(self.data_type, self.header), outcome: Outcome::Used }
+    }
+
+    fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    fn read_sentinel(&self, plan: &mut FillPlan) {
+        let Some(attribute) = self.attribute("_FillValue") else { return };
+        let text = attribute.elements.iter().map(show).collect::<Vec<_>>().join(", ");
+        let outcome = match self.cast_sentinel(attribute) {
+            Ok(value) => {
+                plan.decision.sentinel = Some(value);
+                Outcome::Kept
+            }
+            Err(why) => {
+                let warning =
+                    format!("_FillValue {text} is dropped for an array of {}: {why}", self.data_type);
+                plan.warnings.push(("fill-value-dropped", warning));
+                Outcome::Dropped(why)
+            }
+        };
+        plan.decision.sources.push(FillSource { origin: "attribute _FillValue".to_owned(), text, outcome });
+    }
+
+    fn cast_sentinel(&self, attribute: &Attribute) -> Result<FillValue, String> {
+        match attribute.elements.as_slice() {
+            [element] if self.is_unsigned_stated() => cast_unsigned(element, self.data_type),
+            [element] => cast(element, self.data_type),
+            others => Err(format!("it has {} values", others.len())),
+        }
+    }
+
+    /// NetCDF's `_Unsigned` attribute.
+    fn is_unsigned_stated(&self) -> bool {
+        let stated = self.attribute("_Unsigned").and_then(|attribute| attribute.elements.first());
+        stated.is_some_and(|element| matches!(show(element).as_str(), "\"true\"" | "\"false\""))
+    }
+
+    fn spell_v3(&self, plan: &mut FillPlan) {
+        let Some(sentinel) = &plan.decision.sentinel else { return };
+        match encode_fill_value_attribute(self.data_type, sentinel) {
+            Ok(value) => plan.attribute = Some(value),
+            Err(why) => self.drop_sentinel(plan, &why.to_string()),
+        }
+    }
+
+    fn spell_v2(&self, plan: &mut FillPlan) {
+        let Some(sentinel) = plan.decision.sentinel.clone() else {
+            plan.decision.fill_value = None;
+            return self.write_missing(plan, is_zero(self.header));
+        };
+        if matches!(self.data_type, DataType::FixedBytes(_)) {
+            // On the original xarray compares text with bytes, which masks nothing.
+            plan.decision.fill_value = None;
+            plan.attribute = Some(plain_text(&sentinel));
+            return self.write_missing(plan, is_zero(self.header));
+        }
+        if !is_plain(self.data_type) {
+            self.drop_sentinel(plan, "xarray cannot mask elements of this type");
+            plan.decision.fill_value = None;
+            return self.write_missing(plan, is_zero(self.header));
+        }
+        if sentinel == *self.header {
+            plan.decision.fill_value = Some(sentinel);
+            return;
+        }
+        match plain(self.data_type, &sentinel) {
+            Some(attribute) => {
+                plan.attribute = Some(attribute);
+                plan.decision.fill_value = None;
+                self.write_missing(plan, is_zero(self.header));
+            }
+            None => {
+                plan.decision.fill_value = Some(sentinel);
+                self.write_missing(plan, false);
+            }
+        }
+    }
+
+    fn drop_sentinel(&self, plan: &mut FillPlan, why: &str) {
+        plan.decision.sentinel = None;
+        plan.warnings.push(("fill-value-dropped", format!("_FillValue is dropped: {why}")));
+        if let Some(source) = plan.decision.sources.last_mut() {
+            source.outcome = Outcome::Dropped(why.to_owned());
+        }
+    }
+
+    /// Sees to it that missing chunks read as the header's fill value; `reads_right` if they do already.
+    fn write_missing(&self, plan: &mut FillPlan, reads_right: bool) {
+        if reads_right || !self.missing {
+            return;
+        }
+        if self.constant_chunks_allowed {
+            plan.constant_chunks = true;
+            return;
+        }
+        plan.decision.fill_value = Some(self.header.clone());
+        plan.attribute = plan.decision.sentinel.as_ref().and_then(|value| plain(self.data_type, value));
+        let header = show_scalar(self.data_type, self.header);
+        plan.warnings.push((
+            "fill-value-masked",
+            format!(
+                "Zarr v2 cannot say that missing chunks read as {header} without masking it; use zarr3-json"
+            ),
+        ));
+    }
+}
+
+/// Whether xarray masks elements of the type in Zarr v2.
+pub(super) fn is_plain(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || data_type.is_float()
+        || data_type.is_complex()
+        || matches!(data_type, DataType::Bool | DataType::String)
+}
+
+/// A sentinel as plain JSON that xarray compares with the data; NaN, infinities and complex numbers have none.
+fn plain(data_type: &DataType, sentinel: &FillValue) -> Option<Value> {
+    match sentinel {
+        FillValue::Text(text) => Some(text.as_str().into()),
+        FillValue::Fixed(bytes) if !data_type.is_complex() => {
+            number_json(data_type, bytes).filter(|value| !value.is_string())
+        }
+        _ => None,
+    }
+}
+
+fn plain_text(sentinel: &FillValue) -> Value {
+    match sentinel {
+        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
+            String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
+        }
+        FillValue::Text(text) => text.as_str().into(),
+    }
+}
+
+/// A scalar as text.
+fn show_scalar(data_type: &DataType, value: &FillValue) -> String {
+    match value {
+        FillValue::Text(text) => format!("{text:?}"),
+        FillValue::Variable(bytes) => format!("{} bytes", bytes.len()),
+        FillValue::Fixed(bytes) => match number_json(data_type, bytes) {
+            Some(number) => number.to_string(),
+            None => format!("{bytes:?}"),
+        },
+    }
+}
+
+/// The values of a `missing_value` attribute in the array's type, as plain JSON; the second are those that it cannot hold.
+pub(super) fn missing_value(attribute: &Attribute, data_type: &DataType) -> (Vec<Value>, Vec<String>) {
+    let mut kept = Vec::new();
+    let mut dropped = Vec::new();
+    for element in &attribute.elements {
+        match cast(element, data_type) {
+            Ok(FillValue::Fixed(bytes)) => match number_json(data_type, &bytes) {
+                Some(number) => kept.push(number),
+                None => dropped.push(show(element)),
+            },
+            Ok(FillValue::Text(text)) => kept.push(text.into()),
+            _ => dropped.push(show(element)),
+        }
+    }
+    (kept, dropped)
+}

@@ -1,0 +1,96 @@
+//! HDF5's filter pipelines as codecs.
+
+use virtualize_hdf5::model::Filter;
+use virtualize_zarr::{Codec, ZarrFormat};
+
+use super::describe::describe_filter;
+
+/// A filter pipeline: one step a filter, in the order of encoding. `None` is a filter that changes nothing.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Pipeline {
+    steps: Vec<Option<Codec>>,
+}
+
+impl Pipeline {
+    /// The codecs of a pipeline, or the first filter that has none.
+    pub(super) fn new(filters: &[Filter], format: ZarrFormat) -> Result<Self, String> {
+        let steps = filters.iter().map(|filter| codec(filter, format)).collect::<Result<_, _>>()?;
+        Ok(Self { steps })
+    }
+
+    /// What a chunk went through whose filter mask is given (bit *n* set: filter *n* was skipped).
+    pub(super) fn applied(&self, mask: u32) -> Vec<Codec> {
+        let skipped =
+            |n: usize| u32::try_from(n).ok().and_then(|n| mask.checked_shr(n)).unwrap_or(0) & 1 == 1;
+        self.steps
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| !skipped(*n))
+            .filter_map(|(_, step)| step.clone())
+            .collect()
+    }
+}
+
+/// Whether released clients undo these codecs on chunks of `bytes` decoded bytes; else the name of the hindrance.
+///
+/// numcodecs' shuffle refuses bytes that are no whole number of elements, which only the first filter can rule out.
+pub(super) fn clients_decode(codecs: &[Codec], bytes: u64) -> Result<(), String> {
+    let mut length = Some(bytes);
+    for codec in codecs {
+        match codec {
+            _ if codec.is_internal() => return Err(format!("no released client decodes {codec:?}")),
+            Codec::Shuffle { element_size } => {
+                if length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1)))) {
+                    return Err(format!(
+                        "numcodecs cannot undo a shuffle of {element_size}-byte elements on chunks of other sizes"
+                    ));
+                }
+            }
+            Codec::Fletcher32 => length = length.and_then(|length| length.checked_add(4)),
+            _ => length = None,
+        }
+    }
+    Ok(())
+}
+
+fn codec(filter: &Filter, format: ZarrFormat) -> Result<Option<Codec>, String> {
+    let parameter = |n: usize| filter.parameters.get(n).copied();
+    let level = |n: u32, highest: u32| u8::try_from(n.clamp(1, highest)).unwrap_or(1);
+    Ok(Some(match filter.id {
+        1 => Codec::Zlib { level: u8::try_from(parameter(0).unwrap_or(6).min(9)).unwrap_or(9) },
+        2 => match filter.parameters.as_slice() {
+            [1] => return Ok(None),
+            [element_size] if *element_size > 1 => Codec::Shuffle { element_size: *element_size },
+            other => return Err(format!("the shuffle filter has the impossible parameters {other:?}")),
+        },
+        3 => Codec::Fletcher32,
+        4 => Codec::Hdf5Szip(filter.parameters.clone()),
+        5 => match parameter(1) {
+            Some(1) => return Ok(None), // "no need to compress": the library stores such chunks as they are
+            _ => Codec::Hdf5Nbit(filter.parameters.clone()),
+        },
+        6 => Codec::Hdf5ScaleOffset(filter.parameters.clone()),
+        307 => Codec::Bz2 { level: level(parameter(0).unwrap_or(9), 9) },
+        32000 => Codec::Lzf,
+        32001 => blosc(filter),
+        32004 => Codec::Hdf5Lz4,
+        32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
+        32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
+        32026 if filter.parameters.len() > 7 && format == ZarrFormat::V2 => Codec::Blosc2Nd,
+        _ => return Err(format!("no released client decodes the filter {}", describe_filter(filter))),
+    }))
+}
+
+/// Blosc: client data are (filter version, format version, element size, chunk size, level, shuffle, compressor).
+fn blosc(filter: &Filter) -> Codec {
+    let parameter = |n: usize| filter.parameters.get(n).copied();
+    let names = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
+    let compressor = parameter(6).and_then(|n| usize::try_from(n).ok()).and_then(|n| names.get(n));
+    Codec::Blosc {
+        cname: compressor.copied().unwrap_or("blosclz"),
+        clevel: u8::try_from(parameter(4).unwrap_or(5).min(9)).unwrap_or(5),
+        shuffle: u8::try_from(parameter(5).unwrap_or(1).min(2)).unwrap_or(1),
+        typesize: parameter(2).unwrap_or(1).clamp(1, 255),
+        blocksize: 0,
+    }
+}

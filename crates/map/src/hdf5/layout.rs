@@ -1,0 +1,250 @@
+//! Where the chunks of a dataset lie, and what must be made inline for it.
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::{Dataset, Layout};
+use virtualize_zarr::{ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId, ZarrFormat};
+
+use super::filters::{Pipeline, clients_decode};
+use super::header_fill::turn;
+use super::types::ElementType;
+use crate::{ChunkContent, ElementTransform, MapOptions, Piece};
+
+/// Most chunks of one array that are made inline one by one.
+pub(super) const INLINE_CHUNKS: u64 = 100_000;
+
+/// What placing the chunks looks at.
+pub(super) struct Placing<'a> {
+    /// The dataset.
+    pub(super) dataset: &'a Dataset,
+    /// Its elements.
+    pub(super) element: &'a ElementType,
+    /// Shape of the array, appended axes included.
+    pub(super) shape: &'a [u64],
+    /// What missing elements read as; `None` where no scalar says it.
+    pub(super) header: Option<&'a FillValue>,
+    /// The user's choices.
+    pub(super) options: &'a MapOptions,
+    /// Size of the file in bytes, 0 where it is not known.
+    pub(super) file_size: u64,
+}
+
+/// The chunks of an array.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    /// Shape of a chunk.
+    pub(super) chunk_shape: Vec<u64>,
+    /// Codecs of the array, in the order of encoding.
+    pub(super) codecs: Vec<Codec>,
+    /// Chunks that lie in files, or are here already.
+    pub(super) chunks: ChunkManifest,
+    /// Chunks to be made: position and content.
+    pub(super) inline: Vec<(u64, ChunkContent)>,
+    /// Why chunks are made inline, where they are.
+    pub(super) inline_reason: Option<String>,
+    /// External files that chunks refer to, as stored; [`SourceId`] 1 and on.
+    pub(super) external_files: Vec<String>,
+}
+
+impl Placing<'_> {
+    /// Places all chunks, or says why the array must be left out.
+    pub(super) fn place(&self) -> Result<Placed, String> {
+        match &self.dataset.layout {
+            Layout::Compact(bytes) => self.compact(bytes),
+            Layout::Contiguous(None) => self.one_chunk(),
+            Layout::Contiguous(Some(range)) => self.contiguous(*range),
+            Layout::External(segments) => self.external(segments),
+            Layout::Chunked(chunked) => self.chunked(chunked),
+            Layout::Virtual(mappings) => {
+                Err(format!("virtual datasets ({} mappings) are not mapped yet", mappings.len()))
+            }
+            Layout::Unreadable(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The codec that turns the array into bytes.
+    pub(super) fn array_to_bytes(&self) -> Codec {
+        match &self.element.data_type {
+            DataType::String => Codec::VlenUtf8,
+            data_type if has_order(data_type) => Codec::Bytes { endian: Some(self.element.endian) },
+            _ => Codec::Bytes { endian: None },
+        }
+    }
+
+    /// Stored bytes of a chunk of this shape; `None` past 64 bits.
+    pub(super) fn stored_bytes(&self, chunk_shape: &[u64]) -> Option<u64> {
+        chunk_shape.iter().try_fold(self.element.stored_size, |product, n| product.checked_mul(*n))
+    }
+
+    /// Bytes of a made chunk of this shape.
+    pub(super) fn made_bytes(&self, chunk_shape: &[u64]) -> Option<u64> {
+        let size = self.element.data_type.size().unwrap_or(self.element.stored_size);
+        chunk_shape.iter().try_fold(size, |product, n| product.checked_mul(*n))
+    }
+
+    /// An array of one chunk, which is missing.
+    pub(super) fn one_chunk(&self) -> Result<Placed, String> {
+        Ok(Placed {
+            chunk_shape: self.shape.iter().map(|n| (*n).max(1)).collect(),
+            codecs: vec![self.array_to_bytes()],
+            chunks: ChunkManifest::default(),
+            inline: Vec::new(),
+            inline_reason: None,
+            external_files: Vec::new(),
+        })
+    }
+
+    /// Whether the array has no elements.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Whether chunks cannot be referred to as they are stored, whatever their filters.
+    pub(super) fn must_be_made(&self) -> Option<String> {
+        match &self.element.transform {
+            _ if self.element.data_type == DataType::String => {
+                Some("text of variable length lies in the global heap".to_owned())
+            }
+            ElementTransform::None => None,
+            ElementTransform::Repack { .. } => Some("members of the compound leave gaps".to_owned()),
+            ElementTransform::Integer { .. } => Some("integers have unused bits".to_owned()),
+        }
+    }
+
+    /// Refuses what is too much to be inlined.
+    pub(super) fn check_limit(&self, chunks: u64, chunk_shape: &[u64], why: &str) -> Result<(), String> {
+        let bytes = self.made_bytes(chunk_shape).and_then(|bytes| bytes.checked_mul(chunks));
+        match bytes {
+            Some(bytes) if bytes <= self.options.inline_limit && chunks <= INLINE_CHUNKS => Ok(()),
+            _ => Err(format!(
+                "{why}, and {chunks} chunks of {chunk_shape:?} are too much to inline (limit {} bytes)",
+                self.options.inline_limit
+            )),
+        }
+    }
+
+    /// The content of a chunk made from one stretch of the file.
+    pub(super) fn content(&self, chunk_shape: &[u64], range: ByteRange, codecs: Vec<Codec>) -> ChunkContent {
+        let origin = vec![0; chunk_shape.len()];
+        let piece = Piece {
+            source: SourceId(0),
+            range,
+            codecs,
+            shape: chunk_shape.to_vec(),
+            from: origin.clone(),
+            to: origin,
+            extent: chunk_shape.to_vec(),
+            transform: self.element.transform.clone(),
+        };
+        match self.element.data_type {
+            DataType::String => ChunkContent::Variable {
+                shape: chunk_shape.to_vec(),
+                datatype: item_type(&self.dataset.datatype).clone(),
+                pieces: vec![piece],
+            },
+            _ => ChunkContent::Assemble {
+                shape: chunk_shape.to_vec(),
+                background: self.background(),
+                pieces: vec![piece],
+            },
+        }
+    }
+
+    /// One element of the header's fill value in stored order; zero where no scalar says it.
+    pub(super) fn background(&self) -> Bytes {
+        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        match self.header {
+            Some(FillValue::Fixed(bytes)) => turn(bytes, &self.element.data_type, self.element.endian).into(),
+            _ => vec![0; size].into(),
+        }
+    }
+
+    fn compact(&self, bytes: &Bytes) -> Result<Placed, String> {
+        let mut placed = self.one_chunk()?;
+        if self.is_empty() {
+            return Ok(placed);
+        }
+        if self.element.data_type == DataType::String {
+            return Err("compact text of variable length is not mapped yet".to_owned());
+        }
+        let needed = self.stored_bytes(&placed.chunk_shape).and_then(|n| usize::try_from(n).ok());
+        let stored = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
+            format!("the compact layout holds {} bytes, {needed:?} are needed", bytes.len())
+        })?;
+        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        let chunk = match self.element.is_stored_as_it_is() {
+            true => bytes.slice_ref(stored),
+            false => {
+                self.element.transform.apply(stored, size).ok_or("its elements cannot be converted")?.into()
+            }
+        };
+        placed.chunks.inline.insert(0, chunk);
+        Ok(placed)
+    }
+
+    fn contiguous(&self, range: ByteRange) -> Result<Placed, String> {
+        let mut placed = self.one_chunk()?;
+        if self.is_empty() {
+            return Ok(placed);
+        }
+        let needed = self.stored_bytes(&placed.chunk_shape).ok_or("its size passes 64 bits")?;
+        if range.length < needed {
+            return Err(format!("its storage ({range}) is shorter than the {needed} bytes of its extent"));
+        }
+        let range = ByteRange::new(range.start, needed);
+        self.check_end(range.end())?;
+        if let Some(why) = self.must_be_made() {
+            self.check_limit(1, &placed.chunk_shape, &why)?;
+            placed.inline.push((0, self.content(&placed.chunk_shape, range, Vec::new())));
+            placed.inline_reason = Some(why);
+            return Ok(placed);
+        }
+        placed.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![range.start],
+            lengths: Lengths::Uniform(needed),
+        });
+        Ok(placed)
+    }
+
+    /// Refuses storage past the end of the file.
+    pub(super) fn check_end(&self, end: u64) -> Result<(), String> {
+        match self.file_size {
+            size if size > 0 && end > size => {
+                Err(format!("its storage ends at {end:#x}, past the end of the file ({size:#x})"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The pipeline, and the codecs of chunks with this filter mask.
+    pub(super) fn pipeline(&self) -> Result<Pipeline, String> {
+        Pipeline::new(&self.dataset.filters, self.options.format)
+    }
+
+    /// Whether released clients decode chunks so encoded.
+    pub(super) fn clients_decode(&self, codecs: &[Codec], chunk_bytes: u64) -> Result<(), String> {
+        clients_decode(codecs, chunk_bytes)?;
+        match self.options.format {
+            ZarrFormat::V2 => Ok(()),
+            ZarrFormat::V3 => Ok(()),
+        }
+    }
+}
+
+/// Whether the byte order matters for elements of this type.
+fn has_order(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| has_order(&field.data_type)),
+        other => other.number_size() > 1,
+    }
+}
+
+/// The type of an item of an array type, else the type itself.
+fn item_type(datatype: &virtualize_hdf5::model::Datatype) -> &virtualize_hdf5::model::Datatype {
+    match datatype {
+        virtualize_hdf5::model::Datatype::Array { base, .. } => item_type(base),
+        other => other,
+    }
+}

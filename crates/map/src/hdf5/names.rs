@@ -1,0 +1,92 @@
+//! Links, resolved: what a group's children are, and under which paths objects are found.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use virtualize_bytes::Address;
+use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
+
+/// Soft links that one path may run through.
+const SOFT_LINKS: u32 = 32;
+
+/// The first path of each object, breadth first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ObjectNames {
+    paths: BTreeMap<Address, String>,
+}
+
+impl ObjectNames {
+    pub(super) fn new(file: &File) -> Self {
+        let mut paths = BTreeMap::from([(file.root, String::new())]);
+        let mut queue = VecDeque::from([file.root]);
+        while let Some(address) = queue.pop_front() {
+            let Some(group) = group(file, address) else { continue };
+            let prefix = paths.get(&address).cloned().unwrap_or_default();
+            for link in &group.links {
+                if let LinkTarget::Hard(target) = link.target
+                    && !paths.contains_key(&target)
+                {
+                    paths.insert(target, join(&prefix, &link.name));
+                    queue.push_back(target);
+                }
+            }
+        }
+        Self { paths }
+    }
+
+    /// Path without a leading slash.
+    pub(super) fn path(&self, address: Address) -> Option<&str> {
+        self.paths.get(&address).map(String::as_str)
+    }
+}
+
+/// The group at an address.
+pub(super) fn group(file: &File, address: Address) -> Option<&Group> {
+    match file.objects.get(&address) {
+        Some(Object::Group(group)) => Some(group),
+        _ => None,
+    }
+}
+
+/// A child's path.
+pub(super) fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
+}
+
+/// The object that a path leads to, from the group that holds the link; absolute paths start at the root.
+pub(super) fn resolve(file: &File, from: Address, path: &str) -> Option<Address> {
+    resolve_within(file, from, path, &mut 0)
+}
+
+fn resolve_within(file: &File, from: Address, path: &str, steps: &mut u32) -> Option<Address> {
+    let start = if path.starts_with('/') { file.root } else { from };
+    path.split('/').filter(|name| !name.is_empty() && *name != ".").try_fold(start, |at, name| match &group(
+        file, at,
+    )?
+    .links
+    .iter()
+    .find(|link| link.name == name)?
+    .target
+    {
+        LinkTarget::Hard(address) => Some(*address),
+        LinkTarget::Soft(target) => {
+            *steps += 1;
+            if *steps > SOFT_LINKS {
+                return None;
+            }
+            resolve_within(file, at, target, steps)
+        }
+        _ => None,
+    })
+}
+
+/// Why a name cannot be that of a Zarr node.
+pub(super) fn refuse_name(name: &str) -> Option<String> {
+    let reserved = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+    match name {
+        "" | "." | ".." => Some(format!("\"{name}\" is no name of a Zarr node")),
+        _ if reserved.contains(&name) => Some(format!("\"{name}\" is the key of Zarr metadata")),
+        // zarr-python takes a backslash for a slash.
+        _ if name.contains(['/', '\\', '\0']) => Some(format!("{name:?} holds a separator")),
+        _ => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! Groups and links: an object is mapped at each path that leads to it.
+
+use std::collections::BTreeMap;
+
+use virtualize_bytes::Address;
+use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
+use virtualize_zarr::{Group, Node};
+
+use super::Mapper;
+use super::attributes::attributes_json;
+use super::dimensions::{Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
+use super::names::{join, refuse_name, resolve};
+use crate::Severity;
+
+/// Most groups and arrays of a hierarchy.
+const NODES: u64 = 1_000_000;
+
+/// Deepest nesting of groups.
+const DEPTH: usize = 64;
+
+/// Where the walk is.
+struct Place<'a> {
+    /// Path of the group, without a leading slash.
+    path: &'a str,
+    /// Addresses of the groups from the root to this one.
+    ancestors: Vec<Address>,
+    /// Dimensions of the groups from the root to this one.
+    scopes: Vec<Dimensions>,
+}
+
+impl Mapper<'_> {
+    /// Maps the whole tree.
+    pub(super) fn root(&mut self) -> Group {
+        let address = self.file.root;
+        let place = Place { path: "", ancestors: vec![address], scopes: Vec::new() };
+        match self.file.objects.get(&address) {
+            Some(Object::Group(source)) => self.group(place, address, source),
+            other => {
+                let why = match other {
+                    Some(Object::Unreadable(error)) => error.to_string(),
+                    _ => "it is no group".to_owned(),
+                };
+                self.diagnose(Severity::Error, "root-unreadable", "", format!("the root group: {why}"));
+                Group::default()
+            }
+        }
+    }
+
+    fn group(&mut self, mut place: Place<'_>, address: Address, source: &SourceGroup) -> Group {
+        let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
+        let children = self.children(place.path, address, source);
+        place.scopes.push(Dimensions::new(self.file, &children, &mut self.counters));
+        let mut sizes = BTreeMap::new();
+        for (name, child) in &children {
+            self.nodes += 1;
+            if self.nodes > NODES {
+                let message = format!("more than {NODES} groups and arrays; the rest is left out");
+                self.diagnose(Severity::Error, "too-many-nodes", place.path, message);
+                break;
+            }
+            let file = self.file;
+            let node = match file.objects.get(child) {
+                Some(Object::Group(source)) => {
+                    self.child_group(&place, name, *child, source).map(Node::Group)
+                }
+                Some(Object::Dataset(dataset)) => self
+                    .child_array(&place, name, dataset, &mut sizes)
+                    .map(|array| Node::Array(Box::new(array))),
+                Some(Object::Unreadable(error)) => {
+                    self.left_out(&join(place.path, name), error.to_string());
+                    None
+                }
+                Some(Object::Datatype(_)) | None => None,
+            };
+            let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
+            if let Some(node) = node
+                && mapped.children.insert(name.to_owned(), node).is_some()
+            {
+                let path = join(place.path, name);
+                self.diagnose(
+                    Severity::Warning,
+                    "name-collision",
+                    &path,
+                    "two objects have this name".to_owned(),
+                );
+            }
+        }
+        mapped
+    }
+
+    fn group_attributes(
+        &mut self,
+        path: &str,
+        source: &SourceGroup,
+    ) -> serde_json::Map<String, serde_json::Value> {
+        let (attributes, left_out) = attributes_json(&source.attributes, &self.names);
+        for (name, why) in left_out {
+            self.attribute_left_out(path, &name, &why);
+        }
+        for error in &source.unreadable_attributes {
+            self.diagnose(
+                Severity::Warning,
+                "attribute-unreadable",
+                path,
+                format!("an attribute is left out: {error}"),
+            );
+        }
+        attributes
+    }
+
+    fn child_group(
+        &mut self,
+        place: &Place<'_>,
+        name: &str,
+        address: Address,
+        source: &SourceGroup,
+    ) -> Option<Group> {
+        let path = join(place.path, name);
+        if place.ancestors.contains(&address) {
+            let message = "the group is its own ancestor; the link is left out".to_owned();
+            self.diagnose(Severity::Warning, "link-cycle", &path, message);
+            return None;
+        }
+        if place.ancestors.len() >= DEPTH {
+            self.left_out(&path, format!("groups are nested deeper than {DEPTH}"));
+            return None;
+        }
+        let mut ancestors = place.ancestors.clone();
+        ancestors.push(address);
+        Some(self.group(Place { path: &path, ancestors, scopes: place.scopes.clone() }, address, source))
+    }
+
+    fn child_array(
+        &mut self,
+        place: &Place<'_>,
+        name: &str,
+        dataset: &Dataset,
+        sizes: &mut BTreeMap<String, u64>,
+    ) -> Option<virtualize_zarr::Array> {
+        if is_dimension_only(dataset) {
+            return None;
+        }
+        let dimensions = dimension_names(name, dataset, &place.scopes, &self.names);
+        let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
+        let path = join(place.path, name);
+        let mut array = self.array(&path, dataset, dimensions)?;
+        self.part_dimensions(&path, &mut array, sizes);
+        Some(array)
+    }
+
+    /// xarray opens no group whose arrays differ in the size of a dimension: the later one gets a name of its own.
+    fn part_dimensions(
+        &mut self,
+        path: &str,
+        array: &mut virtualize_zarr::Array,
+        sizes: &mut BTreeMap<String, u64>,
+    ) {
+        for (name, size) in array.dimension_names.iter_mut().zip(&array.shape) {
+            let Some(name) = name else { continue };
+            let known = *sizes.entry(name.clone()).or_insert(*size);
+            if known != *size {
+                let message =
+                    format!("dimension \"{name}\" has size {known} elsewhere, {size} here, and is renamed");
+                self.diagnose(Severity::Warning, "dimension-renamed", path, message);
+                *name = format!("{name}_{size}");
+                sizes.entry(name.clone()).or_insert(*size);
+            }
+        }
+    }
+
+    /// The objects that the links of a group lead to.
+    fn children(&mut self, path: &str, address: Address, source: &SourceGroup) -> Vec<(String, Address)> {
+        let mut children = Vec::with_capacity(source.links.len());
+        for link in &source.links {
+            let child = join(path, &link.name);
+            if let Some(why) = refuse_name(&link.name) {
+                self.left_out(&child, why);
+                continue;
+            }
+            match self.target(address, link) {
+                Ok(target) => children.push((link.name.clone(), target)),
+                Err(why) => self.diagnose(Severity::Warning, "link-left-out", &child, why),
+            }
+        }
+        children
+    }
+
+    fn target(&self, from: Address, link: &Link) -> Result<Address, String> {
+        match &link.target {
+            LinkTarget::Hard(address) => Ok(*address),
+            LinkTarget::Soft(target) => resolve(self.file, from, target)
+                .filter(|address| self.file.objects.contains_key(address))
+                .ok_or_else(|| format!("the soft link to \"{target}\" leads nowhere")),
+            LinkTarget::External { file, path } => {
+                Err(format!("the link to \"{path}\" in the file \"{file}\" is not followed"))
+            }
+            LinkTarget::UserDefined(class) => Err(format!("links of class {class} have no known meaning")),
+            LinkTarget::Unreadable(error) => Err(error.to_string()),
+        }
+    }
+
+    fn left_out(&mut self, path: &str, why: String) {
+        self.diagnose(Severity::Warning, "node-left-out", path, why);
+    }
+}

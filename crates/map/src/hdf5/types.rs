@@ -1,0 +1,217 @@
+//! HDF5 datatypes as Zarr data types, and how stored elements become elements of such a type.
+
+use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member};
+use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
+
+use super::describe::describe_type;
+use crate::ElementTransform;
+
+/// The elements of a dataset as those of an array.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct ElementType {
+    /// Type of an element.
+    pub(super) data_type: DataType,
+    /// Byte order of the array's elements.
+    pub(super) endian: Endian,
+    /// Axes that an HDF5 array type appends to the dataset's, slowest first.
+    pub(super) axes: Vec<u64>,
+    /// Bytes of one stored element: of an item where `axes` are appended.
+    pub(super) stored_size: u64,
+    /// What makes a stored element one of the array's.
+    pub(super) transform: ElementTransform,
+}
+
+impl ElementType {
+    fn plain(data_type: DataType, endian: Endian, stored_size: u32) -> Self {
+        let stored_size = stored_size.into();
+        Self { data_type, endian, axes: Vec::new(), stored_size, transform: ElementTransform::None }
+    }
+
+    /// Whether chunks can be referred to as they are stored.
+    pub(super) fn is_stored_as_it_is(&self) -> bool {
+        self.transform == ElementTransform::None
+    }
+}
+
+/// The Zarr type of an HDF5 datatype, or why there is none.
+pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType, String> {
+    match datatype {
+        Datatype::Integer(integer) | Datatype::Bitfield(integer) => integer_type(integer),
+        Datatype::Float(float) => float_type(float),
+        Datatype::Enum { base, members } => enum_type(base, members, format),
+        Datatype::String { size, .. } => sized(*size, DataType::FixedBytes(*size)),
+        Datatype::Opaque { size, .. } => sized(*size, DataType::RawBytes(*size)),
+        Datatype::VariableString { size, .. } => {
+            Ok(ElementType::plain(DataType::String, Endian::Little, *size))
+        }
+        Datatype::Complex { base } => complex_type(base),
+        Datatype::Compound { size, members } => match complex_compound(*size, members) {
+            Some(complex) => Ok(complex),
+            None => super::structures::structure_type(*size, members, format),
+        },
+        Datatype::Array { base, shape } => array_type(base, shape, format),
+        Datatype::Time { .. } | Datatype::Reference { .. } | Datatype::Sequence { .. } => {
+            Err(format!("Zarr has no type for {}", describe_type(datatype)))
+        }
+    }
+}
+
+fn sized(size: u32, data_type: DataType) -> Result<ElementType, String> {
+    match size {
+        0 => Err("the datatype has a size of 0 bytes".to_owned()),
+        _ => Ok(ElementType::plain(data_type, Endian::Little, size)),
+    }
+}
+
+/// Byte order of a number; VAX order has no spelling.
+pub(super) fn endian_of(order: ByteOrder) -> Result<Endian, String> {
+    match order {
+        ByteOrder::Little => Ok(Endian::Little),
+        ByteOrder::Big => Ok(Endian::Big),
+        ByteOrder::Vax => Err("Zarr has no VAX byte order".to_owned()),
+    }
+}
+
+fn integer_type(integer: &Integer) -> Result<ElementType, String> {
+    let big = match endian_of(integer.order) {
+        Ok(endian) => endian == Endian::Big,
+        Err(_) if integer.size == 1 => false,
+        Err(why) => return Err(why),
+    };
+    let bits = u32::from(integer.bit_offset) + u32::from(integer.precision);
+    if integer.precision == 0 || bits > integer.size.saturating_mul(8) {
+        return Err(format!(
+            "an integer of {} bytes cannot have {} bits from bit {}",
+            integer.size, integer.precision, integer.bit_offset
+        ));
+    }
+    let whole = integer.bit_offset == 0 && u32::from(integer.precision) == integer.size.saturating_mul(8);
+    if whole && let Some(data_type) = integer_data_type(integer.size, integer.signed) {
+        let endian = if big { Endian::Big } else { Endian::Little };
+        return Ok(ElementType::plain(data_type, endian, integer.size));
+    }
+    let size = u32::from(integer.precision).div_ceil(8).next_power_of_two();
+    let data_type = integer_data_type(size, integer.signed)
+        .ok_or_else(|| format!("Zarr has no integers of {} bits", integer.precision))?;
+    let transform = ElementTransform::Integer {
+        stored_size: integer.size,
+        stored_big_endian: big,
+        bit_offset: integer.bit_offset,
+        precision: integer.precision,
+        signed: integer.signed,
+        big_endian: false,
+    };
+    Ok(ElementType { transform, ..ElementType::plain(data_type, Endian::Little, integer.size) })
+}
+
+fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
+    Some(match (size, signed) {
+        (1, true) => DataType::Int8,
+        (2, true) => DataType::Int16,
+        (4, true) => DataType::Int32,
+        (8, true) => DataType::Int64,
+        (1, false) => DataType::UInt8,
+        (2, false) => DataType::UInt16,
+        (4, false) => DataType::UInt32,
+        (8, false) => DataType::UInt64,
+        _ => return None,
+    })
+}
+
+/// (bytes, sign bit, first exponent bit, exponent bits, mantissa bits, bias) of the three IEEE 754 formats.
+const IEEE: [(u32, u8, u8, u8, u8, u32, DataType); 3] = [
+    (2, 15, 10, 5, 10, 15, DataType::Float16),
+    (4, 31, 23, 8, 23, 127, DataType::Float32),
+    (8, 63, 52, 11, 52, 1023, DataType::Float64),
+];
+
+fn float_type(float: &Float) -> Result<ElementType, String> {
+    let fields = (
+        float.size,
+        float.sign_location,
+        float.exponent_location,
+        float.exponent_size,
+        float.mantissa_size,
+        float.exponent_bias,
+    );
+    let known = IEEE.iter().find(|(size, sign, at, exponent, mantissa, bias, _)| {
+        (*size, *sign, *at, *exponent, *mantissa, *bias) == fields
+            && u32::from(float.precision) == size * 8
+            && (float.bit_offset, float.mantissa_location, float.normalization) == (0, 0, 2)
+    });
+    match known {
+        Some((.., data_type)) => {
+            Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size))
+        }
+        None => Err(format!("Zarr has no type for a {}", describe_type(&Datatype::Float(*float)))),
+    }
+}
+
+/// Whether an enumeration is h5py's and NetCDF's boolean: one byte, FALSE = 0, TRUE = 1.
+pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool {
+    let value = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice());
+    members.len() == 2
+        && value("FALSE") == Some(&[0])
+        && value("TRUE") == Some(&[1])
+        && matches!(base, Datatype::Integer(integer) if integer.size == 1)
+}
+
+fn enum_type(
+    base: &Datatype,
+    members: &[(String, Vec<u8>)],
+    format: ZarrFormat,
+) -> Result<ElementType, String> {
+    let element = element_type(base, format)?;
+    match is_boolean(base, members) && element.is_stored_as_it_is() {
+        true => Ok(ElementType { data_type: DataType::Bool, ..element }),
+        false => Ok(element),
+    }
+}
+
+fn complex_type(base: &Datatype) -> Result<ElementType, String> {
+    let Datatype::Float(float) = base else {
+        return Err(format!("Zarr has no complex numbers of two {}s", describe_type(base)));
+    };
+    let part = float_type(float)?;
+    let data_type = match part.data_type {
+        DataType::Float32 => DataType::Complex64,
+        DataType::Float64 => DataType::Complex128,
+        other => return Err(format!("Zarr has no complex numbers of two {other}")),
+    };
+    Ok(ElementType::plain(data_type, part.endian, float.size.saturating_mul(2)))
+}
+
+/// A compound of two equal floats named `r` and `i`, as h5py and NetCDF write complex numbers.
+fn complex_compound(size: u32, members: &[Member]) -> Option<ElementType> {
+    let [real, imaginary] = members else { return None };
+    if (real.name.as_str(), imaginary.name.as_str()) != ("r", "i") || real.datatype != imaginary.datatype {
+        return None;
+    }
+    let complex = complex_type(&real.datatype).ok()?;
+    let half = u32::try_from(complex.stored_size / 2).ok()?;
+    if (size, real.offset, imaginary.offset) == (half * 2, 0, half) {
+        return Some(complex);
+    }
+    let parts = vec![(real.offset, 0, half), (imaginary.offset, half, half)];
+    let transform = ElementTransform::Repack { stored_size: size, parts };
+    Some(ElementType { transform, stored_size: size.into(), ..complex })
+}
+
+fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<ElementType, String> {
+    let item = element_type(base, format)?;
+    let axes: Vec<u64> = shape.iter().chain(&item.axes).copied().collect();
+    match axes.iter().try_fold(1u64, |product, n| product.checked_mul(*n)) {
+        Some(1..) => Ok(ElementType { axes, ..item }),
+        _ => Err(format!("the array type has an impossible shape {shape:?}")),
+    }
+}
+
+/// A member's place in a structure.
+pub(super) fn field(name: &str, element: &ElementType) -> Field {
+    Field {
+        name: name.to_owned(),
+        data_type: element.data_type.clone(),
+        endian: element.endian,
+        shape: element.axes.clone(),
+    }
+}
