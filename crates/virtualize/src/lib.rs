@@ -1,1 +1,38 @@
-//! Under construction.
+//! Virtual Zarr references for HDF5, NetCDF-4 and TIFF files: nothing is copied, each chunk is (url, offset, length).
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> { futures::executor::block_on(async {
+//! use virtualize::{Error, Format, Options, open, write};
+//!
+//! let options = Options::default();
+//! match open("no/such/file.nc", &options).await {
+//!     Ok(store) => write(&store, Format::KerchunkJson, "file.json", &options.store).await?,
+//!     Err(error @ Error::Store(_)) => assert!(error.to_string().ends_with("not found")),
+//!     Err(error) => return Err(error.into()),
+//! }
+//! # Ok(()) }) }
+//! ```
+//!
+//! A remote url needs a tokio runtime with I/O and time; a local path needs none.
+//!
+//! Architecture invariant: this crate joins the parts and decides nothing about data. Errors are one line each.
+
+mod error;
+mod formats;
+mod inline;
+mod open;
+mod options;
+mod output;
+mod sniff;
+
+pub use error::{Error, ErrorClass};
+pub use open::{VirtualStore, open, open_object};
+pub use options::Options;
+pub use output::{Format, write, write_to};
+pub use virtualize_bytes::Limits;
+pub use virtualize_map::{
+    ArrayReport, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome,
+    Report, Severity,
+};
+pub use virtualize_store::{Object, Stats, StoreError, StoreOptions};
+pub use virtualize_zarr as zarr;

@@ -1,0 +1,86 @@
+//! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
+
+use bytes::Bytes;
+use virtualize_bytes::{Limits, ReadRanges};
+use virtualize_hdf5::model::{Datatype, Element};
+use virtualize_map::{MapOptions, Mapped};
+use virtualize_zarr::{Codec, Source};
+
+use crate::{
+    Error,
+    inline::{Context, Failure},
+    sniff::Kind,
+};
+
+/// What a file says, in the words of its own format.
+#[derive(Debug)]
+pub(crate) enum Model {
+    /// HDF5.
+    #[allow(dead_code, reason = "until its reader is here")]
+    Hdf5(Box<virtualize_hdf5::model::File>),
+    /// TIFF.
+    Tiff(Box<virtualize_tiff::model::File>),
+}
+
+impl Model {
+    /// Reads a file of a known format.
+    pub(crate) async fn read(
+        kind: Kind,
+        source: &dyn ReadRanges,
+        limits: &Limits,
+        name: &str,
+    ) -> Result<Self, Error> {
+        let name = || name.to_owned();
+        match kind {
+            Kind::Hdf5 => Err(Error::Format { name: name(), found: "HDF5 is not read yet".to_owned() }),
+            Kind::Tiff => match virtualize_tiff::read(source, limits).await {
+                Ok(file) => Ok(Self::Tiff(Box::new(file))),
+                Err(source) => Err(Error::Tiff { name: name(), source }),
+            },
+        }
+    }
+
+    /// Maps it to Zarr.
+    pub(crate) fn map(&self, source: Source, options: &MapOptions) -> Mapped {
+        let _ = (self, source);
+        Mapped {
+            hierarchy: virtualize_zarr::Hierarchy::new(options.format),
+            tasks: Vec::new(),
+            report: virtualize_map::Report::default(),
+        }
+    }
+
+    /// The elements that pointers into HDF5's global heap mean.
+    pub(crate) async fn elements(
+        &self,
+        _context: &Context<'_>,
+        _datatype: &Datatype,
+        _raw: &[u8],
+    ) -> Result<Vec<Element>, Failure> {
+        Err(Failure::Chunk("variable-length elements are not read yet".to_owned()))
+    }
+
+    /// The format's name.
+    pub(crate) fn format(&self) -> &'static str {
+        match self {
+            Self::Hdf5(_) => "HDF5",
+            Self::Tiff(_) => "TIFF",
+        }
+    }
+}
+
+/// Undoes codecs, the last first.
+pub(crate) fn decode(codecs: &[Codec], bytes: Bytes, _expected: usize) -> Result<Vec<u8>, String> {
+    match codecs {
+        [] => Ok(bytes.into()),
+        _ => Err("codecs are not decoded yet".to_owned()),
+    }
+}
+
+/// Applies codecs in order.
+pub(crate) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, String> {
+    match codecs {
+        [] => Ok(raw.into()),
+        _ => Err("codecs are not encoded yet".to_owned()),
+    }
+}

@@ -1,0 +1,102 @@
+use std::sync::Arc;
+
+use virtualize_bytes::ReadRanges;
+use virtualize_map::{Diagnostic, Mapped, Report, Severity};
+use virtualize_store::{Object, Stats};
+use virtualize_zarr::{Hierarchy, Source};
+
+use crate::{
+    Error, Options,
+    formats::Model,
+    inline::{self, Context},
+    sniff::sniff,
+};
+
+/// A file as a virtual Zarr hierarchy, complete and ready to be written.
+#[derive(Clone, Debug)]
+pub struct VirtualStore {
+    /// Groups, arrays, and where their chunks lie.
+    pub hierarchy: Hierarchy,
+    /// Decisions and diagnostics.
+    pub report: Report,
+    /// "HDF5" or "TIFF".
+    pub source_format: &'static str,
+    object: Arc<Object>,
+}
+
+impl VirtualStore {
+    /// The file's name for messages: a path, or a url without its query.
+    pub fn name(&self) -> &str {
+        self.object.name()
+    }
+
+    /// The file.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// What reading it took.
+    pub fn stats(&self) -> Stats {
+        self.object.stats()
+    }
+
+    /// What the user should know, in the order in which it came up.
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.report.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning)
+    }
+}
+
+/// Opens a path or url and maps the file. A file of which nothing can be mapped is refused.
+pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Error> {
+    open_object(virtualize_store::open(location, &options.store).await?, options).await
+}
+
+/// Maps a file that is open already.
+pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
+    let source: &dyn ReadRanges = object.as_ref();
+    let kind = match sniff(source).await? {
+        Ok(kind) => kind,
+        Err(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
+    };
+    let model = Model::read(kind, source, &options.limits, object.name()).await?;
+    tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
+    let mut mapped = model.map(source_of(&object), &options.map);
+    let context = Context { source, limits: &options.limits, model: &model };
+    inline::run(&context, &mut mapped).await?;
+    object.verify()?;
+    let format = model.format();
+    let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
+    Ok(VirtualStore { hierarchy, report, source_format: format, object })
+}
+
+fn source_of(object: &Object) -> Source {
+    Source {
+        url: object.url().to_owned(),
+        etag: object.etag().map(str::to_owned),
+        size: object.size(),
+        modified: object.modified(),
+    }
+}
+
+/// Refuses what must not be written.
+fn accept(name: &str, mapped: Mapped, strict: bool) -> Result<Mapped, Error> {
+    let of = |severity| {
+        let all = mapped.report.diagnostics.iter();
+        all.filter(|diagnostic| diagnostic.severity == severity).cloned().collect::<Vec<_>>()
+    };
+    let name = || name.to_owned();
+    let errors = of(Severity::Error);
+    if !errors.is_empty() {
+        return Err(Error::Refused { name: name(), diagnostics: errors });
+    }
+    let warnings = of(Severity::Warning);
+    let lost_all = mapped.hierarchy.arrays().is_empty()
+        && mapped.report.arrays.values().any(|array| array.left_out.is_some());
+    if lost_all {
+        return Err(Error::Refused { name: name(), diagnostics: warnings });
+    }
+    if strict && !warnings.is_empty() {
+        return Err(Error::Strict { name: name(), diagnostics: warnings });
+    }
+    Ok(mapped)
+}
