@@ -28,8 +28,9 @@ mod sniff;
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::Options;
-pub use output::{Format, write, write_to};
+pub use output::{write, write_to};
 pub use virtualize_bytes::Limits;
+pub use virtualize_emit::Format;
 pub use virtualize_map::{
     ArrayReport, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome,
     Report, Severity,

@@ -1,0 +1,178 @@
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use virtualize::{Format, InvalidNodata, MapOptions, Options, StoreOptions};
+
+/// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
+///
+/// Nothing is copied: each chunk of the Zarr view is (url, offset, length) in the file itself.
+#[derive(Parser)]
+#[command(name = "virtualize", version, disable_help_subcommand = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) convert: Convert,
+}
+
+const EXAMPLES: &str = "Examples:
+  virtualize granule.nc -o granule.json
+  virtualize s3://bucket/scene.tif --anonymous --format zarr3-json -o scene.json
+  virtualize inspect granule.nc
+
+A file named like a command is reached as ./inspect. Exit status: 0 done, 1 refused or failed, 2 wrong usage.";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Shows what a file holds and how it is mapped: types, chunks, codecs, fill values and where each came from
+    Inspect(Inspect),
+}
+
+/// Writes references.
+#[derive(Args)]
+pub(crate) struct Convert {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// Path or url to write to; standard output when left out
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<String>,
+    /// Print requests, bytes and seconds to standard error
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which file, how it is reached and how it is mapped.
+#[derive(Args, Clone)]
+pub(crate) struct Input {
+    /// Path or url (file, http, https, s3, gs, az, abfs) of an HDF5, NetCDF-4 or TIFF file
+    #[arg(value_name = "FILE", required = true)]
+    file: Option<String>,
+    /// What is written, or mapped for
+    #[arg(short, long, value_enum, default_value = "kerchunk-json")]
+    pub(crate) format: OutputFormat,
+    /// Fail when there is any warning
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// What to do with a nodata value that its array's type cannot hold
+    #[arg(long, value_enum, default_value = "error", value_name = "WHAT")]
+    invalid_nodata: InvalidNodataChoice,
+    /// Most bytes (decoded) that an array may inline where references cannot say it
+    #[arg(long, value_name = "BYTES", default_value_t = MapOptions::default().inline_limit)]
+    inline_limit: u64,
+    /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    #[command(flatten)]
+    store: Store,
+}
+
+/// How files are reached. What is not given comes from the environment (AWS_*, GOOGLE_*, AZURE_*).
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Store options")]
+struct Store {
+    /// A setting of the store, such as aws_region=eu-west-1 or timeout=30s; may be repeated
+    #[arg(long = "store-option", value_name = "KEY=VALUE", value_parser = key_value)]
+    store_options: Vec<(String, String)>,
+    /// Do not sign requests: for public buckets
+    #[arg(long)]
+    anonymous: bool,
+    /// Url of the service, where it is not the usual one
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// Token for HTTPS servers
+    #[arg(long, value_name = "TOKEN", env = "VIRTUALIZE_BEARER_TOKEN", hide_env_values = true)]
+    bearer_token: Option<String>,
+    /// Most requests under way at once
+    #[arg(long, value_name = "N", default_value_t = StoreOptions::default().concurrency, value_parser = at_least_one)]
+    concurrency: usize,
+    /// How often a failed request is tried again
+    #[arg(long, value_name = "N", default_value_t = StoreOptions::default().retries)]
+    retries: usize,
+    /// Seconds that all tries of a request may take together
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    retry_timeout: u64,
+}
+
+#[derive(ValueEnum, Clone, Copy)]
+pub(crate) enum OutputFormat {
+    /// kerchunk JSON, version 1 (Zarr v2 keys)
+    KerchunkJson,
+    /// The same JSON with Zarr v3 keys
+    #[value(name = "zarr3-json")]
+    Zarr3Json,
+}
+
+#[derive(ValueEnum, Clone, Copy)]
+enum InvalidNodataChoice {
+    /// Refuse the array
+    Error,
+    /// Drop the value with a warning
+    Warn,
+}
+
+impl From<OutputFormat> for Format {
+    fn from(format: OutputFormat) -> Self {
+        match format {
+            OutputFormat::KerchunkJson => Self::KerchunkJson,
+            OutputFormat::Zarr3Json => Self::Zarr3Json,
+        }
+    }
+}
+
+impl Input {
+    /// The path or url; clap sees to it that there is one.
+    pub(crate) fn file(&self) -> &str {
+        self.file.as_deref().unwrap_or_default()
+    }
+
+    /// The library's options.
+    pub(crate) fn options(&self) -> Options {
+        let map = MapOptions {
+            format: Format::from(self.format).zarr_format(),
+            invalid_nodata: match self.invalid_nodata {
+                InvalidNodataChoice::Error => InvalidNodata::Error,
+                InvalidNodataChoice::Warn => InvalidNodata::Warn,
+            },
+            inline_limit: self.inline_limit,
+            ..MapOptions::default()
+        };
+        Options { store: self.store.options(), map, strict: self.strict, ..Options::default() }
+    }
+}
+
+impl Store {
+    fn options(&self) -> StoreOptions {
+        StoreOptions {
+            values: self.store_options.clone(),
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
+            concurrency: self.concurrency,
+            retries: self.retries,
+            retry_timeout: Duration::from_secs(self.retry_timeout),
+            ..StoreOptions::default()
+        }
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a number from 1 on".to_owned())
+}

@@ -1,0 +1,42 @@
+use std::io::{self, Seek, Write};
+
+use virtualize::{Format, VirtualStore};
+
+use crate::{arguments::Convert, exit::Failure, messages};
+
+/// Bytes of output that are held in memory before a temporary file takes them.
+const HELD: usize = 64 << 20;
+
+/// `virtualize FILE`.
+pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
+    let options = arguments.input.options();
+    let format = Format::from(arguments.input.format);
+    let store = virtualize::open(arguments.input.file(), &options).await?;
+    messages::warnings(store.name(), store.warnings());
+    match arguments.output.as_deref() {
+        Some(target) if target != "-" => virtualize::write(&store, format, target, &options.store).await?,
+        _ => print(&store, format)?,
+    }
+    if arguments.stats {
+        let stats = store.stats();
+        messages::line(&format!(
+            "stats: {}: {} requests, {} bytes, {:.3} seconds",
+            store.name(),
+            stats.requests,
+            stats.bytes,
+            stats.seconds
+        ));
+    }
+    Ok(())
+}
+
+/// Writes to standard output once all is known to be well: references cut off in the middle could pass for whole.
+fn print(store: &VirtualStore, format: Format) -> Result<(), Failure> {
+    let mut spool = tempfile::SpooledTempFile::new(HELD);
+    virtualize::write_to(store, format, &mut spool)?;
+    spool.rewind()?;
+    let mut out = io::stdout().lock();
+    io::copy(&mut spool, &mut out)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

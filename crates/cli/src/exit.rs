@@ -1,0 +1,48 @@
+use std::{io, process::ExitCode};
+
+use virtualize::{Error, ErrorClass};
+
+use crate::messages;
+
+/// Why the command did not do its work.
+pub(crate) enum Failure {
+    /// The library's reasons.
+    Library(Error),
+    /// Standard output cannot be written.
+    Output(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Prints the error, if any. Exit status: 0 done, 1 refused or failed, 2 wrong usage. A reader of our output who has
+/// seen enough (`| head`) is no error.
+pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Library(error)) => match error.class() {
+            ErrorClass::BrokenPipe => ExitCode::SUCCESS,
+            ErrorClass::Usage => report(&error, 2),
+            _ => report(&error, 1),
+        },
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => {
+            messages::line(&format!("error: standard output: {error}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn report(error: &Error, status: u8) -> ExitCode {
+    messages::error(error);
+    ExitCode::from(status)
+}

@@ -1,0 +1,13 @@
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging to standard error, where it is asked for: by `RUST_LOG`, else by the number of `-v`.
+pub(crate) fn start(verbose: u8) {
+    let filter = match (std::env::var("RUST_LOG"), verbose) {
+        (Ok(filter), _) if !filter.is_empty() => EnvFilter::builder().parse_lossy(filter),
+        (_, 0) => return,
+        (_, 1) => EnvFilter::new("info"),
+        (_, 2) => EnvFilter::new("info,virtualize=debug,virtualize_store=debug,object_store=debug"),
+        _ => EnvFilter::new("trace"),
+    };
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
