@@ -42,11 +42,13 @@ impl Model {
 
     /// Maps it to Zarr.
     pub(crate) fn map(&self, source: Source, options: &MapOptions) -> Mapped {
-        let _ = (self, source);
-        Mapped {
-            hierarchy: virtualize_zarr::Hierarchy::new(options.format),
-            tasks: Vec::new(),
-            report: virtualize_map::Report::default(),
+        match self {
+            Self::Hdf5(_) => Mapped {
+                hierarchy: virtualize_zarr::Hierarchy::new(options.format),
+                tasks: Vec::new(),
+                report: virtualize_map::Report::default(),
+            },
+            Self::Tiff(file) => virtualize_map::tiff::map_file(file, source, options),
         }
     }
 

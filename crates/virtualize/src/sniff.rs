@@ -77,7 +77,7 @@ fn text_like(head: &[u8]) -> Option<String> {
         "XML"
     } else if start.starts_with(b"{") && start.windows(11).any(|w| w == b"zarr_format") {
         "Zarr metadata"
-    } else if start.starts_with(b"{") || start.starts_with(b"[") {
+    } else if start.starts_with(b"{") {
         "JSON"
     } else if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
         "text"
