@@ -67,6 +67,20 @@ impl Error {
         Self::Limit { structure, address, problem: problem.into() }
     }
 
+    /// The same error, with the name of the thing that it concerns.
+    #[must_use]
+    pub(crate) fn within(mut self, what: &str) -> Self {
+        match &mut self {
+            Self::Malformed { problem, .. }
+            | Self::Unsupported { problem, .. }
+            | Self::Limit { problem, .. } => {
+                *problem = format!("{problem} ({what})");
+            }
+            Self::Truncated { .. } | Self::NotHdf5 | Self::Read(_) => {}
+        }
+        self
+    }
+
     /// Turns a cursor's lack of bytes into an error that names the structure.
     pub(crate) fn truncated(structure: &'static str, address: u64) -> impl Fn(NeedBytes) -> Self {
         move |need| Self::Truncated { structure, address, range: need.range }

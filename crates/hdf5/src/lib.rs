@@ -7,8 +7,13 @@
 
 #[allow(dead_code, reason = "until the readers that raise them are all here")]
 mod error;
+mod filters;
 pub mod model;
+mod read;
 mod spec;
+mod value;
 mod walk;
 
 pub use error::Error;
+pub use read::{read, resolve_elements};
+pub use value::decode_element;

@@ -17,6 +17,10 @@ pub struct File {
     pub superblock_version: u8,
     /// Where the superblock lies: the size of the user block, in bytes.
     pub base_address: Address,
+    /// Bytes of an address in the file: 2, 4 or 8.
+    pub offset_size: u8,
+    /// Bytes of a length in the file: 2, 4 or 8.
+    pub length_size: u8,
     /// Address of the root group in `objects`.
     pub root: Address,
     /// Every object reachable by hard links from the root group.
@@ -203,6 +207,26 @@ pub enum Datatype {
         /// Type of each part.
         base: Box<Datatype>,
     },
+}
+
+impl Datatype {
+    /// Bytes of an element (of its pointer, where it is kept elsewhere); `u64::MAX` where 64 bits do not hold it.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Integer(integer) | Self::Bitfield(integer) => integer.size.into(),
+            Self::Float(float) => float.size.into(),
+            Self::Time { size }
+            | Self::String { size, .. }
+            | Self::Opaque { size, .. }
+            | Self::Compound { size, .. }
+            | Self::Reference { size, .. }
+            | Self::Sequence { size, .. }
+            | Self::VariableString { size, .. } => (*size).into(),
+            Self::Enum { base, .. } => base.size(),
+            Self::Array { base, shape } => shape.iter().copied().fold(base.size(), u64::saturating_mul),
+            Self::Complex { base } => base.size().saturating_mul(2),
+        }
+    }
 }
 
 /// Byte order of a number.

@@ -1,15 +1,32 @@
 //! The on-disk structures of the HDF5 File Format Specification, one a file. Pure functions of bytes.
 
+pub(crate) mod attribute;
 pub(crate) mod btree2;
 pub(crate) mod checksum;
 pub(crate) mod chunk_btree1;
 pub(crate) mod chunk_element;
 pub(crate) mod chunk_grid;
 mod context;
+pub(crate) mod dataspace;
+pub(crate) mod datatype;
 pub(crate) mod extensible_array;
+pub(crate) mod external_files;
+pub(crate) mod fill_value;
+pub(crate) mod filter_pipeline;
 pub(crate) mod fixed_array;
+pub(crate) mod fractal_heap;
+pub(crate) mod global_heap;
+pub(crate) mod group;
+pub(crate) mod layout;
+pub(crate) mod link;
+pub(crate) mod object_header;
 pub(crate) mod prefix;
+mod reader;
 pub(crate) mod selection;
+pub(crate) mod shared;
+pub(crate) mod superblock;
 pub(crate) mod virtual_layout;
+pub(crate) mod vlen;
 
 pub(crate) use context::Format;
+pub(crate) use reader::{Reader, padding_to_eight, slice};

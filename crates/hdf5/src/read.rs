@@ -1,0 +1,312 @@
+//! From a file to its model.
+
+use virtualize_bytes::{Address, ByteRange, Limits, ReadRanges};
+
+use crate::{
+    Error,
+    model::{Attribute, Dataset, Datatype, Element, File, FillMessage, Group, Layout, LinkTarget, Object},
+    spec::{
+        Format, dataspace, datatype, external_files, fill_value, filter_pipeline, layout,
+        object_header::{Message, kind},
+        shared::{self, SharedReference},
+        superblock::{self, Superblock},
+    },
+    value::{Collections, Decoder},
+    walk::{
+        Io,
+        attributes::{Attributes, read_attributes},
+        global_heap::fetch_collections,
+        graph::{Graph, Node, read_graph},
+        headers::{Header, read_headers},
+        layouts::{LayoutRequest, read_layouts},
+        shared::{Body, SharedMessages},
+    },
+};
+
+/// Reads what a file holds and where. Data of datasets are not read.
+///
+/// # Errors
+/// The file is no HDF5, its superblock or root group cannot be read, a limit on the whole file is passed, or bytes
+/// cannot be fetched. What is wrong with anything else is noted where it belongs in the model.
+pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
+    let io = Io::with_head(source, *limits).await?;
+    let superblock = find_superblock(&io).await?;
+    let format = superblock.format;
+    let extension = read_extension(&io, &superblock).await?;
+    let mut shared = SharedMessages::open(&io, format, extension.as_ref()).await?;
+    let mut graph = read_graph(&io, format, superblock.root).await?;
+    if let Some(Err(error)) = graph.get(&superblock.root) {
+        return Err(error.clone());
+    }
+    look_up_shared(&io, format, &graph, &mut shared).await?;
+    let headers: Vec<_> = graph.values().flatten().map(|node| &node.header).collect();
+    let attributes = read_attributes(&io, format, &headers, &mut shared).await?;
+    let drafts = drafts(&mut graph, attributes, format, &shared);
+    let objects = finish(&io, format, drafts).await?;
+    let file = File {
+        superblock_version: superblock.version,
+        base_address: Address(superblock.address),
+        offset_size: format.offset_size,
+        length_size: format.length_size,
+        root: Address(superblock.root),
+        objects: objects.into_iter().collect(),
+    };
+    match failed_read(&file) {
+        Some(error) => Err(error.clone()),
+        None => Ok(file),
+    }
+}
+
+/// Decodes elements of a dataset that lie one after the other in `raw` (a decoded chunk), fetching from the global
+/// heap what is kept there.
+///
+/// # Errors
+/// `raw` is not a whole number of elements, the global heap is damaged, or bytes cannot be fetched.
+pub async fn resolve_elements(
+    source: &dyn ReadRanges,
+    limits: &Limits,
+    file: &File,
+    datatype: &Datatype,
+    raw: &[u8],
+) -> Result<Vec<Element>, Error> {
+    let io = Io::new(source, *limits);
+    let (offset_size, length_size) = (file.offset_size, file.length_size);
+    let format = Format { base: file.base_address.0, offset_size, length_size };
+    let count = (raw.len() as u64).checked_div(datatype.size()).unwrap_or(0);
+    if count.checked_mul(datatype.size()) != Some(raw.len() as u64) {
+        let problem = format!("{} bytes of elements of {}", raw.len(), datatype.size());
+        return Err(Error::malformed("element", 0, problem));
+    }
+    let mut collections = Collections::new();
+    loop {
+        let mut decoder = Decoder::new(Some((format, &collections)), limits.structure_bytes);
+        let elements = decoder.elements(datatype, count, raw)?;
+        let missing = std::mem::take(&mut decoder.missing);
+        if missing.is_empty() {
+            return Ok(elements);
+        }
+        fetch_collections(&io, format, missing, &mut collections).await?;
+    }
+}
+
+/// Looks for the superblock where it may be: first at 0, then at all other places in one batch.
+async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
+    let places: Vec<_> = superblock::candidates(io.size()).collect();
+    let (first, others) = places.split_at(places.len().min(1));
+    for places in [first, others] {
+        let ranges: Vec<_> = places.iter().map(|&at| ByteRange::new(at, superblock::LENGTH)).collect();
+        let blocks = io.read(&ranges).await?;
+        let found = blocks.iter().zip(places).find(|(bytes, _)| superblock::is_superblock(bytes));
+        if let Some((bytes, &address)) = found {
+            return superblock::parse(bytes, address);
+        }
+    }
+    Err(Error::NotHdf5)
+}
+
+/// Reads the superblock's extension, and refuses files whose bytes a driver spreads over several.
+async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<Header>, Error> {
+    if let Some(address) = superblock.driver_block {
+        let block = io.read(&[ByteRange::new(address, 16)]).await?.into_iter().next().unwrap_or_default();
+        let name = block.get(8..16).unwrap_or_default();
+        return Err(driver(address, name));
+    }
+    let Some(address) = superblock.extension else { return Ok(None) };
+    let header = read_headers(io, superblock.format, &[address]).await?.pop().transpose()?;
+    match header.as_ref().and_then(|header| header.find(kind::DRIVER_INFO)) {
+        Some(message) => Err(driver(message.address, message.body.get(1..9).unwrap_or_default())),
+        None => Ok(header),
+    }
+}
+
+fn driver(address: u64, name: &[u8]) -> Error {
+    let problem =
+        format!("file driver {:?}: its data may lie in other files", name.escape_ascii().to_string());
+    Error::unsupported("driver information", address, problem)
+}
+
+/// Looks up all messages of headers that are kept elsewhere, attributes aside.
+async fn look_up_shared(
+    io: &Io<'_>,
+    format: Format,
+    graph: &Graph,
+    shared: &mut SharedMessages,
+) -> Result<(), Error> {
+    let messages = graph.values().flatten().flat_map(|node| &node.header.messages);
+    let messages = messages.filter(|message| message.shared && message.kind != kind::ATTRIBUTE);
+    let references = messages.filter_map(|message| reference_of(message, format).ok());
+    shared.look_up(io, format, references.collect()).await
+}
+
+fn reference_of(message: &Message, format: Format) -> Result<SharedReference, Error> {
+    shared::parse(&message.body, message.address, message.kind, format)
+}
+
+/// An object that lacks but its layout.
+enum Draft {
+    Object(Object),
+    Dataset(Box<Dataset>, Result<LayoutRequest, Error>),
+}
+
+fn drafts(
+    graph: &mut Graph,
+    attributes: Vec<Attributes>,
+    format: Format,
+    shared: &SharedMessages,
+) -> Vec<(Address, Draft)> {
+    let mut attributes = attributes.into_iter();
+    let draft = |(address, node): (u64, Result<Node, Error>)| {
+        let draft = node.and_then(|node| {
+            let attributes = attributes.next().unwrap_or_default();
+            Messages { header: &node.header, format, shared }.draft(node.links.clone(), attributes)
+        });
+        (Address(address), draft.unwrap_or_else(|error| Draft::Object(Object::Unreadable(error))))
+    };
+    std::mem::take(graph).into_iter().map(draft).collect()
+}
+
+/// A header's messages, wherever they are kept.
+struct Messages<'a> {
+    header: &'a Header,
+    format: Format,
+    shared: &'a SharedMessages,
+}
+
+impl Messages<'_> {
+    /// The body of a message, and whether it is that of a committed datatype.
+    fn body(&self, message: &Message) -> Result<(Body, Option<Address>), Error> {
+        if !message.shared {
+            return Ok((Body { address: message.address, bytes: message.body.clone() }, None));
+        }
+        let reference = reference_of(message, self.format)?;
+        let committed = match reference {
+            SharedReference::Committed(address) => Some(Address(address)),
+            SharedReference::Heap { .. } => None,
+        };
+        Ok((self.shared.get(reference)?, committed))
+    }
+
+    /// Parses the first message of a type, if there is one.
+    fn parsed<T>(
+        &self,
+        kind: u16,
+        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let Some(message) = self.header.find(kind) else { return Ok(None) };
+        let (body, _) = self.body(message)?;
+        parse(&body.bytes, body.address, self.format).map(Some)
+    }
+
+    fn draft(&self, links: Option<Vec<crate::model::Link>>, attributes: Attributes) -> Result<Draft, Error> {
+        let Attributes { read: attributes, unreadable: unreadable_attributes } = attributes;
+        if let Some(links) = links {
+            return Ok(Draft::Object(Object::Group(Group { attributes, unreadable_attributes, links })));
+        }
+        if self.header.find(kind::DATASPACE).is_none() && self.header.find(kind::LAYOUT).is_none() {
+            return self.committed().map(|datatype| Draft::Object(Object::Datatype(datatype)));
+        }
+        self.dataset(attributes, unreadable_attributes)
+    }
+
+    fn committed(&self) -> Result<Datatype, Error> {
+        self.parsed(kind::DATATYPE, datatype::parse)?.ok_or_else(|| self.lacks("datatype"))
+    }
+
+    fn lacks(&self, what: &str) -> Error {
+        Error::malformed("object header", self.header.address, format!("no {what} message"))
+    }
+
+    fn dataset(&self, attributes: Vec<Attribute>, unreadable_attributes: Vec<Error>) -> Result<Draft, Error> {
+        let message = self.header.find(kind::DATATYPE).ok_or_else(|| self.lacks("datatype"))?;
+        let (body, committed_datatype) = self.body(message)?;
+        let datatype = datatype::parse(&body.bytes, body.address, self.format)?;
+        let dataspace = self.parsed(kind::DATASPACE, dataspace::parse)?;
+        let dataspace = dataspace.ok_or_else(|| self.lacks("dataspace"))?;
+        let filters = self.parsed(kind::FILTERS, filter_pipeline::parse)?.unwrap_or_default();
+        let request = self.layout().map(|(message, external)| LayoutRequest {
+            message,
+            external,
+            dataspace: dataspace.clone(),
+            element_size: datatype.size(),
+            filtered: !filters.is_empty(),
+            header: self.header.address,
+        });
+        let dataset = Dataset {
+            datatype,
+            committed_datatype,
+            dataspace,
+            fill: self.fill()?,
+            filters,
+            layout: Layout::Contiguous(None),
+            attributes,
+            unreadable_attributes,
+        };
+        Ok(Draft::Dataset(Box::new(dataset), request))
+    }
+
+    fn layout(&self) -> Result<(layout::LayoutMessage, Option<external_files::ExternalFiles>), Error> {
+        let message = self.parsed(kind::LAYOUT, layout::parse)?.ok_or_else(|| self.lacks("data layout"))?;
+        Ok((message, self.parsed(kind::EXTERNAL_FILES, external_files::parse)?))
+    }
+
+    fn fill(&self) -> Result<FillMessage, Error> {
+        if let Some(fill) = self.parsed(kind::FILL_VALUE, fill_value::parse)? {
+            return Ok(fill);
+        }
+        Ok(self.parsed(kind::OLD_FILL_VALUE, fill_value::parse_old)?.unwrap_or(fill_value::ABSENT))
+    }
+}
+
+/// Reads the layouts of all datasets.
+async fn finish(
+    io: &Io<'_>,
+    format: Format,
+    mut drafts: Vec<(Address, Draft)>,
+) -> Result<Vec<(Address, Object)>, Error> {
+    let requests = drafts.iter_mut().filter_map(|(_, draft)| match draft {
+        Draft::Dataset(_, Ok(request)) => Some(request.clone()),
+        _ => None,
+    });
+    let mut layouts = read_layouts(io, format, requests.collect()).await?.into_iter();
+    let object = |(address, draft)| {
+        let object = match draft {
+            Draft::Object(object) => object,
+            Draft::Dataset(mut dataset, request) => {
+                dataset.layout = match request {
+                    Ok(_) => layouts.next().unwrap_or(Layout::Contiguous(None)),
+                    Err(error) => Layout::Unreadable(error),
+                };
+                Object::Dataset(dataset)
+            }
+        };
+        (address, object)
+    };
+    Ok(drafts.into_iter().map(object).collect())
+}
+
+/// A failure to fetch bytes is no damage of the file: it must not be taken for one.
+fn failed_read(file: &File) -> Option<&Error> {
+    let errors = file.objects.values().flat_map(errors_of);
+    errors.into_iter().find(|error| matches!(error, Error::Read(_)))
+}
+
+fn errors_of(object: &Object) -> Vec<&Error> {
+    match object {
+        Object::Group(group) => {
+            let links = group.links.iter().filter_map(|link| match &link.target {
+                LinkTarget::Unreadable(error) => Some(error),
+                _ => None,
+            });
+            links.chain(&group.unreadable_attributes).collect()
+        }
+        Object::Dataset(dataset) => {
+            let layout = match &dataset.layout {
+                Layout::Unreadable(error) => Some(error),
+                _ => None,
+            };
+            layout.into_iter().chain(&dataset.unreadable_attributes).collect()
+        }
+        Object::Datatype(_) => Vec::new(),
+        Object::Unreadable(error) => vec![error],
+    }
+}

@@ -1,0 +1,365 @@
+//! Datatype message, 0x0003 (specification IV.A.2.d).
+//!
+//! ```text
+//! class (low 4 bits) and version (high 4 bits) | class bits 3 | size 4 | properties of the class …
+//! ```
+
+use super::{Format, Reader};
+use crate::{
+    Error,
+    model::{ByteOrder, CharacterSet, Datatype, Float, Integer, Member, ReferenceKind, StringPadding},
+};
+
+const STRUCTURE: &str = "datatype message";
+/// Types in types. The library has no limit; real files stay below ten.
+const MAX_DEPTH: u32 = 64;
+
+/// Parses the message at `address`.
+pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Datatype, Error> {
+    parse_next(&mut Reader::new(STRUCTURE, bytes, address, format), MAX_DEPTH)
+}
+
+/// The eight bytes before the properties.
+#[derive(Clone, Copy)]
+struct Head {
+    version: u8,
+    class: u8,
+    bits: u32,
+    size: u32,
+}
+
+impl Head {
+    const fn bit(self, bit: u32) -> bool {
+        self.bits >> bit & 1 == 1
+    }
+
+    /// `count` bits (at most 8) from `first`.
+    fn field(self, first: u32, count: u32) -> u8 {
+        let [low, ..] = (self.bits >> first & ((1 << count) - 1)).to_le_bytes();
+        low
+    }
+}
+
+fn parse_next(reader: &mut Reader<'_>, depth: u32) -> Result<Datatype, Error> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(reader.unsupported(format!("types nested deeper than {MAX_DEPTH}")));
+    };
+    let head = head(reader)?;
+    let size = head.size;
+    match head.class {
+        0 => Ok(Datatype::Integer(integer(reader, head)?)),
+        1 => Ok(Datatype::Float(float(reader, head)?)),
+        2 => reader.skip(2).map(|()| Datatype::Time { size }),
+        3 => {
+            let (padding, charset) = (padding(reader, head.field(0, 4))?, charset(reader, head.field(4, 4))?);
+            Ok(Datatype::String { size, padding, charset })
+        }
+        4 => Ok(Datatype::Bitfield(integer(reader, head)?)),
+        5 => opaque(reader, head),
+        6 => compound(reader, head, depth),
+        7 => Ok(Datatype::Reference { size, kind: reference(reader, head)? }),
+        8 => enumeration(reader, head, depth),
+        9 => variable(reader, head, depth),
+        10 => array(reader, head, depth),
+        11 => complex(reader, head, depth),
+        class => Err(reader.unsupported(format!("class {class}, expected 0 to 11"))),
+    }
+}
+
+fn head(reader: &mut Reader<'_>) -> Result<Head, Error> {
+    let first = reader.u8()?;
+    let [low, middle, high] = [reader.u8()?, reader.u8()?, reader.u8()?];
+    let bits = u32::from_le_bytes([low, middle, high, 0]);
+    let head = Head { version: first >> 4, class: first & 0xF, bits, size: reader.u32()? };
+    if !(1..=5).contains(&head.version) {
+        return Err(reader.unsupported(format!("version {}, expected 1 to 5", head.version)));
+    }
+    if head.size == 0 {
+        return Err(reader.malformed(format!("class {} of size 0", head.class)));
+    }
+    Ok(head)
+}
+
+fn integer(reader: &mut Reader<'_>, head: Head) -> Result<Integer, Error> {
+    let order = if head.bit(0) { ByteOrder::Big } else { ByteOrder::Little };
+    let (bit_offset, precision) = (reader.u16()?, reader.u16()?);
+    check_bits(reader, head, bit_offset, precision)?;
+    let signed = head.class == 0 && head.bit(3);
+    Ok(Integer { size: head.size, order, signed, bit_offset, precision })
+}
+
+fn check_bits(reader: &Reader<'_>, head: Head, offset: u16, precision: u16) -> Result<(), Error> {
+    let end = u64::from(offset).saturating_add(u64::from(precision));
+    let there = u64::from(head.size).saturating_mul(8);
+    if precision > 0 && end <= there {
+        return Ok(());
+    }
+    Err(reader.malformed(format!("{precision} significant bits from bit {offset}, expected 1 to {there}")))
+}
+
+fn float(reader: &mut Reader<'_>, head: Head) -> Result<Float, Error> {
+    let order = match (head.bit(6), head.bit(0)) {
+        (false, false) => ByteOrder::Little,
+        (false, true) => ByteOrder::Big,
+        (true, true) => ByteOrder::Vax,
+        (true, false) => return Err(reader.malformed("reserved byte order of a floating-point number")),
+    };
+    let normalization = head.field(4, 2);
+    if normalization > 2 {
+        return Err(reader.malformed("mantissa normalization 3, expected 0 to 2"));
+    }
+    let float = Float {
+        size: head.size,
+        order,
+        sign_location: head.field(8, 8),
+        normalization,
+        bit_offset: reader.u16()?,
+        precision: reader.u16()?,
+        exponent_location: reader.u8()?,
+        exponent_size: reader.u8()?,
+        mantissa_location: reader.u8()?,
+        mantissa_size: reader.u8()?,
+        exponent_bias: reader.u32()?,
+    };
+    check_bits(reader, head, float.bit_offset, float.precision)?;
+    Ok(float)
+}
+
+fn padding(reader: &Reader<'_>, code: u8) -> Result<StringPadding, Error> {
+    match code {
+        0 => Ok(StringPadding::NullTerminated),
+        1 => Ok(StringPadding::NullPadded),
+        2 => Ok(StringPadding::SpacePadded),
+        _ => Err(reader.unsupported(format!("string padding {code}, expected 0 to 2"))),
+    }
+}
+
+fn charset(reader: &Reader<'_>, code: u8) -> Result<CharacterSet, Error> {
+    match code {
+        0 => Ok(CharacterSet::Ascii),
+        1 => Ok(CharacterSet::Utf8),
+        _ => Err(reader.unsupported(format!("character set {code}, expected 0 or 1"))),
+    }
+}
+
+fn opaque(reader: &mut Reader<'_>, head: Head) -> Result<Datatype, Error> {
+    let tag = reader.take(u64::from(head.field(0, 8)))?;
+    let tag = tag.split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(Datatype::Opaque { size: head.size, tag: String::from_utf8_lossy(tag).into_owned() })
+}
+
+fn reference(reader: &Reader<'_>, head: Head) -> Result<ReferenceKind, Error> {
+    match head.field(0, 4) {
+        0 => Ok(ReferenceKind::Object),
+        1 => Ok(ReferenceKind::Region),
+        kind @ 2..=4 => Ok(ReferenceKind::Standard(kind)),
+        kind => Err(reader.unsupported(format!("reference type {kind}, expected 0 to 4"))),
+    }
+}
+
+fn compound(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
+    let count = head.bits & 0xFFFF;
+    let mut members = Vec::new();
+    for _ in 0..count {
+        members.push(member(reader, head, depth)?);
+    }
+    check_members(reader, head.size, &members)?;
+    Ok(Datatype::Compound { size: head.size, members })
+}
+
+fn member(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Member, Error> {
+    let name = if head.version < 3 { reader.padded_text()? } else { reader.text()? };
+    let offset = match head.version {
+        1 | 2 => reader.u32()?,
+        _ => u32::try_from(reader.uint(bytes_for(head.size))?).unwrap_or(u32::MAX),
+    };
+    let shape = if head.version == 1 { old_member_shape(reader)? } else { Vec::new() };
+    let datatype = parse_next(reader, depth)?;
+    let datatype = match shape.is_empty() {
+        true => datatype,
+        false => Datatype::Array { base: Box::new(datatype), shape },
+    };
+    Ok(Member { name, offset, datatype })
+}
+
+/// Bytes that hold an offset in a compound of `size` bytes.
+fn bytes_for(size: u32) -> u8 {
+    match size {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFF_FFFF => 3,
+        _ => 4,
+    }
+}
+
+/// Sizes of a member that is an array, which version 1 keeps in the compound. Empty for a single element.
+fn old_member_shape(reader: &mut Reader<'_>) -> Result<Vec<u64>, Error> {
+    let rank = reader.u8()?;
+    reader.skip(11)?;
+    let sizes = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+    match sizes.get(..usize::from(rank)) {
+        Some(shape) => Ok(shape.iter().copied().map(u64::from).collect()),
+        None => Err(reader.malformed(format!("member with {rank} dimensions, expected at most 4"))),
+    }
+}
+
+/// Members lie in the compound and do not overlap, so that decoding never yields more than the bytes hold.
+fn check_members(reader: &Reader<'_>, size: u32, members: &[Member]) -> Result<(), Error> {
+    let mut places: Vec<_> =
+        members.iter().map(|m| (u64::from(m.offset), m.datatype.size(), &m.name)).collect();
+    places.sort_unstable();
+    let mut free_from = 0_u64;
+    for (offset, length, name) in places {
+        let end = offset.saturating_add(length);
+        if offset < free_from || end > u64::from(size) {
+            let problem =
+                format!("member {name:?} takes bytes {offset} to {end} of a compound of {size} bytes");
+            return Err(reader.malformed(format!("{problem}, {free_from} are taken")));
+        }
+        free_from = end;
+    }
+    Ok(())
+}
+
+fn enumeration(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
+    let base = parse_next(reader, depth)?;
+    if !matches!(base, Datatype::Integer(_)) || base.size() != u64::from(head.size) {
+        return Err(reader.malformed("an enumeration's base type is not an integer of its size"));
+    }
+    let count = head.bits & 0xFFFF;
+    let mut names = Vec::new();
+    for _ in 0..count {
+        names.push(if head.version < 3 { reader.padded_text()? } else { reader.text()? });
+    }
+    let value = |name| Ok((name, reader.take(u64::from(head.size))?.to_vec()));
+    let members = names.into_iter().map(value).collect::<Result<_, Error>>()?;
+    Ok(Datatype::Enum { base: Box::new(base), members })
+}
+
+fn variable(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
+    let size = head.size;
+    let pointer = u32::from(reader.format().offset_size).saturating_add(8);
+    if size != pointer {
+        return Err(reader.malformed(format!("variable-length type of {size} bytes, expected {pointer}")));
+    }
+    let base = parse_next(reader, depth)?;
+    match head.field(0, 4) {
+        0 => Ok(Datatype::Sequence { size, base: Box::new(base) }),
+        1 => {
+            let (padding, charset) = (padding(reader, head.field(4, 4))?, charset(reader, head.field(8, 4))?);
+            Ok(Datatype::VariableString { size, padding, charset })
+        }
+        kind => Err(reader.unsupported(format!("variable-length type {kind}, expected 0 or 1"))),
+    }
+}
+
+fn array(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
+    let rank = reader.u8()?;
+    reader.skip(if head.version < 3 { 3 } else { 0 })?;
+    let shape = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>, _>>()?;
+    reader.skip(if head.version < 3 { u64::from(rank).saturating_mul(4) } else { 0 })?;
+    let base = Box::new(parse_next(reader, depth)?);
+    let datatype = Datatype::Array { base, shape };
+    if datatype.size() == u64::from(head.size) {
+        return Ok(datatype);
+    }
+    let problem = format!("array of {} bytes, expected {} by its shape", head.size, datatype.size());
+    Err(reader.malformed(problem))
+}
+
+fn complex(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
+    let base = parse_next(reader, depth)?;
+    let parts = u64::from(head.size);
+    if !matches!(base, Datatype::Float(_)) || base.size().checked_mul(2) != Some(parts) {
+        return Err(reader.unsupported(format!("complex number of {parts} bytes that is not two floats")));
+    }
+    Ok(Datatype::Complex { base: Box::new(base) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+    const INT16: [u8; 12] = [0x10, 0x08, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0];
+
+    fn int16() -> Datatype {
+        let order = ByteOrder::Little;
+        Datatype::Integer(Integer { size: 2, order, signed: true, bit_offset: 0, precision: 16 })
+    }
+
+    fn parsed(bytes: &[u8]) -> Result<Datatype, Error> {
+        parse(bytes, 0, FORMAT)
+    }
+
+    #[test]
+    fn integers_and_floats() {
+        assert_eq!(parsed(&INT16).unwrap(), int16());
+        let double = [0x11, 0x21, 63, 0, 8, 0, 0, 0, 0, 0, 64, 0, 52, 11, 0, 52, 0xFF, 3, 0, 0];
+        let Datatype::Float(float) = parsed(&double).unwrap() else { panic!("not a float") };
+        assert_eq!((float.order, float.sign_location, float.normalization), (ByteOrder::Big, 63, 2));
+        assert_eq!((float.exponent_location, float.exponent_size, float.exponent_bias), (52, 11, 1023));
+    }
+
+    #[test]
+    fn strings() {
+        let datatype = parsed(&[0x13, 0x12, 0, 0, 5, 0, 0, 0]).unwrap();
+        let (padding, charset) = (StringPadding::SpacePadded, CharacterSet::Utf8);
+        assert_eq!(datatype, Datatype::String { size: 5, padding, charset });
+        let mut variable = vec![0x19, 0x01, 0x01, 0, 16, 0, 0, 0];
+        variable.extend([0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]);
+        let padding = StringPadding::NullTerminated;
+        assert_eq!(parsed(&variable).unwrap(), Datatype::VariableString { size: 16, padding, charset });
+    }
+
+    #[test]
+    fn compounds_of_each_version() {
+        let expected = Datatype::Compound {
+            size: 4,
+            members: vec![Member { name: "a".into(), offset: 2, datatype: int16() }],
+        };
+        let mut first = vec![0x16, 1, 0, 0, 4, 0, 0, 0];
+        first.extend(*b"a\0\0\0\0\0\0\0");
+        first.extend([2, 0, 0, 0]);
+        first.extend([0; 28]);
+        first.extend(INT16);
+        assert_eq!(parsed(&first).unwrap(), expected);
+        let mut second = vec![0x26, 1, 0, 0, 4, 0, 0, 0];
+        second.extend(*b"a\0\0\0\0\0\0\0");
+        second.extend([2, 0, 0, 0]);
+        second.extend(INT16);
+        assert_eq!(parsed(&second).unwrap(), expected);
+        let mut third = vec![0x36, 1, 0, 0, 4, 0, 0, 0, b'a', 0, 2];
+        third.extend(INT16);
+        assert_eq!(parsed(&third).unwrap(), expected);
+        third[10] = 3;
+        assert!(parsed(&third).is_err(), "the member passes the compound's end");
+    }
+
+    #[test]
+    fn enumerations() {
+        let mut bytes = vec![0x38, 2, 0, 0, 2, 0, 0, 0];
+        bytes.extend(INT16);
+        bytes.extend(*b"no\0yes\0\0\0\x01\0");
+        let members = vec![("no".into(), vec![0, 0]), ("yes".into(), vec![1, 0])];
+        assert_eq!(parsed(&bytes).unwrap(), Datatype::Enum { base: Box::new(int16()), members });
+    }
+
+    #[test]
+    fn arrays_agree_with_their_size() {
+        let mut bytes = vec![0x3A, 0, 0, 0, 12, 0, 0, 0, 2, 2, 0, 0, 0, 3, 0, 0, 0];
+        bytes.extend(INT16);
+        assert_eq!(parsed(&bytes).unwrap(), Datatype::Array { base: Box::new(int16()), shape: vec![2, 3] });
+        bytes[4] = 13;
+        assert!(parsed(&bytes).is_err());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(parsed(&[0x60, 0, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0]).is_err(), "version 6");
+        assert!(parsed(&[0x1C, 0, 0, 0, 2, 0, 0, 0]).is_err(), "class 12");
+        assert!(parsed(&[0x10, 0, 0, 0, 2, 0, 0, 0, 1, 0, 16, 0]).is_err(), "17 bits in two bytes");
+        let nested: Vec<u8> = (0..100).flat_map(|_| [0x19, 0, 0, 0, 16, 0, 0, 0]).collect();
+        assert!(parsed(&nested).unwrap_err().to_string().contains("nested"));
+    }
+}

@@ -1,0 +1,53 @@
+//! External data files message, 0x0007 (specification IV.A.2.h).
+//!
+//! ```text
+//! 1 | - 3 | allocated slots 2 | used slots 2 | local heap O | slots: name offset L, offset in the file L, size L
+//! ```
+
+use super::{Format, Reader};
+use crate::Error;
+
+/// The message; names are in the local heap.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ExternalFiles {
+    /// Local heap that holds the names.
+    pub(crate) heap: u64,
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// One run of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    /// Offset of the file's name in the local heap.
+    pub(crate) name: u64,
+    /// First byte in that file.
+    pub(crate) offset: u64,
+    /// How many bytes; `None` for unlimited.
+    pub(crate) size: Option<u64>,
+}
+
+pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<ExternalFiles, Error> {
+    let mut reader = Reader::new("external data files message", bytes, address, format);
+    reader.version(1..=1)?;
+    reader.skip(5)?;
+    let used = reader.u16()?;
+    let heap = reader.defined_address()?;
+    let slot = |_| {
+        let (name, offset) = (reader.raw_length()?, reader.raw_length()?);
+        Ok(Slot { name, offset, size: reader.length()? })
+    };
+    Ok(ExternalFiles { heap, slots: (0..used).map(slot).collect::<Result<_, Error>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots() {
+        let format = Format { base: 0, offset_size: 2, length_size: 2 };
+        let bytes = [1, 0, 0, 0, 2, 0, 1, 0, 0x40, 0, 8, 0, 16, 0, 0xFF, 0xFF];
+        let slots = vec![Slot { name: 8, offset: 16, size: None }];
+        assert_eq!(parse(&bytes, 0, format).unwrap(), ExternalFiles { heap: 0x40, slots });
+    }
+}

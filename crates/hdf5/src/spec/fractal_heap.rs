@@ -1,0 +1,385 @@
+//! Fractal heap: header, direct and indirect blocks, identifiers of objects (specification III.G).
+//!
+//! ```text
+//! header: "FRHP" | 0 | id length 2 | filters' length 2 | flags | largest managed object 4 | next huge id L | huge B-tree O |
+//!         free L | free space O | managed space L | allocated L | iterator L | managed objects L | huge L, L | tiny L, L |
+//!         table width 2 | first block size L | largest direct block L | heap size in bits 2 | first rows 2 | root O |
+//!         rows of the root 2 | (filters) size of the filtered root L, filter mask 4, filters | checksum 4
+//! indirect: "FHIB" | 0 | heap O | offset | direct children: O, (filters) L, mask 4 | indirect children: O | checksum 4
+//! direct:   "FHDB" | 0 | heap O | offset | (flag) checksum 4 | objects …
+//! ```
+
+use super::{Format, Reader, checksum, filter_pipeline};
+use crate::{Error, model::Filter};
+
+const HEADER: &str = "fractal heap header";
+const ID: &str = "fractal heap identifier";
+
+/// A block that the heap's tree points at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    /// Rows of an indirect block; 0 for a direct block.
+    pub(crate) rows: u16,
+    /// Where its objects begin in the heap's own space.
+    pub(crate) offset: u64,
+    /// Bytes of the heap's space that it covers.
+    pub(crate) size: u64,
+    /// Stored bytes and filter mask of a filtered direct block.
+    pub(crate) filtered: Option<(u64, u32)>,
+}
+
+/// What the header says.
+#[derive(Clone, Debug)]
+pub(crate) struct FractalHeap {
+    pub(crate) address: u64,
+    id_length: u16,
+    checksummed: bool,
+    /// B-tree of huge objects.
+    pub(crate) huge: Option<u64>,
+    width: u16,
+    first_size: u64,
+    largest_direct: u64,
+    offset_bytes: u8,
+    length_bytes: u8,
+    pub(crate) filters: Vec<Filter>,
+    /// The root block, if there is any.
+    pub(crate) root: Option<Block>,
+    format: Format,
+}
+
+/// What an identifier says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ObjectId {
+    /// In a direct block.
+    Managed {
+        /// Where in the heap's own space.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// On its own in the file.
+    Huge(HugeObject),
+    /// On its own in the file; the B-tree of huge objects says where.
+    HugeIndexed(u64),
+    /// In the identifier.
+    Tiny(Vec<u8>),
+}
+
+/// Where a huge object lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HugeObject {
+    pub(crate) address: u64,
+    /// Stored bytes.
+    pub(crate) length: u64,
+    /// Filter mask and size once decoded, of a filtered object.
+    pub(crate) filtered: Option<(u32, u64)>,
+}
+
+/// Bytes of a header without filters.
+pub(crate) fn header_length(format: Format) -> u64 {
+    let (offset, length) = (u64::from(format.offset_size), u64::from(format.length_size));
+    offset.saturating_mul(3).saturating_add(length.saturating_mul(12)).saturating_add(26)
+}
+
+/// Bytes of the header, by its first ten bytes.
+pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
+    let mut reader = Reader::new(HEADER, bytes, address, format);
+    reader.signature(b"FRHP")?;
+    reader.version(0..=0)?;
+    reader.skip(2)?;
+    let plain = header_length(format);
+    Ok(match u64::from(reader.u16()?) {
+        0 => plain,
+        filters => {
+            plain.saturating_add(filters).saturating_add(u64::from(format.length_size)).saturating_add(4)
+        }
+    })
+}
+
+impl FractalHeap {
+    /// Parses the header.
+    pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
+        let mut reader = Reader::new(HEADER, bytes, address, format);
+        reader.signature(b"FRHP")?;
+        reader.version(0..=0)?;
+        checksum::checked(HEADER, address, bytes)?;
+        let (id_length, filters_length, flags) = (reader.u16()?, reader.u16()?, reader.u8()?);
+        let largest_managed = u64::from(reader.u32()?);
+        reader.raw_length()?;
+        let huge = reader.address()?;
+        reader.raw_length()?;
+        reader.address()?;
+        reader.skip(u64::from(format.length_size).saturating_mul(8))?;
+        let width = reader.u16()?;
+        let (first_size, largest_direct) = (reader.raw_length()?, reader.raw_length()?);
+        let heap_bits = reader.u16()?;
+        check_table(&reader, width, first_size, largest_direct, heap_bits)?;
+        reader.skip(2)?;
+        let (root, rows) = (reader.address()?, reader.u16()?);
+        let (filtered, filters) = match filters_length {
+            0 => (None, Vec::new()),
+            length => {
+                let filtered = (reader.raw_length()?, reader.u32()?);
+                let at = reader.position();
+                let filters = filter_pipeline::parse(reader.take(u64::from(length))?, at, format)?;
+                (Some(filtered), filters)
+            }
+        };
+        let mut heap = Self {
+            address,
+            id_length,
+            checksummed: flags & 2 != 0,
+            huge,
+            width,
+            first_size,
+            largest_direct,
+            offset_bytes: bytes_for_bits(u64::from(heap_bits)),
+            length_bytes: bytes_to_hold(largest_direct).min(bytes_to_hold(largest_managed)),
+            filters,
+            root: None,
+            format,
+        };
+        let size = if rows == 0 { first_size } else { heap.rows_size(rows) };
+        let filtered = filtered.filter(|_| rows == 0);
+        heap.root = root.map(|address| Block { address, rows, offset: 0, size, filtered });
+        Ok(heap)
+    }
+
+    /// What an identifier of this heap says.
+    pub(crate) fn parse_id(&self, id: &[u8]) -> Result<ObjectId, Error> {
+        let id = id.get(..usize::from(self.id_length)).unwrap_or(id);
+        let mut reader = Reader::new(ID, id, self.address, self.format);
+        let first = reader.u8()?;
+        match (first >> 6, first >> 4 & 3) {
+            (0, 0) => {
+                let (offset, length) = (reader.uint(self.offset_bytes)?, reader.uint(self.length_bytes)?);
+                Ok(ObjectId::Managed { offset, length })
+            }
+            (0, 1) => self.parse_huge_id(&mut reader),
+            (0, 2) => {
+                let extended = self.id_length > 18;
+                let low = if extended { u64::from(reader.u8()?) } else { 0 };
+                let high = u64::from(first & 0xF) << if extended { 8 } else { 0 };
+                Ok(ObjectId::Tiny(reader.take((high | low).saturating_add(1))?.to_vec()))
+            }
+            (version, kind) => Err(reader.unsupported(format!("version {version} of type {kind}"))),
+        }
+    }
+
+    fn parse_huge_id(&self, reader: &mut Reader<'_>) -> Result<ObjectId, Error> {
+        let (offset, length) = (u64::from(self.format.offset_size), u64::from(self.format.length_size));
+        let filters = if self.filters.is_empty() { 0 } else { length.saturating_add(4) };
+        let direct = offset.saturating_add(length).saturating_add(filters);
+        if u64::from(self.id_length) <= direct {
+            let bytes = self.id_length.saturating_sub(1).min(8);
+            let [bytes, _] = bytes.to_le_bytes();
+            return Ok(ObjectId::HugeIndexed(reader.uint(bytes)?));
+        }
+        let (address, length) = (reader.defined_address()?, reader.raw_length()?);
+        let filtered = match self.filters.is_empty() {
+            true => None,
+            false => Some((reader.u32()?, reader.raw_length()?)),
+        };
+        Ok(ObjectId::Huge(HugeObject { address, length, filtered }))
+    }
+
+    /// Parses a record of the B-tree of huge objects (types 1 and 2): the object and its number.
+    pub(crate) fn parse_huge_record(&self, record: &[u8]) -> Result<(u64, HugeObject), Error> {
+        let mut reader = Reader::new("huge object record", record, self.address, self.format);
+        let (address, length) = (reader.defined_address()?, reader.raw_length()?);
+        let filtered = match self.filters.is_empty() {
+            true => None,
+            false => Some((reader.u32()?, reader.raw_length()?)),
+        };
+        Ok((reader.raw_length()?, HugeObject { address, length, filtered }))
+    }
+
+    /// Stored bytes of a block.
+    pub(crate) fn block_length(&self, block: &Block) -> u64 {
+        match (block.rows, block.filtered) {
+            (0, Some((length, _))) => length,
+            (0, None) => block.size,
+            (rows, _) => self.indirect_length(rows),
+        }
+    }
+
+    /// The child of an indirect block that covers `offset` of the heap's space; `None` where there is none.
+    pub(crate) fn child(&self, parent: &Block, bytes: &[u8], offset: u64) -> Result<Option<Block>, Error> {
+        let Some(place) = self.place(parent, offset) else { return Ok(None) };
+        let mut reader = Reader::new("fractal heap indirect block", bytes, parent.address, self.format);
+        reader.skip(self.indirect_head())?;
+        let before = u64::from(place.row).saturating_mul(u64::from(self.width)).saturating_add(place.column);
+        let direct_rows = self.direct_rows();
+        let direct = before.min(u64::from(direct_rows).saturating_mul(u64::from(self.width)));
+        let entry = self.direct_entry();
+        let indirect = before.saturating_sub(direct).saturating_mul(u64::from(self.format.offset_size));
+        reader.skip(direct.saturating_mul(entry).saturating_add(indirect))?;
+        let address = reader.address()?;
+        let is_direct = place.row < direct_rows;
+        let filtered = match is_direct && !self.filters.is_empty() {
+            true => Some((reader.raw_length()?, reader.u32()?)),
+            false => None,
+        };
+        let rows = if is_direct { 0 } else { self.rows_of(place.size) };
+        if !is_direct && rows == 0 {
+            return Err(reader.malformed("an indirect block smaller than a row"));
+        }
+        let (offset, size) = (place.offset, place.size);
+        Ok(address.map(|address| Block { address, rows, offset, size, filtered }))
+    }
+
+    /// Checks signature, version, owner and checksum of a block whose bytes are decoded.
+    pub(crate) fn check_block(&self, block: &Block, bytes: &[u8]) -> Result<(), Error> {
+        let (structure, signature) = match block.rows {
+            0 => ("fractal heap direct block", b"FHDB"),
+            _ => ("fractal heap indirect block", b"FHIB"),
+        };
+        let mut reader = Reader::new(structure, bytes, block.address, self.format);
+        reader.signature(signature)?;
+        reader.version(0..=0)?;
+        if reader.address()? != Some(self.address) {
+            return Err(reader.malformed(format!("belongs to another heap than that at {:#x}", self.address)));
+        }
+        let offset = reader.uint(self.offset_bytes)?;
+        if offset != block.offset {
+            return Err(reader.malformed(format!("heap offset {offset}, expected {}", block.offset)));
+        }
+        match (block.rows, self.checksummed) {
+            (0, false) => Ok(()),
+            (0, true) => self.check_direct(&mut reader, bytes),
+            _ => checksum::checked(structure, block.address, bytes).map(drop),
+        }
+    }
+
+    /// A direct block's checksum lies within it and is computed with zeros in its own place.
+    fn check_direct(&self, reader: &mut Reader<'_>, bytes: &[u8]) -> Result<(), Error> {
+        let at = bytes.len().saturating_sub(reader.remaining());
+        let stored = reader.u32()?;
+        let mut blanked = bytes.to_vec();
+        if let Some(place) = blanked.get_mut(at..at.saturating_add(4)) {
+            place.fill(0);
+        }
+        let computed = checksum::lookup3(&blanked);
+        if stored == computed {
+            return Ok(());
+        }
+        Err(reader.malformed(format!("checksum {stored:#010x}, expected {computed:#010x}")))
+    }
+
+    /// An object must pass the head of its direct block and stay within it.
+    pub(crate) fn place_in(&self, block: &Block, offset: u64, length: u64) -> Result<(u64, u64), Error> {
+        let checksum = if self.checksummed { 4 } else { 0 };
+        let head = self.block_head().saturating_add(checksum);
+        let start = offset.checked_sub(block.offset).filter(|start| *start >= head);
+        let end = start.and_then(|start| start.checked_add(length)).filter(|end| *end <= block.size);
+        match (start, end) {
+            (Some(start), Some(end)) => Ok((start, end)),
+            _ => {
+                let problem = format!("object of {length} bytes at heap offset {offset} passes its block");
+                Err(Error::malformed("fractal heap direct block", block.address, problem))
+            }
+        }
+    }
+
+    /// Signature, version, owner and offset.
+    fn block_head(&self) -> u64 {
+        u64::from(self.format.offset_size).saturating_add(u64::from(self.offset_bytes)).saturating_add(5)
+    }
+
+    fn indirect_head(&self) -> u64 {
+        self.block_head()
+    }
+
+    fn direct_entry(&self) -> u64 {
+        let filters =
+            if self.filters.is_empty() { 0 } else { u64::from(self.format.length_size).saturating_add(4) };
+        u64::from(self.format.offset_size).saturating_add(filters)
+    }
+
+    fn indirect_length(&self, rows: u16) -> u64 {
+        let direct = u64::from(rows.min(self.direct_rows()));
+        let indirect =
+            u64::from(rows).saturating_sub(direct).saturating_mul(u64::from(self.format.offset_size));
+        let row = direct.saturating_mul(self.direct_entry()).saturating_add(indirect);
+        row.saturating_mul(u64::from(self.width)).saturating_add(self.indirect_head()).saturating_add(4)
+    }
+
+    /// Rows whose blocks are direct.
+    fn direct_rows(&self) -> u16 {
+        let doublings = self.largest_direct.ilog2().saturating_sub(self.first_size.ilog2());
+        u16::try_from(doublings).unwrap_or(u16::MAX).saturating_add(2)
+    }
+
+    /// Bytes of the heap's space that one block of a row covers.
+    fn row_size(&self, row: u16) -> u64 {
+        let doublings = u32::from(row.saturating_sub(1));
+        self.first_size
+            .checked_shl(doublings)
+            .filter(|size| size >> doublings == self.first_size)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of the heap's space that the first `rows` rows cover.
+    fn rows_size(&self, rows: u16) -> u64 {
+        match rows {
+            0 => 0,
+            _ => self.row_size(rows).saturating_mul(u64::from(self.width)),
+        }
+    }
+
+    /// Rows of an indirect block that covers `size` bytes.
+    fn rows_of(&self, size: u64) -> u16 {
+        let first_row = self.first_size.saturating_mul(u64::from(self.width));
+        let doublings = size.checked_ilog2().and_then(|size| size.checked_sub(first_row.ilog2()));
+        doublings
+            .and_then(|doublings| u16::try_from(doublings).ok())
+            .map_or(0, |doublings| doublings.saturating_add(1))
+    }
+
+    /// Row and column of the child that covers `offset`.
+    fn place(&self, parent: &Block, offset: u64) -> Option<Place> {
+        let within = offset.checked_sub(parent.offset)?;
+        let row = (0..parent.rows).find(|row| within < self.rows_size(row.saturating_add(1)))?;
+        let size = self.row_size(row);
+        let row_start = self.rows_size(row);
+        let column = within.checked_sub(row_start)?.checked_div(size)?;
+        let offset = parent.offset.checked_add(row_start)?.checked_add(column.checked_mul(size)?)?;
+        Some(Place { row, column, offset, size })
+    }
+}
+
+struct Place {
+    row: u16,
+    column: u64,
+    offset: u64,
+    size: u64,
+}
+
+/// The doubling table's parameters are powers of two in their order.
+fn check_table(
+    reader: &Reader<'_>,
+    width: u16,
+    first: u64,
+    largest: u64,
+    heap_bits: u16,
+) -> Result<(), Error> {
+    let powers = width.is_power_of_two() && first.is_power_of_two() && largest.is_power_of_two();
+    if powers && first <= largest && (1..=64).contains(&heap_bits) {
+        return Ok(());
+    }
+    let problem =
+        format!("doubling table of width {width}, blocks from {first} to {largest} bytes, {heap_bits} bits");
+    Err(reader.malformed(problem))
+}
+
+fn bytes_for_bits(bits: u64) -> u8 {
+    let [bytes, ..] = bits.div_ceil(8).min(8).to_le_bytes();
+    bytes
+}
+
+/// Bytes that hold numbers up to `limit`.
+fn bytes_to_hold(limit: u64) -> u8 {
+    let bits = u64::from(limit.checked_ilog2().unwrap_or(0));
+    bytes_for_bits(bits.saturating_add(1))
+}

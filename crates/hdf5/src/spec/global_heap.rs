@@ -1,0 +1,80 @@
+//! Global heap collection (specification III.E).
+//!
+//! ```text
+//! "GCOL" | 1 | - 3 | size of the collection L | objects …
+//! object: index 2 | references 2 | - 4 | size L | data (filled to 8); index 0 is the free space at the end
+//! ```
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{Format, Reader, padding_to_eight, slice};
+use crate::Error;
+
+const STRUCTURE: &str = "global heap collection";
+
+/// Bytes of the collection, by its first 16 bytes.
+pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
+    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    head(&mut reader)
+}
+
+/// The objects of a collection by their index.
+pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTreeMap<u16, Bytes>, Error> {
+    let mut reader = Reader::new(STRUCTURE, block, address, format);
+    let end = head(&mut reader)?;
+    let envelope = u64::from(format.length_size).saturating_add(8);
+    let mut objects = BTreeMap::new();
+    loop {
+        let position = reader.position().saturating_sub(address);
+        if position.saturating_add(envelope) > end {
+            return Ok(objects);
+        }
+        let index = reader.u16()?;
+        if index == 0 {
+            return Ok(objects);
+        }
+        reader.skip(6)?;
+        let size = reader.raw_length()?;
+        let start = reader.position().saturating_sub(address);
+        reader.skip(size)?;
+        objects.insert(index, slice(block, start, start.saturating_add(size)).unwrap_or_default());
+        let padding = padding_to_eight(size).min(reader.remaining() as u64);
+        reader.skip(padding)?;
+    }
+}
+
+/// Checks what comes before the objects; returns the collection's size.
+fn head(reader: &mut Reader<'_>) -> Result<u64, Error> {
+    reader.signature(b"GCOL")?;
+    reader.version(1..=1)?;
+    reader.skip(3)?;
+    reader.raw_length()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    #[test]
+    fn objects_by_index() {
+        let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+        bytes.extend(72_u64.to_le_bytes());
+        bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
+        bytes.extend([0; 32]);
+        assert_eq!(length(&bytes, 0, FORMAT).unwrap(), 72);
+        let objects = parse(&bytes.into(), 0, FORMAT).unwrap();
+        assert_eq!(objects, BTreeMap::from([(3, Bytes::from_static(b"hi"))]));
+    }
+
+    #[test]
+    fn an_object_that_passes_the_end_is_refused() {
+        let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+        bytes.extend(40_u64.to_le_bytes());
+        bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 0xFF, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
+        assert!(matches!(parse(&bytes.into(), 0, FORMAT), Err(Error::Truncated { .. })));
+    }
+}

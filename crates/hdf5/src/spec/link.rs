@@ -1,0 +1,86 @@
+//! Link message, 0x0006 (specification IV.A.2.g), which dense groups keep in a fractal heap.
+//!
+//! ```text
+//! 1 | flags | (flag 3) type | (flag 2) creation order 8 | (flag 4) character set | name length 1, 2, 4 or 8 | name | target
+//! target: hard: address O | soft: length 2, path | 64 external: length 2, version and flags, file NUL, path NUL
+//! ```
+
+use super::{Format, Reader};
+use crate::{
+    Error,
+    model::{Link, LinkTarget},
+};
+use virtualize_bytes::Address;
+
+/// Parses a link; with it comes its creation order where the group tracks it. A target that cannot be read does not
+/// cost the name.
+pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Option<u64>, Link), Error> {
+    let mut reader = Reader::new("link message", bytes, address, format);
+    reader.version(1..=1)?;
+    let flags = reader.u8()?;
+    let class = if flags & 8 == 0 { 0 } else { reader.u8()? };
+    let creation = if flags & 4 == 0 { None } else { Some(reader.u64()?) };
+    reader.skip(if flags & 16 == 0 { 0 } else { 1 })?;
+    let length = reader.uint(1 << (flags & 3))?;
+    let name = text(reader.take(length)?);
+    let target = target(&mut reader, class).unwrap_or_else(LinkTarget::Unreadable);
+    Ok((creation, Link { name, target }))
+}
+
+fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
+    if class == 0 {
+        return Ok(LinkTarget::Hard(Address(reader.defined_address()?)));
+    }
+    let length = u64::from(reader.u16()?);
+    let value = reader.take(length)?;
+    match class {
+        1 => Ok(LinkTarget::Soft(text(value))),
+        64 => external(reader, value),
+        65.. => Ok(LinkTarget::UserDefined(class)),
+        _ => Err(reader.malformed(format!("link type {class} is reserved"))),
+    }
+}
+
+fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
+    let mut parts = value.get(1..).unwrap_or_default().split(|&byte| byte == 0);
+    match (value.first(), parts.next(), parts.next()) {
+        (Some(0), Some(file), Some(path)) => Ok(LinkTarget::External { file: text(file), path: text(path) }),
+        (Some(0), ..) => Err(reader.malformed("external link without file and path")),
+        (version, ..) => {
+            Err(reader.unsupported(format!("external link version and flags {version:?}, expected 0")))
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0x10, offset_size: 4, length_size: 8 };
+
+    #[test]
+    fn hard_soft_and_external() {
+        let (creation, link) =
+            parse(&[1, 4, 9, 0, 0, 0, 0, 0, 0, 0, 1, b'a', 0x20, 0, 0, 0], 0, FORMAT).unwrap();
+        assert_eq!((creation, &*link.name), (Some(9), "a"));
+        assert!(matches!(link.target, LinkTarget::Hard(Address(0x30))));
+        let (_, link) = parse(&[1, 0x18, 1, 1, 1, b'b', 2, 0, b'/', b'x'], 0, FORMAT).unwrap();
+        assert!(matches!(link.target, LinkTarget::Soft(path) if path == "/x"));
+        let (_, link) =
+            parse(b"\x01\x08\x40\x01c\x07\0\0f.h5\0/\0", 0, FORMAT).unwrap_or_else(|e| panic!("{e}"));
+        assert!(matches!(link.target, LinkTarget::External { file, path } if file == "f.h5" && path == "/"));
+    }
+
+    #[test]
+    fn undefined_targets_and_reserved_types_are_refused() {
+        for bytes in [&[1, 0, 1, b'a', 0xFF, 0xFF, 0xFF, 0xFF][..], &[1, 8, 2, 1, b'a', 0, 0]] {
+            let (_, link) = parse(bytes, 0, FORMAT).unwrap();
+            assert!(link.name == "a" && matches!(link.target, LinkTarget::Unreadable(_)));
+        }
+        assert!(parse(&[1, 0, 2, b'a'], 0, FORMAT).is_err(), "the name is cut off");
+    }
+}

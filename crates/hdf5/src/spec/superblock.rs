@@ -1,0 +1,150 @@
+//! Superblock (specification II.A) and its search.
+//!
+//! ```text
+//! versions 0, 1: signature 8 | version | free space version | root entry version | - | shared header version |
+//!                size of offsets | size of lengths | - | leaf K 2 | internal K 2 | flags 4 |
+//!                (version 1: indexed storage K 2 | - 2) | base O | free space O | end of file O | driver block O |
+//!                root group symbol table entry
+//! versions 2, 3: signature 8 | version | size of offsets | size of lengths | flags |
+//!                base O | extension O | end of file O | root group object header O | checksum 4
+//! ```
+
+use super::{Format, Reader, checksum};
+use crate::Error;
+
+const STRUCTURE: &str = "superblock";
+/// What an HDF5 file starts with.
+const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+/// More than the longest superblock has.
+pub(crate) const LENGTH: u64 = 128;
+
+/// The superblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Superblock {
+    pub(crate) version: u8,
+    /// Where the superblock was found.
+    pub(crate) address: u64,
+    pub(crate) format: Format,
+    /// Object header of the superblock extension.
+    pub(crate) extension: Option<u64>,
+    /// Driver information block (versions 0 and 1).
+    pub(crate) driver_block: Option<u64>,
+    /// Object header of the root group.
+    pub(crate) root: u64,
+}
+
+/// Where a superblock may lie in a file of `size` bytes: 0, 512, and each doubling of it.
+pub(crate) fn candidates(size: u64) -> impl Iterator<Item = u64> {
+    let doublings = std::iter::successors(Some(512_u64), |at| at.checked_mul(2));
+    std::iter::once(0).chain(doublings).take_while(move |at| at.saturating_add(8) <= size)
+}
+
+/// Whether a superblock starts here.
+pub(crate) fn is_superblock(bytes: &[u8]) -> bool {
+    bytes.starts_with(&SIGNATURE)
+}
+
+/// Parses the superblock that was found at `address`.
+pub(crate) fn parse(bytes: &[u8], address: u64) -> Result<Superblock, Error> {
+    let unknown = Format { base: 0, offset_size: 8, length_size: 8 };
+    let mut reader = Reader::new(STRUCTURE, bytes, address, unknown);
+    reader.skip(8)?;
+    match reader.version(0..=3)? {
+        version @ (0 | 1) => parse_old(reader, bytes, address, version),
+        version => parse_new(reader, bytes, address, version),
+    }
+}
+
+fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
+    reader.skip(4)?;
+    let sizes = sizes(&mut reader)?;
+    let fixed_part = if version == 0 { 9 } else { 13 };
+    reader.skip(fixed_part)?;
+    let (mut reader, format) = rebase(bytes, address, &reader, sizes)?;
+    reader.skip(u64::from(sizes.0).saturating_mul(2))?;
+    let driver_block = reader.address()?;
+    reader.skip(u64::from(sizes.0))?;
+    let root = reader.defined_address()?;
+    Ok(Superblock { version, address, format, extension: None, driver_block, root })
+}
+
+fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
+    let sizes = sizes(&mut reader)?;
+    reader.skip(1)?;
+    let (mut reader, format) = rebase(bytes, address, &reader, sizes)?;
+    let extension = reader.address()?;
+    reader.skip(u64::from(sizes.0))?;
+    let root = reader.defined_address()?;
+    reader.skip(4)?;
+    let length = bytes.len().saturating_sub(reader.remaining());
+    checksum::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
+    Ok(Superblock { version, address, format, extension, driver_block: None, root })
+}
+
+/// Sizes of offsets and lengths.
+fn sizes(reader: &mut Reader<'_>) -> Result<(u8, u8), Error> {
+    let sizes = (reader.u8()?, reader.u8()?);
+    let known = |size| matches!(size, 2 | 4 | 8);
+    if known(sizes.0) && known(sizes.1) {
+        return Ok(sizes);
+    }
+    let problem = format!("sizes of offsets and lengths {} and {}, expected 2, 4 or 8", sizes.0, sizes.1);
+    Err(reader.unsupported(problem))
+}
+
+/// Reads the base address, then goes on with a reader that adds it to every address.
+///
+/// The library takes the place where it finds the superblock for the base address, whatever is stored: a user block
+/// may have been put before the file, or taken away, after it was written.
+fn rebase<'a>(
+    bytes: &'a [u8],
+    address: u64,
+    at: &Reader<'_>,
+    sizes: (u8, u8),
+) -> Result<(Reader<'a>, Format), Error> {
+    let format = Format { base: address, offset_size: sizes.0, length_size: sizes.1 };
+    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    reader.skip(at.position().saturating_sub(address))?;
+    reader.skip(u64::from(sizes.0))?;
+    Ok((reader, format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_searched_at_doubling_addresses() {
+        assert_eq!(candidates(3000).collect::<Vec<_>>(), [0, 512, 1024, 2048]);
+        assert_eq!(candidates(7).count(), 0);
+    }
+
+    #[test]
+    fn version_0() {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
+        bytes.extend(512_u64.to_le_bytes());
+        bytes.extend([0xFF; 8]);
+        bytes.extend(4096_u64.to_le_bytes());
+        bytes.extend([0xFF; 8]);
+        bytes.extend(0_u64.to_le_bytes());
+        bytes.extend(96_u64.to_le_bytes());
+        let found = parse(&bytes, 512).unwrap();
+        assert_eq!(found.root, 608);
+        assert_eq!(found.format, Format { base: 512, offset_size: 8, length_size: 8 });
+        assert_eq!(found.driver_block, None);
+    }
+
+    #[test]
+    fn unknown_versions_and_sizes_are_refused() {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.push(4);
+        assert_eq!(
+            parse(&bytes, 0).unwrap_err().to_string(),
+            "superblock at 0x0: version 4, expected 0 to 3"
+        );
+        bytes.truncate(8);
+        bytes.extend([2, 3, 8, 0]);
+        assert!(matches!(parse(&bytes, 0), Err(Error::Unsupported { .. })));
+    }
+}

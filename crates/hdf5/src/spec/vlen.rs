@@ -1,0 +1,40 @@
+//! Pointers of variable-length elements into the global heap (specification IV.B, "variable-length").
+//!
+//! ```text
+//! length 4 | global heap collection O | index 4
+//! ```
+
+use super::{Format, Reader, layout::HeapPointer};
+use crate::Error;
+
+/// A variable-length element as stored in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct VariableElement {
+    /// Items of a sequence, bytes of a string.
+    pub(crate) length: u64,
+    /// Where they are; `None` for none.
+    pub(crate) pointer: Option<HeapPointer>,
+}
+
+pub(crate) fn parse(bytes: &[u8], format: Format) -> Result<VariableElement, Error> {
+    let mut reader = Reader::new("variable-length element", bytes, 0, format);
+    let length = u64::from(reader.u32()?);
+    let collection = reader.address()?.filter(|address| *address != format.base);
+    let index = reader.u32()?;
+    let pointer = collection.map(|collection| HeapPointer { collection, index });
+    Ok(VariableElement { length, pointer: pointer.filter(|_| length > 0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_elements_point_nowhere() {
+        let format = Format { base: 16, offset_size: 2, length_size: 8 };
+        let pointer = Some(HeapPointer { collection: 0x40, index: 3 });
+        assert_eq!(parse(&[2, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);
+        assert_eq!(parse(&[0, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, None);
+        assert_eq!(parse(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0], format).unwrap().pointer, None);
+    }
+}

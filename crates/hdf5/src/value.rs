@@ -1,0 +1,269 @@
+//! Decodes elements: numbers of any size and precision, text, compounds, arrays, and what is in the global heap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use virtualize_bytes::Address;
+
+use crate::{
+    Error,
+    model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, StringPadding},
+    spec::{Format, layout::HeapPointer, vlen},
+};
+
+const STRUCTURE: &str = "element";
+/// What an element costs in memory, about: counted against the limit beside its bytes.
+const ELEMENT_COST: u64 = 64;
+
+/// Decodes one element whose bytes are all in `bytes`. What is kept elsewhere, or is counted from the file's base
+/// address (variable-length data, references), is [`Element::Unknown`]; so are bytes that are not of the type's size.
+pub fn decode_element(datatype: &Datatype, bytes: &[u8]) -> Element {
+    let mut decoder = Decoder::new(None, u64::MAX);
+    decoder.element(datatype, bytes).unwrap_or(Element::Unknown("bytes of another size than the type's"))
+}
+
+/// Objects of global heap collections, as far as these are fetched.
+pub(crate) type Collections = BTreeMap<u64, Result<BTreeMap<u16, Bytes>, Error>>;
+
+/// Decodes elements, noting which collections it misses.
+pub(crate) struct Decoder<'a> {
+    heap: Option<(Format, &'a Collections)>,
+    budget: u64,
+    /// Collections that must be fetched before the elements can be decoded.
+    pub(crate) missing: BTreeSet<u64>,
+}
+
+impl<'a> Decoder<'a> {
+    /// A decoder that yields at most about `budget` bytes.
+    pub(crate) const fn new(heap: Option<(Format, &'a Collections)>, budget: u64) -> Self {
+        Self { heap, budget, missing: BTreeSet::new() }
+    }
+
+    /// Decodes `count` elements that lie one after the other.
+    pub(crate) fn elements(
+        &mut self,
+        datatype: &Datatype,
+        count: u64,
+        bytes: &[u8],
+    ) -> Result<Vec<Element>, Error> {
+        let size = datatype.size();
+        let needed = size.checked_mul(count).and_then(|needed| usize::try_from(needed).ok());
+        let bytes = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
+            Error::malformed(
+                STRUCTURE,
+                0,
+                format!("{count} elements of {size} bytes in {} bytes", bytes.len()),
+            )
+        })?;
+        let Ok(size @ 1..) = usize::try_from(size) else {
+            return Err(Error::malformed(STRUCTURE, 0, "type of size 0"));
+        };
+        bytes.chunks_exact(size).map(|bytes| self.element(datatype, bytes)).collect()
+    }
+
+    fn spend(&mut self, bytes: u64) -> Result<(), Error> {
+        match self.budget.checked_sub(bytes.saturating_add(ELEMENT_COST)) {
+            Some(left) => {
+                self.budget = left;
+                Ok(())
+            }
+            None => Err(Error::limit(STRUCTURE, 0, "values are larger than a structure may be")),
+        }
+    }
+
+    fn element(&mut self, datatype: &Datatype, bytes: &[u8]) -> Result<Element, Error> {
+        if datatype.size() != bytes.len() as u64 {
+            let problem = format!("{} bytes, expected {} by its type", bytes.len(), datatype.size());
+            return Err(Error::malformed(STRUCTURE, 0, problem));
+        }
+        self.spend(bytes.len() as u64)?;
+        match datatype {
+            Datatype::Integer(integer) | Datatype::Bitfield(integer) => Ok(decode_integer(integer, bytes)),
+            Datatype::Float(float) => Ok(decode_float(float, bytes)),
+            Datatype::Time { .. } => Ok(Element::Unknown("time")),
+            Datatype::String { padding, .. } => Ok(text(unpadded(*padding, bytes))),
+            Datatype::Opaque { .. } => Ok(Element::Bytes(bytes.to_vec())),
+            Datatype::Compound { members, .. } => self.compound(members, bytes),
+            Datatype::Reference { kind, .. } => Ok(self.reference(*kind, bytes)),
+            Datatype::Enum { base, .. } => self.element(base, bytes),
+            Datatype::Sequence { base, .. } => self.sequence(base, bytes),
+            Datatype::VariableString { .. } => self.variable_string(bytes),
+            Datatype::Array { base, shape } => {
+                let count = shape.iter().copied().fold(1_u64, u64::saturating_mul);
+                self.elements(base, count, bytes).map(Element::List)
+            }
+            Datatype::Complex { base } => self.complex(base, bytes),
+        }
+    }
+
+    fn compound(&mut self, members: &[Member], bytes: &[u8]) -> Result<Element, Error> {
+        let member = |member: &Member| {
+            let start = usize::try_from(member.offset).unwrap_or(usize::MAX);
+            let size = usize::try_from(member.datatype.size()).unwrap_or(usize::MAX);
+            let part = bytes.get(start..).and_then(|rest| rest.get(..size));
+            let part = part.ok_or_else(|| Error::malformed(STRUCTURE, 0, "member passes its compound"))?;
+            Ok((member.name.clone(), self.element(&member.datatype, part)?))
+        };
+        members.iter().map(member).collect::<Result<_, _>>().map(Element::Compound)
+    }
+
+    fn complex(&mut self, base: &Datatype, bytes: &[u8]) -> Result<Element, Error> {
+        Ok(match self.elements(base, 2, bytes)?.as_slice() {
+            [Element::Float(real), Element::Float(imaginary)] => Element::Complex(*real, *imaginary),
+            _ => Element::Unknown("complex number of parts over 64 bits"),
+        })
+    }
+
+    fn reference(&self, kind: ReferenceKind, bytes: &[u8]) -> Element {
+        match (kind, self.heap) {
+            (ReferenceKind::Object, Some((format, _))) => {
+                let mut cursor = virtualize_bytes::Cursor::little(bytes, 0);
+                let address = format.address(&mut cursor).ok().flatten();
+                Element::Object(address.filter(|address| *address != format.base).map(Address))
+            }
+            (ReferenceKind::Object, None) => Element::Unknown("object reference"),
+            (ReferenceKind::Region, _) => Element::Unknown("region reference"),
+            (ReferenceKind::Standard(_), _) => Element::Unknown("reference of HDF5 1.12"),
+        }
+    }
+
+    fn sequence(&mut self, base: &Datatype, bytes: &[u8]) -> Result<Element, Error> {
+        let Some((format, _)) = self.heap else { return Ok(Element::Unknown("variable-length sequence")) };
+        let element = vlen::parse(bytes, format)?;
+        match element.pointer {
+            None => Ok(Element::List(Vec::new())),
+            Some(pointer) => match self.object(pointer)? {
+                Some(bytes) => self.elements(base, element.length, &bytes).map(Element::List),
+                None => Ok(Element::Unknown("not fetched")),
+            },
+        }
+    }
+
+    fn variable_string(&mut self, bytes: &[u8]) -> Result<Element, Error> {
+        let Some((format, _)) = self.heap else { return Ok(Element::Unknown("variable-length string")) };
+        let element = vlen::parse(bytes, format)?;
+        let Some(pointer) = element.pointer else { return Ok(Element::Text(String::new())) };
+        let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
+        let length = usize::try_from(element.length).unwrap_or(usize::MAX);
+        let bytes = bytes.get(..length).ok_or_else(|| {
+            let problem = format!("string of {length} bytes in an object of {}", bytes.len());
+            Error::malformed(STRUCTURE, pointer.collection, problem)
+        })?;
+        self.spend(bytes.len() as u64)?;
+        Ok(text(unpadded(StringPadding::NullTerminated, bytes)))
+    }
+
+    /// The object that a pointer leads to; `None` where its collection is not fetched yet.
+    fn object(&mut self, pointer: HeapPointer) -> Result<Option<Bytes>, Error> {
+        let Some((_, collections)) = self.heap else { return Ok(None) };
+        let object = object_in(collections, pointer)?;
+        if object.is_none() {
+            self.missing.insert(pointer.collection);
+        }
+        Ok(object)
+    }
+}
+
+/// The object that a pointer leads to; `None` where its collection is not fetched.
+pub(crate) fn object_in(collections: &Collections, pointer: HeapPointer) -> Result<Option<Bytes>, Error> {
+    let HeapPointer { collection, index } = pointer;
+    let Some(objects) = collections.get(&collection) else { return Ok(None) };
+    let objects = objects.as_ref().map_err(Clone::clone)?;
+    match u16::try_from(index).ok().and_then(|index| objects.get(&index)) {
+        Some(object) => Ok(Some(object.clone())),
+        None => Err(Error::malformed("global heap collection", collection, format!("no object {index}"))),
+    }
+}
+
+/// Text without its padding.
+fn unpadded(padding: StringPadding, bytes: &[u8]) -> &[u8] {
+    let filler = match padding {
+        StringPadding::NullTerminated => return bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
+        StringPadding::NullPadded => 0,
+        StringPadding::SpacePadded => b' ',
+    };
+    let end = bytes.iter().rposition(|&byte| byte != filler).map_or(0, |last| last.saturating_add(1));
+    bytes.get(..end).unwrap_or_default()
+}
+
+fn text(bytes: &[u8]) -> Element {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Element::Text(text.to_owned()),
+        Err(_) => Element::Bytes(bytes.to_vec()),
+    }
+}
+
+/// The bytes as one number, most significant bit last. `None` for more than 128 bits and for VAX order.
+fn bits_of(order: ByteOrder, bytes: &[u8]) -> Option<u128> {
+    let add = |sum: u128, byte: &u8| sum << 8 | u128::from(*byte);
+    match order {
+        _ if bytes.len() > 16 => None,
+        ByteOrder::Little => Some(bytes.iter().rev().fold(0, add)),
+        ByteOrder::Big => Some(bytes.iter().fold(0, add)),
+        ByteOrder::Vax => None,
+    }
+}
+
+/// The lowest `count` bits from bit `first`.
+fn field(bits: u128, first: u32, count: u32) -> u128 {
+    let mask = 1_u128.checked_shl(count).map_or(u128::MAX, |bit| bit.wrapping_sub(1));
+    bits.checked_shr(first).unwrap_or(0) & mask
+}
+
+fn decode_integer(integer: &Integer, bytes: &[u8]) -> Element {
+    let Some(bits) = bits_of(integer.order, bytes) else { return Element::Unknown("integer over 128 bits") };
+    let precision = u32::from(integer.precision);
+    let value = field(bits, u32::from(integer.bit_offset), precision);
+    let negative = integer.signed && precision > 0 && field(value, precision.saturating_sub(1), 1) == 1;
+    let signs = if negative { u128::MAX.checked_shl(precision).unwrap_or(0) } else { 0 };
+    match i128::from_ne_bytes((value | signs).to_ne_bytes()) {
+        value if value < 0 && !negative => Element::Unknown("integer over 127 bits"),
+        value => Element::Integer(value),
+    }
+}
+
+fn decode_float(float: &Float, bytes: &[u8]) -> Element {
+    let bits = if bytes.len() <= 8 { bits_of(float.order, bytes) } else { None };
+    let value = bits.and_then(|bits| exact_float(float, bits));
+    value.map_or(Element::Unknown("floating-point number that 64 bits do not hold"), Element::Float)
+}
+
+/// The value of a floating-point number, where a 64-bit one can hold every value of its format.
+fn exact_float(float: &Float, bits: u128) -> Option<f64> {
+    let (mantissa_size, exponent_size) = (u32::from(float.mantissa_size), u32::from(float.exponent_size));
+    if float.normalization != 2 || mantissa_size > 52 || !(1..=11).contains(&exponent_size) {
+        return None;
+    }
+    let sign = field(bits, u32::from(float.sign_location), 1);
+    let mantissa = u64::try_from(field(bits, u32::from(float.mantissa_location), mantissa_size)).ok()?;
+    let exponent = i64::try_from(field(bits, u32::from(float.exponent_location), exponent_size)).ok()?;
+    let highest = (1_i64 << exponent_size).wrapping_sub(1);
+    let bias = i64::from(float.exponent_bias);
+    let magnitude = match exponent {
+        _ if exponent == highest && mantissa == 0 => f64::INFINITY,
+        _ if exponent == highest => f64::NAN,
+        0 => scaled(mantissa, 1_i64.saturating_sub(bias), mantissa_size)?,
+        _ => scaled(mantissa | 1 << mantissa_size, exponent.saturating_sub(bias), mantissa_size)?,
+    };
+    Some(if sign == 1 { -magnitude } else { magnitude })
+}
+
+/// `mantissa` × 2^(`exponent` − `mantissa_size`), if that is exact.
+fn scaled(mantissa: u64, exponent: i64, mantissa_size: u32) -> Option<f64> {
+    if mantissa == 0 {
+        return Some(0.0);
+    }
+    let power = exponent.checked_sub(i64::from(mantissa_size))?;
+    // Two steps, since 2^-1074, the smallest number, is no normal one.
+    let first = power.clamp(-1022, 1023);
+    let value = mantissa as f64 * power_of_two(first)?;
+    let value = value * power_of_two(power.checked_sub(first)?)?;
+    let back = value / power_of_two(power.checked_sub(first)?)? / power_of_two(first)?;
+    (back == mantissa as f64).then_some(value)
+}
+
+/// 2^`power` for the powers of normal numbers.
+fn power_of_two(power: i64) -> Option<f64> {
+    let biased = power.checked_add(1023).filter(|biased| (1..=2046).contains(biased))?;
+    Some(f64::from_bits(u64::try_from(biased).ok()? << 52))
+}

@@ -1,0 +1,237 @@
+//! Attributes of all objects together: dense ones from their heaps, shared parts from where they are, values from the
+//! global heap.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Io,
+    dense::{DenseKind, read_dense},
+    global_heap::fetch_collections,
+    headers::Header,
+    shared::{Body, SharedMessages},
+};
+use crate::{
+    Error,
+    model::{Attribute, Dataspace, Datatype},
+    spec::{
+        Format,
+        attribute::{self, AttributeMessage, Part, parse_info},
+        dataspace, datatype,
+        object_header::kind,
+        shared::{self, SharedReference},
+    },
+    value::{Collections, Decoder},
+};
+
+/// The attributes of one object, and those that could not be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) read: Vec<Attribute>,
+    pub(crate) unreadable: Vec<Error>,
+}
+
+/// Where an attribute message is.
+enum Found {
+    Here(Body),
+    Shared(SharedReference),
+    Lost(Error),
+}
+
+/// An attribute on its way.
+struct Pending {
+    object: usize,
+    place: Place,
+}
+
+enum Place {
+    Found(Found),
+    Parsed(Box<AttributeMessage>),
+    Typed(Box<Typed>),
+    Done(Attribute),
+    Lost(Error),
+}
+
+/// An attribute whose type and extent are known.
+struct Typed {
+    name: String,
+    datatype: Datatype,
+    dataspace: Dataspace,
+    data: bytes::Bytes,
+}
+
+/// Reads the attributes of each object.
+pub(crate) async fn read_attributes(
+    io: &Io<'_>,
+    format: Format,
+    headers: &[&Header],
+    shared: &mut SharedMessages,
+) -> Result<Vec<Attributes>, Error> {
+    let mut pending = find_all(io, format, headers).await?;
+    resolve_messages(io, format, &mut pending, shared).await?;
+    resolve_parts(io, format, &mut pending, shared).await?;
+    decode_all(io, format, &mut pending).await?;
+    let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
+    for Pending { object, place } in pending {
+        let Some(attributes) = attributes.get_mut(object) else { continue };
+        match place {
+            Place::Done(attribute) => attributes.read.push(attribute),
+            Place::Lost(error) => attributes.unreadable.push(error),
+            Place::Found(_) | Place::Parsed(_) | Place::Typed(_) => {}
+        }
+    }
+    Ok(attributes)
+}
+
+/// All attribute messages, compact ones in the order of the header, dense ones in that of their creation.
+async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Vec<Pending>, Error> {
+    let mut pending = Vec::new();
+    let mut dense = Vec::new();
+    for (object, header) in headers.iter().enumerate() {
+        for message in header.all(kind::ATTRIBUTE) {
+            let body = Body { address: message.address, bytes: message.body.clone() };
+            let found = match message.shared {
+                true => found_shared(shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format)),
+                false => Found::Here(body),
+            };
+            pending.push(Pending { object, place: Place::Found(found) });
+        }
+        let info = header.find(kind::ATTRIBUTE_INFO).map(|m| parse_info(&m.body, m.address, format));
+        match info {
+            Some(Ok(Some(storage))) => dense.push((object, storage)),
+            Some(Err(error)) => pending.push(Pending { object, place: Place::Lost(error) }),
+            Some(Ok(None)) | None => {}
+        }
+    }
+    let storages: Vec<_> = dense.iter().map(|(_, storage)| *storage).collect();
+    let read = read_dense(io, format, DenseKind::Attributes, &storages).await?;
+    for ((object, _), entries) in dense.into_iter().zip(read) {
+        match entries {
+            Ok(mut entries) => {
+                entries.sort_by_key(|(entry, _)| entry.creation);
+                let places = entries.into_iter().map(|(entry, bytes)| match bytes {
+                    None => Found::Shared(SharedReference::Heap { kind: kind::ATTRIBUTE, id: entry.id }),
+                    Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
+                    Some(Err(error)) => Found::Lost(error),
+                });
+                pending.extend(places.map(|found| Pending { object, place: Place::Found(found) }));
+            }
+            Err(error) => pending.push(Pending { object, place: Place::Lost(error) }),
+        }
+    }
+    Ok(pending)
+}
+
+fn found_shared(reference: Result<SharedReference, Error>) -> Found {
+    match reference {
+        Ok(reference) => Found::Shared(reference),
+        Err(error) => Found::Lost(error),
+    }
+}
+
+/// Looks up attributes that are shared as a whole, then parses all.
+async fn resolve_messages(
+    io: &Io<'_>,
+    format: Format,
+    pending: &mut [Pending],
+    shared: &mut SharedMessages,
+) -> Result<(), Error> {
+    let references = pending.iter().filter_map(|pending| match &pending.place {
+        Place::Found(Found::Shared(reference)) => Some(*reference),
+        _ => None,
+    });
+    shared.look_up(io, format, references.collect()).await?;
+    for Pending { place, .. } in pending {
+        let Place::Found(found) = &*place else { continue };
+        let body = match found {
+            Found::Here(body) => Ok(body.clone()),
+            Found::Shared(reference) => shared.get(*reference),
+            Found::Lost(error) => Err(error.clone()),
+        };
+        let parsed = body.and_then(|body| attribute::parse(&body.bytes, body.address, format));
+        *place = parsed.map_or_else(Place::Lost, |parsed| Place::Parsed(Box::new(parsed)));
+    }
+    Ok(())
+}
+
+/// Looks up datatypes and dataspaces that are shared, then parses all.
+async fn resolve_parts(
+    io: &Io<'_>,
+    format: Format,
+    pending: &mut [Pending],
+    shared: &mut SharedMessages,
+) -> Result<(), Error> {
+    let mut references = BTreeSet::new();
+    for Pending { place, .. } in &*pending {
+        let Place::Parsed(parsed) = place else { continue };
+        for part in [&parsed.datatype, &parsed.dataspace] {
+            if let Part::Shared(reference) = part {
+                references.insert(*reference);
+            }
+        }
+    }
+    shared.look_up(io, format, references).await?;
+    for Pending { place, .. } in pending {
+        let Place::Parsed(parsed) = &mut *place else { continue };
+        let typed = type_of(parsed, format, shared);
+        *place = typed.map_or_else(Place::Lost, |typed| Place::Typed(Box::new(typed)));
+    }
+    Ok(())
+}
+
+fn type_of(parsed: &mut AttributeMessage, format: Format, shared: &SharedMessages) -> Result<Typed, Error> {
+    let body = |part: &Part| match part {
+        Part::Here { address, bytes } => Ok(Body { address: *address, bytes: bytes.clone() }),
+        Part::Shared(reference) => shared.get(*reference),
+    };
+    let in_attribute = |error: Error| error.within(&format!("attribute {:?}", parsed.name));
+    let datatype = body(&parsed.datatype).and_then(|body| datatype::parse(&body.bytes, body.address, format));
+    let dataspace =
+        body(&parsed.dataspace).and_then(|body| dataspace::parse(&body.bytes, body.address, format));
+    Ok(Typed {
+        datatype: datatype.map_err(in_attribute)?,
+        dataspace: dataspace.map_err(in_attribute)?,
+        name: std::mem::take(&mut parsed.name),
+        data: parsed.data.clone(),
+    })
+}
+
+/// Decodes all values. Each round fetches the collections that the round before it missed: as many rounds as
+/// variable-length types are nested.
+async fn decode_all(io: &Io<'_>, format: Format, pending: &mut [Pending]) -> Result<(), Error> {
+    let mut collections = Collections::new();
+    loop {
+        let mut missing = BTreeSet::new();
+        for Pending { place, .. } in &mut *pending {
+            let Place::Typed(typed) = &mut *place else { continue };
+            let mut decoder = Decoder::new(Some((format, &collections)), io.limits().structure_bytes);
+            let elements = decoder.elements(&typed.datatype, count(&typed.dataspace), &typed.data);
+            if elements.is_ok() && !decoder.missing.is_empty() {
+                missing.append(&mut decoder.missing);
+                continue;
+            }
+            *place = match elements {
+                Ok(elements) => Place::Done(typed.with(elements)),
+                Err(error) => Place::Lost(error.within(&format!("attribute {:?}", typed.name))),
+            };
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        fetch_collections(io, format, missing, &mut collections).await?;
+    }
+}
+
+impl Typed {
+    fn with(&mut self, elements: Vec<crate::model::Element>) -> Attribute {
+        let (datatype, dataspace) = (self.datatype.clone(), self.dataspace.clone());
+        Attribute { name: std::mem::take(&mut self.name), datatype, dataspace, elements }
+    }
+}
+
+/// How many elements an extent has; `u64::MAX` where 64 bits do not hold it.
+fn count(dataspace: &Dataspace) -> u64 {
+    match dataspace.shape() {
+        None => 0,
+        Some(shape) => shape.iter().copied().fold(1, u64::saturating_mul),
+    }
+}

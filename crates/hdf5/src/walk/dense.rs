@@ -1,0 +1,95 @@
+//! Links and attributes in dense storage: a version 2 B-tree lists them, a fractal heap holds them.
+
+use super::{
+    Io,
+    btree2::{Btree2Records, read_records},
+    fractal_heaps::{HeapId, HeapObject, HeapRequest, read_heap_objects},
+};
+use crate::{
+    Error,
+    spec::{Format, attribute::DenseStorage},
+};
+
+/// What a B-tree's records hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DenseKind {
+    /// Type 5: hash of the name 4, identifier 7.
+    Links,
+    /// Type 8: identifier 8, message flags, creation order 4, hash of the name 4.
+    Attributes,
+}
+
+/// A link or an attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DenseEntry {
+    /// Its identifier in the heap.
+    pub(crate) id: HeapId,
+    /// It lies in the heap of shared messages instead.
+    pub(crate) shared: bool,
+    /// Creation order, where records have it (attributes).
+    pub(crate) creation: u32,
+}
+
+type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
+
+/// All entries of each storage. The object is `None` for those that lie in the heap of shared messages.
+pub(crate) async fn read_dense(
+    io: &Io<'_>,
+    format: Format,
+    kind: DenseKind,
+    storages: &[DenseStorage],
+) -> Result<Vec<Result<Entries, Error>>, Error> {
+    let trees: Vec<_> = storages.iter().map(|storage| storage.names).collect();
+    let records = read_records(io, format, &trees).await;
+    let entries: Vec<_> = records
+        .into_iter()
+        .zip(&trees)
+        .map(|(records, &tree)| records.and_then(|records| entries_of(kind, &records, tree)))
+        .collect();
+    let request = |(entries, storage): (&Result<Vec<DenseEntry>, Error>, &DenseStorage)| {
+        let own = entries.iter().flatten().filter(|entry| !entry.shared);
+        HeapRequest { heap: storage.heap, ids: own.map(|entry| entry.id).collect() }
+    };
+    let requests: Vec<_> = entries.iter().zip(storages).map(request).collect();
+    let objects = read_heap_objects(io, format, &requests).await?;
+    let join = |(entries, objects): (Result<Vec<DenseEntry>, Error>, Result<Vec<_>, Error>)| {
+        let mut objects = objects?.into_iter();
+        let with_object = |entry: DenseEntry| {
+            let object = if entry.shared { None } else { objects.next() };
+            (entry, object)
+        };
+        Ok(entries?.into_iter().map(with_object).collect())
+    };
+    Ok(entries.into_iter().zip(objects).map(join).collect())
+}
+
+fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec<DenseEntry>, Error> {
+    let (expected, size) = match kind {
+        DenseKind::Links => (5, 11),
+        DenseKind::Attributes => (8, 17),
+    };
+    if records.record_type != expected || records.record_size < size {
+        let (class, found) = (records.record_type, records.record_size);
+        let problem =
+            format!("records of type {class} and {found} bytes, expected type {expected} and {size}");
+        return Err(Error::malformed("version 2 B-tree header", tree, problem));
+    }
+    Ok(records
+        .records
+        .chunks_exact(records.record_size)
+        .filter_map(|record| entry_of(kind, record))
+        .collect())
+}
+
+fn entry_of(kind: DenseKind, record: &[u8]) -> Option<DenseEntry> {
+    match (kind, record) {
+        (DenseKind::Links, &[_, _, _, _, a, b, c, d, e, f, g, ..]) => {
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0 })
+        }
+        (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, ..]) => {
+            let creation = u32::from_le_bytes([w, x, y, z]);
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,237 @@
+//! Objects of fractal heaps, all heaps of a level together: headers in one batch, then a batch a level of blocks.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use super::{Io, batch::read_whole, btree2::read_records, sized::read_sized};
+use crate::{
+    Error,
+    filters::decode,
+    spec::{
+        Format,
+        fractal_heap::{self, Block, FractalHeap, HugeObject, ObjectId},
+        slice,
+    },
+};
+
+/// An identifier, filled with zeros to eight bytes: links have seven, attributes and shared messages eight.
+pub(crate) type HeapId = [u8; 8];
+
+/// Objects wanted of a heap.
+#[derive(Clone, Debug)]
+pub(crate) struct HeapRequest {
+    /// Address of the heap's header.
+    pub(crate) heap: u64,
+    /// Which objects.
+    pub(crate) ids: Vec<HeapId>,
+}
+
+/// An object and where it lies (as near as that is known: an object in a filtered block has no address of its own).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HeapObject {
+    pub(crate) address: u64,
+    pub(crate) bytes: Bytes,
+}
+
+type Objects = Vec<Result<HeapObject, Error>>;
+
+/// Reads objects of heaps; for each request either all its objects, each with its own fate, or why the heap is lost.
+pub(crate) async fn read_heap_objects(
+    io: &Io<'_>,
+    format: Format,
+    requests: &[HeapRequest],
+) -> Result<Vec<Result<Objects, Error>>, Error> {
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let addresses: Vec<_> = requests.iter().map(|request| request.heap).collect();
+    let length = |bytes: &[u8], address| fractal_heap::length(bytes, address, format);
+    let guess = fractal_heap::header_length(format);
+    let headers = read_sized(io, "fractal heap header", &addresses, guess, length).await?;
+    let parse =
+        |(bytes, &address): (Result<Bytes, Error>, &u64)| FractalHeap::parse(&bytes?, address, format);
+    let heaps = headers.into_iter().zip(&addresses).map(parse).collect();
+    let mut reading = Reading::new(heaps, requests);
+    while reading.read_level(io).await {}
+    reading.read_huge(io, format).await;
+    Ok(reading.finish())
+}
+
+/// Where an object of a request belongs.
+#[derive(Clone, Copy)]
+struct Want {
+    heap: usize,
+    object: usize,
+}
+
+/// An object in a direct block.
+#[derive(Clone, Copy)]
+struct Managed {
+    want: Want,
+    offset: u64,
+    length: u64,
+}
+
+/// A block to be read, and the objects sought below it.
+struct Visit {
+    heap: usize,
+    block: Block,
+    wants: Vec<Managed>,
+}
+
+struct Reading {
+    heaps: Vec<Result<FractalHeap, Error>>,
+    found: Vec<Vec<Option<Result<HeapObject, Error>>>>,
+    next: Vec<Visit>,
+    huge: Vec<(Want, HugeObject)>,
+    huge_indexed: Vec<(Want, u64)>,
+}
+
+impl Reading {
+    fn new(heaps: Vec<Result<FractalHeap, Error>>, requests: &[HeapRequest]) -> Self {
+        let found = requests.iter().map(|request| request.ids.iter().map(|_| None).collect()).collect();
+        let mut reading = Self { heaps, found, next: Vec::new(), huge: Vec::new(), huge_indexed: Vec::new() };
+        for (heap, request) in requests.iter().enumerate() {
+            reading.sort_ids(heap, &request.ids);
+        }
+        reading
+    }
+
+    /// Parts the identifiers of a heap by kind.
+    fn sort_ids(&mut self, heap: usize, ids: &[HeapId]) {
+        let Some(Ok(header)) = self.heaps.get(heap).cloned() else { return };
+        let mut wants = Vec::new();
+        for (object, id) in ids.iter().enumerate() {
+            let want = Want { heap, object };
+            match header.parse_id(id) {
+                Ok(ObjectId::Managed { offset, length }) => wants.push(Managed { want, offset, length }),
+                Ok(ObjectId::Huge(huge)) => self.huge.push((want, huge)),
+                Ok(ObjectId::HugeIndexed(number)) => self.huge_indexed.push((want, number)),
+                Ok(ObjectId::Tiny(bytes)) => {
+                    self.put(want, Ok(HeapObject { address: header.address, bytes: bytes.into() }));
+                }
+                Err(error) => self.put(want, Err(error)),
+            }
+        }
+        if let (Some(block), false) = (header.root, wants.is_empty()) {
+            self.next.push(Visit { heap, block, wants });
+        }
+    }
+
+    fn put(&mut self, want: Want, object: Result<HeapObject, Error>) {
+        if let Some(place) = self.found.get_mut(want.heap).and_then(|found| found.get_mut(want.object)) {
+            *place = Some(object);
+        }
+    }
+
+    /// Reads one level of blocks; says whether there was any.
+    async fn read_level(&mut self, io: &Io<'_>) -> bool {
+        let visits = std::mem::take(&mut self.next);
+        let range = |visit: &Visit| match self.heaps.get(visit.heap) {
+            Some(Ok(heap)) => ByteRange::new(visit.block.address, heap.block_length(&visit.block)),
+            _ => ByteRange::new(visit.block.address, 0),
+        };
+        let ranges: Vec<_> = visits.iter().map(range).collect();
+        let blocks = read_whole(io, "fractal heap block", &ranges).await;
+        let any = !visits.is_empty();
+        for (visit, bytes) in visits.into_iter().zip(blocks) {
+            let Some(Ok(heap)) = self.heaps.get(visit.heap).cloned() else { continue };
+            let bytes = bytes.and_then(|bytes| open_block(io, &heap, &visit.block, bytes));
+            match (bytes, visit.block.rows) {
+                (Ok(bytes), 0) => self.take_objects(&heap, &visit, &bytes),
+                (Ok(bytes), _) => self.descend(&heap, &visit, &bytes),
+                (Err(error), _) => visit.wants.iter().for_each(|m| self.put(m.want, Err(error.clone()))),
+            }
+        }
+        any
+    }
+
+    fn take_objects(&mut self, heap: &FractalHeap, visit: &Visit, bytes: &Bytes) {
+        for managed in &visit.wants {
+            let object = heap.place_in(&visit.block, managed.offset, managed.length).map(|(start, end)| {
+                let address = visit.block.address.saturating_add(start);
+                HeapObject { address, bytes: slice(bytes, start, end).unwrap_or_default() }
+            });
+            self.put(managed.want, object);
+        }
+    }
+
+    fn descend(&mut self, heap: &FractalHeap, visit: &Visit, bytes: &[u8]) {
+        let mut children: BTreeMap<u64, Visit> = BTreeMap::new();
+        for managed in &visit.wants {
+            match heap.child(&visit.block, bytes, managed.offset) {
+                Ok(Some(block)) => {
+                    let new = || Visit { heap: visit.heap, block, wants: Vec::new() };
+                    children.entry(block.offset).or_insert_with(new).wants.push(*managed);
+                }
+                Ok(None) => {}
+                Err(error) => self.put(managed.want, Err(error)),
+            }
+        }
+        self.next.extend(children.into_values());
+    }
+
+    async fn read_huge(&mut self, io: &Io<'_>, format: Format) {
+        self.look_up_huge(io, format).await;
+        let huge = std::mem::take(&mut self.huge);
+        let ranges: Vec<_> = huge.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+        let blocks = read_whole(io, "huge object", &ranges).await;
+        for ((want, at), bytes) in huge.into_iter().zip(blocks) {
+            let Some(Ok(heap)) = self.heaps.get(want.heap) else { continue };
+            let bytes = bytes.and_then(|bytes| match at.filtered {
+                Some((mask, size)) => decode(io, &heap.filters, mask, bytes, size, at.address),
+                None => Ok(bytes),
+            });
+            self.put(want, bytes.map(|bytes| HeapObject { address: at.address, bytes }));
+        }
+    }
+
+    /// Finds the huge objects whose identifiers are but numbers.
+    async fn look_up_huge(&mut self, io: &Io<'_>, format: Format) {
+        let mut wanted: BTreeMap<usize, Vec<(Want, u64)>> = BTreeMap::new();
+        for (want, number) in std::mem::take(&mut self.huge_indexed) {
+            wanted.entry(want.heap).or_default().push((want, number));
+        }
+        let tree = |heap: &usize| match self.heaps.get(*heap) {
+            Some(Ok(header)) => header.huge,
+            _ => None,
+        };
+        wanted.retain(|heap, _| tree(heap).is_some());
+        let trees: Vec<_> = wanted.keys().filter_map(tree).collect();
+        let records = read_records(io, format, &trees).await;
+        for ((heap, wants), records) in wanted.into_iter().zip(records) {
+            let Some(Ok(header)) = self.heaps.get(heap) else { continue };
+            let parsed = records.and_then(|records| {
+                let records = records.records.chunks_exact(records.record_size.max(1));
+                records.map(|record| header.parse_huge_record(record)).collect::<Result<BTreeMap<_, _>, _>>()
+            });
+            for (want, number) in wants {
+                match &parsed {
+                    Ok(parsed) => self.huge.extend(parsed.get(&number).map(|at| (want, *at))),
+                    Err(error) => self.put(want, Err(error.clone())),
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> Vec<Result<Objects, Error>> {
+        let finish = |(heap, found): (Result<FractalHeap, Error>, Vec<Option<_>>)| {
+            let address = heap?.address;
+            let missing = || Err(Error::malformed("fractal heap", address, "no such object"));
+            Ok(found.into_iter().map(|object| object.unwrap_or_else(missing)).collect())
+        };
+        self.heaps.into_iter().zip(self.found).map(finish).collect()
+    }
+}
+
+/// Undoes the filters of a direct block and checks it.
+fn open_block(io: &Io<'_>, heap: &FractalHeap, block: &Block, bytes: Bytes) -> Result<Bytes, Error> {
+    let bytes = match block.filtered {
+        Some((_, mask)) => decode(io, &heap.filters, mask, bytes, block.size, block.address)?,
+        None => bytes,
+    };
+    heap.check_block(block, &bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,30 @@
+//! Collections of the global heap, and the elements that are kept in them.
+
+use std::collections::BTreeSet;
+
+use super::{Io, sized::read_sized};
+use crate::{
+    Error,
+    spec::{Format, global_heap},
+    value::Collections,
+};
+
+/// The least size of a collection.
+const GUESS: u64 = 4096;
+
+/// Fetches collections, all in the same batch.
+pub(crate) async fn fetch_collections(
+    io: &Io<'_>,
+    format: Format,
+    addresses: BTreeSet<u64>,
+    collections: &mut Collections,
+) -> Result<(), Error> {
+    let addresses: Vec<_> = addresses.into_iter().collect();
+    let length = |bytes: &[u8], address| global_heap::length(bytes, address, format);
+    let blocks = read_sized(io, "global heap collection", &addresses, GUESS, length).await?;
+    for (address, block) in addresses.into_iter().zip(blocks) {
+        let objects = block.and_then(|block| global_heap::parse(&block, address, format));
+        collections.insert(address, objects);
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! The graph of objects, one level of hard links at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Io,
+    groups::{is_group, read_links},
+    headers::{Header, read_headers},
+};
+use crate::{
+    Error,
+    model::{Link, LinkTarget},
+    spec::Format,
+};
+
+/// An object: its header, and its links if it is a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) header: Header,
+    pub(crate) links: Option<Vec<Link>>,
+}
+
+/// Objects by the address of their headers.
+pub(crate) type Graph = BTreeMap<u64, Result<Node, Error>>;
+
+/// Reads all objects that hard links lead to from the group at `root`.
+pub(crate) async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result<Graph, Error> {
+    let mut graph = Graph::new();
+    let mut level = vec![root];
+    while !level.is_empty() {
+        check_count(io, &graph, &level)?;
+        let headers = read_headers(io, format, &level).await?;
+        let groups: Vec<_> = headers.iter().flatten().filter(|header| is_group(header)).collect();
+        let mut links = read_links(io, format, &groups).await?.into_iter();
+        let mut next = BTreeSet::new();
+        for (address, header) in level.into_iter().zip(headers) {
+            let node = header.and_then(|header| {
+                let links = if is_group(&header) { links.next().transpose()? } else { None };
+                next.extend(links.iter().flatten().filter_map(hard_target));
+                Ok(Node { header, links })
+            });
+            graph.insert(address, node);
+        }
+        next.retain(|address| !graph.contains_key(address));
+        level = next.into_iter().collect();
+    }
+    Ok(graph)
+}
+
+fn hard_target(link: &Link) -> Option<u64> {
+    match link.target {
+        LinkTarget::Hard(address) => Some(address.0),
+        _ => None,
+    }
+}
+
+fn check_count(io: &Io<'_>, graph: &Graph, level: &[u64]) -> Result<(), Error> {
+    let count = graph.len().saturating_add(level.len()) as u64;
+    if count <= io.limits().objects {
+        return Ok(());
+    }
+    let address = level.first().copied().unwrap_or(0);
+    Err(Error::limit(
+        "group",
+        address,
+        format!("{count} objects or more, the limit is {}", io.limits().objects),
+    ))
+}

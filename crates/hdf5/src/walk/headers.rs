@@ -1,0 +1,114 @@
+//! Object headers with their continuations, all of a level together.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use super::{Io, batch::read_whole, sized::read_sized};
+use crate::{
+    Error,
+    spec::{
+        Format,
+        object_header::{
+            Continuation, Message, Prefix, kind, parse_continuation, parse_continuation_message,
+            parse_header, parse_prefix,
+        },
+    },
+};
+
+/// Bytes that most object headers fit in.
+const GUESS: u64 = 512;
+
+/// An object header with all its messages, continuations taken in.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) address: u64,
+    pub(crate) messages: Vec<Message>,
+}
+
+impl Header {
+    /// The first message of a type.
+    pub(crate) fn find(&self, kind: u16) -> Option<&Message> {
+        self.messages.iter().find(|message| message.kind == kind)
+    }
+
+    /// All messages of a type.
+    pub(crate) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(move |message| message.kind == kind)
+    }
+}
+
+/// A header while its continuations are read.
+struct Reading {
+    header: Header,
+    prefix: Prefix,
+    seen: BTreeSet<Continuation>,
+    next: Vec<Continuation>,
+}
+
+/// Reads the object headers at `addresses`.
+pub(crate) async fn read_headers(
+    io: &Io<'_>,
+    format: Format,
+    addresses: &[u64],
+) -> Result<Vec<Result<Header, Error>>, Error> {
+    let length = |bytes: &[u8], address| parse_prefix(bytes, address, format).map(Prefix::length);
+    let blocks = read_sized(io, "object header", addresses, GUESS, length).await?;
+    let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
+        let block = block?;
+        let prefix = parse_prefix(&block, address, format)?;
+        let messages = parse_header(&block, address, prefix, format)?;
+        let header = Header { address, messages };
+        let mut reading = Reading { header, prefix, seen: BTreeSet::new(), next: Vec::new() };
+        reading.note_continuations(format)?;
+        Ok(reading)
+    };
+    let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
+    while continue_all(io, format, &mut readings).await {}
+    Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
+}
+
+/// Reads the next continuations of all headers; says whether there were any.
+async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Reading, Error>]) -> bool {
+    let mut wanted = Vec::new();
+    for (index, reading) in readings.iter_mut().enumerate() {
+        let next = reading.as_mut().map(|reading| std::mem::take(&mut reading.next)).unwrap_or_default();
+        wanted.extend(next.into_iter().map(|continuation| (index, continuation)));
+    }
+    let ranges: Vec<_> = wanted.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+    let blocks = read_whole(io, "object header continuation", &ranges).await;
+    for ((index, at), block) in wanted.iter().zip(blocks) {
+        let Some(place) = readings.get_mut(*index) else { continue };
+        let Ok(reading) = place else { continue };
+        let added = block.and_then(|block| parse_continuation(&block, *at, reading.prefix, format));
+        if let Err(error) = added.and_then(|messages| reading.add(messages, format)) {
+            *place = Err(error);
+        }
+    }
+    !wanted.is_empty()
+}
+
+impl Reading {
+    fn add(&mut self, messages: Vec<Message>, format: Format) -> Result<(), Error> {
+        self.header.messages.extend(messages);
+        self.note_continuations(format)
+    }
+
+    /// Takes the continuation messages out of the header and notes where they lead.
+    fn note_continuations(&mut self, format: Format) -> Result<(), Error> {
+        let (found, others) = std::mem::take(&mut self.header.messages)
+            .into_iter()
+            .partition::<Vec<_>, _>(|message| message.kind == kind::CONTINUATION);
+        self.header.messages = others;
+        for message in found {
+            let continuation = parse_continuation_message(&message, format)?;
+            if !self.seen.insert(continuation) {
+                let problem = format!("continuation at {:#x} a second time", continuation.address);
+                return Err(Error::malformed("object header", self.header.address, problem));
+            }
+            self.next.push(continuation);
+        }
+        Ok(())
+    }
+}

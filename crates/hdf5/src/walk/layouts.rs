@@ -1,0 +1,164 @@
+//! Where the elements of all datasets lie: chunk indexes, external files and virtual mappings, each in joint batches.
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use super::{
+    Io,
+    chunks::{ChunkIndex, ChunkRequest, read_chunk_tables},
+    global_heap::fetch_collections,
+    symbol_tables::read_local_heaps,
+};
+use crate::{
+    Error,
+    model::{ChunkIndexKind, ChunkTable, Chunked, Dataspace, ExternalSegment, Layout, VirtualMapping},
+    spec::{
+        Format,
+        external_files::{ExternalFiles, Slot},
+        group::heap_text,
+        layout::{ChunkedLayout, HeapPointer, LayoutMessage},
+        virtual_layout::parse_virtual_layout,
+    },
+    value::{Collections, object_in},
+};
+
+/// What must be known of a dataset to find its elements.
+#[derive(Clone, Debug)]
+pub(crate) struct LayoutRequest {
+    pub(crate) message: LayoutMessage,
+    pub(crate) external: Option<ExternalFiles>,
+    pub(crate) dataspace: Dataspace,
+    /// Bytes of an element.
+    pub(crate) element_size: u64,
+    /// The dataset has a filter.
+    pub(crate) filtered: bool,
+    /// Address of the object header.
+    pub(crate) header: u64,
+}
+
+/// The layout of each dataset.
+pub(crate) async fn read_layouts(
+    io: &Io<'_>,
+    format: Format,
+    requests: Vec<LayoutRequest>,
+) -> Result<Vec<Layout>, Error> {
+    let names: Vec<_> = requests.iter().filter_map(|request| Some(request.external.as_ref()?.heap)).collect();
+    let mut names = read_local_heaps(io, format, &names).await?.into_iter();
+    let blocks = read_mapping_blocks(io, format, &requests).await?;
+    let mut tables = read_tables(io, format, &requests).await.into_iter();
+    let layout = |request: LayoutRequest| {
+        let names = request.external.as_ref().and_then(|_| names.next());
+        match (request.message, request.external, names) {
+            (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
+                names.and_then(|names| external(&files, &names)).map(Layout::External)
+            }
+            (LayoutMessage::Compact(bytes), ..) => Ok(Layout::Compact(bytes)),
+            (LayoutMessage::Contiguous { address, length }, ..) => {
+                let length = length.unwrap_or_else(|| extent_bytes(&request.dataspace, request.element_size));
+                Ok(Layout::Contiguous(address.map(|address| ByteRange::new(address, length))))
+            }
+            (LayoutMessage::Chunked(chunked), ..) => match tables.next() {
+                Some(table) => table.map(|table| Layout::Chunked(with_table(chunked, table))),
+                None => Err(Error::malformed("chunk index", request.header, "not read")),
+            },
+            (LayoutMessage::Virtual(pointer), ..) => mappings(&blocks, pointer, format).map(Layout::Virtual),
+        }
+    };
+    let layouts = requests.into_iter().map(layout);
+    Ok(layouts.map(|layout| layout.unwrap_or_else(Layout::Unreadable)).collect())
+}
+
+fn with_table(chunked: ChunkedLayout, chunks: ChunkTable) -> Chunked {
+    let ChunkedLayout { chunk_shape, index, unfiltered_edges, .. } = chunked;
+    Chunked { chunk_shape, index, unfiltered_edges, chunks }
+}
+
+/// Bytes that all elements take.
+fn extent_bytes(dataspace: &Dataspace, element_size: u64) -> u64 {
+    dataspace.shape().map_or(0, |shape| shape.iter().copied().fold(element_size, u64::saturating_mul))
+}
+
+fn external(files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
+    let segment = |slot: &Slot| {
+        let file = heap_text(heap, slot.name, files.heap)?;
+        Ok(ExternalSegment { file, offset: slot.offset, size: slot.size })
+    };
+    files.slots.iter().map(segment).collect()
+}
+
+/// The collections that hold the mappings of virtual datasets.
+async fn read_mapping_blocks(
+    io: &Io<'_>,
+    format: Format,
+    requests: &[LayoutRequest],
+) -> Result<Collections, Error> {
+    let pointers = requests.iter().filter_map(|request| match request.message {
+        LayoutMessage::Virtual(pointer) => pointer,
+        _ => None,
+    });
+    let mut collections = Collections::new();
+    let addresses = pointers.map(|pointer| pointer.collection).collect();
+    fetch_collections(io, format, addresses, &mut collections).await?;
+    Ok(collections)
+}
+
+fn mappings(
+    blocks: &Collections,
+    pointer: Option<HeapPointer>,
+    format: Format,
+) -> Result<Vec<VirtualMapping>, Error> {
+    let Some(pointer) = pointer else { return Ok(Vec::new()) };
+    let block = object_in(blocks, pointer)?.unwrap_or_default();
+    parse_virtual_layout(&block, pointer.collection, format)
+}
+
+/// The chunks of the datasets that have any, in their order.
+async fn read_tables(
+    io: &Io<'_>,
+    format: Format,
+    requests: &[LayoutRequest],
+) -> Vec<Result<ChunkTable, Error>> {
+    let chunked = requests.iter().filter_map(|request| match &request.message {
+        LayoutMessage::Chunked(chunked) => Some(chunk_request(request, chunked)),
+        _ => None,
+    });
+    let chunked: Vec<_> = chunked.collect();
+    let good = chunked.iter().flatten().cloned().collect();
+    let mut tables = read_chunk_tables(io, format, good).await.into_iter();
+    let missing = || Err(Error::malformed("chunk index", 0, "not read"));
+    let next = |request: Result<_, _>| request.and_then(|_| tables.next().unwrap_or_else(missing));
+    chunked.into_iter().map(next).collect()
+}
+
+fn chunk_request(request: &LayoutRequest, chunked: &ChunkedLayout) -> Result<ChunkRequest, Error> {
+    let element_size =
+        u32::try_from(request.element_size).ok().filter(|&size| u64::from(size) == chunked.element_size);
+    let Some(element_size) = element_size else {
+        let (message, datatype) = (chunked.element_size, request.element_size);
+        let problem = format!("chunks of {message}-byte elements, the datatype has {datatype} bytes");
+        return Err(Error::malformed("data layout message", request.header, problem));
+    };
+    let shape = request.dataspace.shape().unwrap_or_default().to_vec();
+    let max_shape = match &request.dataspace {
+        Dataspace::Simple { max_shape: Some(max_shape), .. } => max_shape.clone(),
+        _ => shape.iter().copied().map(Some).collect(),
+    };
+    let chunk_shape = chunked.chunk_shape.clone();
+    let filtered = request.filtered;
+    Ok(ChunkRequest { index: index_of(chunked), shape, max_shape, chunk_shape, element_size, filtered })
+}
+
+fn index_of(chunked: &ChunkedLayout) -> ChunkIndex {
+    let address = chunked.address;
+    match chunked.index {
+        ChunkIndexKind::BTree1 => ChunkIndex::BTree1 { address },
+        ChunkIndexKind::Single => {
+            let (size, filter_mask) = chunked.single.unwrap_or((0, 0));
+            ChunkIndex::Single { address, size, filter_mask }
+        }
+        ChunkIndexKind::Implicit => ChunkIndex::Implicit { address },
+        ChunkIndexKind::FixedArray => ChunkIndex::FixedArray { address },
+        ChunkIndexKind::ExtensibleArray => ChunkIndex::ExtensibleArray { address },
+        ChunkIndexKind::BTree2 => ChunkIndex::BTree2 { address },
+    }
+}

@@ -1,0 +1,128 @@
+//! Messages that are kept elsewhere: in the headers of committed datatypes, and in the heaps of shared messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::{
+    Io,
+    fractal_heaps::{HeapId, HeapRequest, read_heap_objects},
+    headers::{Header, read_headers},
+};
+use crate::{
+    Error,
+    spec::{
+        Format,
+        object_header::kind,
+        shared::{SharedIndex, SharedReference, parse_table, parse_table_message},
+    },
+};
+
+/// A message's body and where it lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Body {
+    pub(crate) address: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// Shared messages that are already looked up.
+#[derive(Debug, Default)]
+pub(crate) struct SharedMessages {
+    indexes: Vec<SharedIndex>,
+    found: BTreeMap<SharedReference, Result<Body, Error>>,
+}
+
+impl SharedMessages {
+    /// Reads the table of shared messages, if the superblock's extension names one.
+    pub(crate) async fn open(io: &Io<'_>, format: Format, extension: Option<&Header>) -> Result<Self, Error> {
+        let Some(message) = extension.and_then(|header| header.find(kind::SHARED_TABLE)) else {
+            return Ok(Self::default());
+        };
+        let message = parse_table_message(&message.body, message.address, format)?;
+        let range = virtualize_bytes::ByteRange::new(message.address, message.length);
+        let table = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
+        Ok(Self { indexes: parse_table(&table, message, format)?, found: BTreeMap::new() })
+    }
+
+    /// A message that was looked up.
+    pub(crate) fn get(&self, reference: SharedReference) -> Result<Body, Error> {
+        let missing = || Err(Error::malformed("shared message", 0, "not looked up"));
+        self.found.get(&reference).cloned().unwrap_or_else(missing)
+    }
+
+    /// Looks up messages, all in the same batches.
+    pub(crate) async fn look_up(
+        &mut self,
+        io: &Io<'_>,
+        format: Format,
+        mut references: BTreeSet<SharedReference>,
+    ) -> Result<(), Error> {
+        references.retain(|reference| !self.found.contains_key(reference));
+        let mut committed = Vec::new();
+        let mut heaps: BTreeMap<u64, Vec<(SharedReference, HeapId)>> = BTreeMap::new();
+        for reference in references {
+            match reference {
+                SharedReference::Committed(address) => committed.push(address),
+                SharedReference::Heap { kind, id } => match SharedIndex::heap_of(&self.indexes, kind) {
+                    Some(heap) => heaps.entry(heap).or_default().push((reference, id)),
+                    None => {
+                        let problem = format!("no heap for messages of type {kind:#x}");
+                        let error = Error::malformed("shared message table", 0, problem);
+                        self.found.insert(reference, Err(error));
+                    }
+                },
+            }
+        }
+        self.read_committed(io, format, &committed).await?;
+        self.read_heaps(io, format, heaps).await
+    }
+
+    async fn read_committed(&mut self, io: &Io<'_>, format: Format, addresses: &[u64]) -> Result<(), Error> {
+        let headers = read_headers(io, format, addresses).await?;
+        for (&address, header) in addresses.iter().zip(headers) {
+            let body = header.and_then(|header| committed_datatype(&header));
+            self.found.insert(SharedReference::Committed(address), body);
+        }
+        Ok(())
+    }
+
+    async fn read_heaps(
+        &mut self,
+        io: &Io<'_>,
+        format: Format,
+        heaps: BTreeMap<u64, Vec<(SharedReference, HeapId)>>,
+    ) -> Result<(), Error> {
+        let request = |(heap, wanted): (&u64, &Vec<(_, HeapId)>)| HeapRequest {
+            heap: *heap,
+            ids: wanted.iter().map(|(_, id)| *id).collect(),
+        };
+        let requests: Vec<_> = heaps.iter().map(request).collect();
+        let answers = read_heap_objects(io, format, &requests).await?;
+        for (wanted, objects) in heaps.into_values().zip(answers) {
+            match objects {
+                Ok(objects) => {
+                    for ((reference, _), object) in wanted.into_iter().zip(objects) {
+                        let body = object.map(|o| Body { address: o.address, bytes: o.bytes });
+                        self.found.insert(reference, body);
+                    }
+                }
+                Err(error) => {
+                    let lost = wanted.into_iter().map(|(reference, _)| (reference, Err(error.clone())));
+                    self.found.extend(lost);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The datatype message of a committed datatype.
+fn committed_datatype(header: &Header) -> Result<Body, Error> {
+    match header.find(kind::DATATYPE) {
+        Some(message) if !message.shared => {
+            Ok(Body { address: message.address, bytes: message.body.clone() })
+        }
+        Some(_) => Err(Error::malformed("committed datatype", header.address, "is itself a shared message")),
+        None => Err(Error::malformed("committed datatype", header.address, "no datatype message")),
+    }
+}
