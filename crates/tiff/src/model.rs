@@ -28,13 +28,13 @@ pub struct Ifd {
     pub offset: u64,
     /// All entries, by tag, with their values; strip and tile tables are in `image` only.
     pub tags: BTreeMap<u16, Value>,
-    /// Tags whose value could not be read.
+    /// What could not be read, or was read with a doubt: tags, SubIFDs, missing offsets.
     pub unreadable_tags: Vec<Error>,
     /// The image it describes, or why that makes no image.
     pub image: Result<Image, Error>,
     /// GDAL_NODATA (42113) as stored, without the closing NUL.
     pub gdal_nodata: Option<String>,
-    /// Items of GDAL_METADATA (42112).
+    /// Items of GDAL_METADATA (42112), as GDAL shows them: those without text left out. Of equal names the last counts.
     pub gdal_metadata: Vec<GdalItem>,
     /// Georeferencing tags; `None` where there are none.
     pub geo: Option<Geo>,
@@ -84,18 +84,20 @@ pub struct Image {
     pub photometric: Option<u16>,
     /// Compression (259).
     pub compression: u16,
-    /// Predictor (317): 1 none, 2 horizontal differencing, 3 floating point.
+    /// Predictor (317): 1 none, 2 horizontal differencing, 3 floating point. As stored; it means nothing where the
+    /// compression knows no predictor (none, PackBits, JPEG, …).
     pub predictor: u16,
     /// FillOrder (266) is 2: the least significant bit comes first.
     pub reversed_bits: bool,
-    /// PlanarConfiguration (284) is 2: one plane a sample.
+    /// PlanarConfiguration (284) is 2: one plane a sample. False where there is only one sample.
     pub planar: bool,
     /// How the image is cut.
     pub cut: Cut,
     /// First byte of each strip or tile, in the order of the file: row-major, and plane by plane where planar. 0 where
     /// there is none (sparse).
     pub offsets: Vec<u64>,
-    /// Bytes of each strip or tile, as many as offsets; 0 where there is none.
+    /// Bytes of each strip or tile, as many as offsets; 0 where there is none. Uncompressed ones have at most the bytes
+    /// that they need, and the last strip those of its rows. All lie within the file.
     pub byte_counts: Vec<u64>,
     /// Whether the file lacked byte counts (or some) and they were derived as libtiff does.
     pub derived_byte_counts: bool,

@@ -23,12 +23,12 @@ pub(crate) fn resolve(image: &Image, stored: &[u64], size: u64) -> (Vec<u64>, bo
     if lone {
         counts.clear();
     }
+    let lacking = image.offsets.get(counts.len()..).unwrap_or_default();
+    let derived = lacking.iter().any(|&offset| offset != 0);
     let mut sorted = image.offsets.clone();
     sorted.sort_unstable();
-    let missing =
-        image.offsets.iter().skip(counts.len()).map(|&offset| up_to_the_next(offset, &sorted, size));
-    counts.extend(missing.collect::<Vec<_>>());
-    (counts, true)
+    counts.extend(lacking.iter().map(|&offset| up_to_the_next(offset, &sorted, size)));
+    (counts, derived)
 }
 
 /// A compressed piece ends at the latest where the next one begins, or the file ends.

@@ -8,6 +8,8 @@
 //!
 //! GDAL escapes an item's text before it writes the XML, which escapes it again; so it is unescaped twice.
 
+use std::borrow::Cow;
+
 use quick_xml::{
     Reader,
     escape::unescape,
@@ -33,7 +35,8 @@ pub(crate) fn parse(xml: &str, most: u64) -> Result<Vec<GdalItem>, String> {
             Event::CData(text) => document.text(&text.xml10_content()),
             Event::GeneralRef(reference) => {
                 let text = format!("&{};", &*reference);
-                document.text(&unescape(&text).map_err(|error| error.to_string())?);
+                // An entity that nobody declared stays as it is written.
+                document.text(&unescape(&text).unwrap_or(Cow::Borrowed(&text)));
             }
             Event::DocType(_) => return Err("a document type declaration, expected none".into()),
             Event::Eof if document.depth > 0 => return Err("an element is not closed".into()),
@@ -72,7 +75,7 @@ impl Document {
     fn close(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         if self.depth == 1 {
-            self.items.extend(self.item.take().map(finished));
+            self.items.extend(self.item.take().and_then(finished));
         }
     }
 
@@ -105,11 +108,11 @@ fn item(start: &BytesStart<'_>) -> Result<Option<GdalItem>, String> {
     }))
 }
 
-fn finished(mut item: GdalItem) -> GdalItem {
-    if let Ok(value) = unescape(&item.value) {
-        item.value = value.into_owned();
-    }
-    item
+/// The item with its text as GDAL shows it: without blanks at its start, and not at all where there is no text.
+fn finished(item: GdalItem) -> Option<GdalItem> {
+    let text = item.value.trim_start();
+    let value = unescape(text).unwrap_or(Cow::Borrowed(text)).into_owned();
+    (!value.is_empty()).then_some(GdalItem { value, ..item })
 }
 
 #[cfg(test)]
@@ -130,7 +133,7 @@ mod tests {
             <Item name=\"empty\"/><Other name=\"no\">y</Other></GDALMetadata>";
         let items = parse(xml, 9).unwrap();
         let names: Vec<_> = items.iter().map(|item| (item.name.as_str(), item.value.as_str())).collect();
-        assert_eq!(names, [("AREA", "x"), ("SCALE", "0.5"), ("empty", "")]);
+        assert_eq!(names, [("AREA", "x"), ("SCALE", "0.5")], "GDAL shows no item without text");
         assert_eq!((items[0].sample, items[0].role.as_deref()), (None, None));
         assert_eq!((items[1].domain.as_str(), items[1].sample), ("d&e", Some(1)));
         assert_eq!(items[1].role.as_deref(), Some("scale"));
@@ -143,17 +146,18 @@ mod tests {
         assert_eq!(value("once &lt; &#65;"), "once < A");
         assert_eq!(value("AT&amp;T, &amp;no;"), "AT&T, &no;");
         assert_eq!(value("<![CDATA[1 < 2]]>"), "1 < 2");
+        assert_eq!(value(" \n blanks &undeclared; "), "blanks &undeclared; ");
     }
 
     #[test]
     fn refuses_what_is_no_plain_document() {
         let bomb = "<!DOCTYPE b [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;\">]><GDALMetadata/>";
         assert!(parse(bomb, 9).unwrap_err().contains("document type"));
-        assert!(parse("<GDALMetadata><Item name='a'>&unknown;</Item></GDALMetadata>", 9).is_err());
         assert!(parse("<GDALMetadata><Item name='a'>x", 9).is_err());
         assert!(parse("<GDALMetadata></Item></GDALMetadata>", 9).is_err());
         assert!(
-            parse(&format!("<GDALMetadata>{}</GDALMetadata>", "<Item name='a'/>".repeat(10)), 9).is_err()
+            parse(&format!("<GDALMetadata>{}</GDALMetadata>", "<Item name='a'>b</Item>".repeat(10)), 9)
+                .is_err()
         );
         assert_eq!(parse("not XML", 9), Ok(vec![]));
     }
