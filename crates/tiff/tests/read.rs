@@ -258,6 +258,17 @@ fn values_of_all_pages_are_fetched_in_one_batch() {
     assert_eq!(batches[4][0].length, 200);
 }
 
+#[test]
+fn of_a_table_only_what_the_image_needs_is_fetched() {
+    let mut builder = Builder::new(Endian::Little, false);
+    builder.data(&[1; 200_000]);
+    let strips = [short(256, &[1]), short(257, &[3]), short(278, &[1]), long(273, &[8; 3]).claiming(40_000)];
+    builder.directory(&strips);
+    builder.data(&[0; 200_000]);
+    let batches = batches(builder);
+    assert_eq!(batches.last().unwrap().iter().map(|range| range.length).collect::<Vec<_>>(), [12]);
+}
+
 fn batches(builder: Builder) -> Vec<Vec<virtualize_bytes::ByteRange>> {
     let source = Metered::new(builder.bytes);
     read_source(&source, &Limits::default()).unwrap();

@@ -1,21 +1,17 @@
 //! Bytes of strips and tiles: as stored, or derived where the file has none that can be right. The rules are those of
 //! libtiff, with which most files are written and read.
 
-use virtualize_bytes::ByteRange;
-
-use crate::{
-    Error,
-    model::{Cut, Image},
-};
+use crate::model::{Cut, Image};
 
 const UNCOMPRESSED: u16 = 1;
 
 /// The byte counts of an image whose offsets are set, and whether some were derived.
-pub(crate) fn resolve(image: &Image, stored: &[u64], size: u64) -> (Vec<u64>, bool) {
+pub(crate) fn resolve(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u64>, bool) {
+    stored.truncate(image.offsets.len());
     if image.compression == UNCOMPRESSED {
-        return uncompressed(image, stored, size);
+        return uncompressed(image, &stored, size);
     }
-    let mut counts: Vec<u64> = stored.iter().copied().take(image.offsets.len()).collect();
+    let mut counts = stored;
     let lone = image.offsets.len() == 1 && counts == [0] && image.offsets != [0];
     if counts.len() == image.offsets.len() && !lone {
         return (counts, false);
@@ -109,19 +105,5 @@ impl<'a> Lengths<'a> {
         let ycbcr =
             self.image.photometric == Some(6) && self.image.samples_per_pixel == 3 && !self.image.planar;
         (ycbcr && horizontal > 0 && vertical > 0).then(|| (u64::from(horizontal), u64::from(vertical)))
-    }
-}
-
-/// Refuses an image whose data the file does not hold.
-pub(crate) fn check_end(image: &Image, size: u64, offset: u64) -> Result<(), Error> {
-    let mut ranges = image.offsets.iter().zip(&image.byte_counts);
-    let past = |&(&start, &length): &(&u64, &u64)| {
-        start != 0 && length != 0 && start.checked_add(length).is_none_or(|end| end > size)
-    };
-    match ranges.find(past) {
-        Some((&start, &length)) => {
-            Err(Error::truncated("strip or tile", offset, ByteRange::new(start, length), size))
-        }
-        None => Ok(()),
     }
 }

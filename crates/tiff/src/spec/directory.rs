@@ -146,6 +146,11 @@ impl Entry {
         }
     }
 
+    /// The same entry with at most `count` values.
+    pub(crate) fn shortened(self, count: u64) -> Self {
+        Self { count: self.count.min(count), ..self }
+    }
+
     /// The value, where it is in the entry.
     pub(crate) fn inline(&self) -> Option<&[u8]> {
         match &self.place {

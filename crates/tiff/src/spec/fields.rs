@@ -17,6 +17,11 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
+    /// No values yet.
+    pub(crate) fn empty(offset: u64) -> Self {
+        Self { offset, values: BTreeMap::new(), unreadable: BTreeMap::new() }
+    }
+
     /// An error that names the tag.
     pub(crate) fn malformed(&self, tag: u16, problem: impl Into<String>) -> Error {
         Error::malformed(tag::name(tag), self.offset, problem)
@@ -44,6 +49,16 @@ impl Fields {
             other => return Err(self.malformed(tag, format!("{}, expected integers", describe(other)))),
         };
         Ok(if numbers.is_empty() { None } else { Some(numbers) })
+    }
+
+    /// Like [`Fields::integers`], but the value is taken away. Empty where the tag is absent.
+    pub(crate) fn take_integers(&mut self, tag: u16) -> Result<Vec<u64>, Error> {
+        let numbers = self.integers(tag)?.map(|_| ());
+        match (numbers, self.values.remove(&tag)) {
+            (Some(()), Some(Value::Unsigned(numbers))) => Ok(numbers),
+            (Some(()), Some(Value::Signed(numbers))) => self.non_negative(tag, &numbers),
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn non_negative(&self, tag: u16, numbers: &[i64]) -> Result<Vec<u64>, Error> {

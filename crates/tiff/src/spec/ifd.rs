@@ -8,7 +8,9 @@ use virtualize_bytes::{Endian, Limits};
 use super::{
     Directory, Entry,
     fields::Fields,
-    gdal_metadata, geo, image,
+    gdal_metadata, geo,
+    geometry::Geometry,
+    image,
     tag::{self, GDAL_METADATA, GDAL_NODATA, GEO_ASCII_PARAMS},
     value,
 };
@@ -19,6 +21,18 @@ use crate::{
 
 /// The bytes of an entry's value, or why they could not be had.
 pub(crate) type RawValue = Result<Bytes, Error>;
+
+/// How many entries the tables of strips or tiles must have, as far as the values in the directory itself say it. A
+/// table may claim to be much longer.
+pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> Option<u64> {
+    let mut fields = Fields::empty(directory.offset);
+    for entry in &directory.entries {
+        if let Some(bytes) = entry.inline() {
+            fields.values.insert(entry.tag, value::decode(entry.kind, bytes, endian));
+        }
+    }
+    Geometry::of(&fields).ok()?.pieces(&fields, limits.chunks).ok().map(|pieces| pieces as u64)
+}
 
 /// The directory `path` of a file of `size` bytes. `raw` holds the values of its entries, in their order.
 pub(crate) fn build(
@@ -34,8 +48,7 @@ pub(crate) fn build(
     let ascii = raw_value(&directory.entries, raw, GEO_ASCII_PARAMS);
     let geo = geo::parse(&fields, ascii, &mut problems);
     let gdal_metadata = gdal_items(&fields, limits, &mut problems);
-    let image = image::parse(&fields, size, limits.chunks);
-    problems.extend(image.iter().filter_map(|image| image::note_on_offsets(&fields, image)));
+    let image = image::parse(&mut fields, size, limits.chunks, &mut problems);
     problems.extend(std::mem::take(&mut fields.unreadable).into_values());
     Ifd {
         path,
@@ -51,8 +64,7 @@ pub(crate) fn build(
 }
 
 fn decode(directory: &Directory, raw: &[RawValue], endian: Endian) -> Fields {
-    let mut fields =
-        Fields { offset: directory.offset, values: BTreeMap::new(), unreadable: BTreeMap::new() };
+    let mut fields = Fields::empty(directory.offset);
     for (entry, value) in directory.entries.iter().zip(raw) {
         match value {
             Ok(bytes) => {

@@ -6,14 +6,16 @@ mod fields;
 mod gdal_metadata;
 mod geo;
 mod geokeys;
+mod geometry;
 mod header;
 mod ifd;
 mod image;
+mod tables;
 pub(crate) mod tag;
 mod value;
 
 pub(crate) use directory::{Directory, Entry};
 pub(crate) use header::{Format, Header};
-pub(crate) use ifd::{RawValue, build};
+pub(crate) use ifd::{RawValue, build, pieces};
 
 pub use header::is_tiff;

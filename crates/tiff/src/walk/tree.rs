@@ -81,7 +81,7 @@ async fn interpret(
         let batch: Vec<Pending> = level.by_ref().take(BATCH).collect();
         let directories = batch.iter().map(|pending| &pending.directory);
         let plans: Vec<Vec<Plan>> =
-            directories.map(|directory| plan(io, directory)).collect::<Result<_, _>>()?;
+            directories.map(|directory| plan(io, format, directory)).collect::<Result<_, _>>()?;
         let ranges: Vec<ByteRange> = plans.iter().flatten().filter_map(Plan::range).collect();
         let mut parts = io.read(&ranges).await?.into_iter();
         for (Pending { parent, path, directory }, plan) in batch.into_iter().zip(plans) {
@@ -101,17 +101,21 @@ enum Plan {
     Fail(Error),
 }
 
-fn plan(io: &mut Io<'_>, directory: &Directory) -> Result<Vec<Plan>, Error> {
-    directory.entries.iter().map(|entry| plan_entry(io, entry, directory.offset)).collect()
+/// The outer error ends the whole file.
+fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Plan>, Error> {
+    let pieces = spec::pieces(directory, format.endian, io.limits());
+    let pieces = pieces.unwrap_or(u64::MAX);
+    directory.entries.iter().map(|entry| plan_entry(io, *entry, pieces, directory.offset)).collect()
 }
 
-/// The outer error ends the whole file.
-fn plan_entry(io: &mut Io<'_>, entry: &Entry, offset: u64) -> Result<Plan, Error> {
+fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result<Plan, Error> {
+    let table = tag::is_table(entry.tag);
+    let entry = if table { entry.shortened(pieces) } else { entry };
     let Some(range) = entry.range() else {
         return Ok(Plan::Inline(Bytes::copy_from_slice(entry.inline().unwrap_or_default())));
     };
-    // A table of strips may claim to be longer than the image needs, and than the file is.
-    let range = if tag::is_table(entry.tag) { range.clamp_to(io.size()) } else { range };
+    // What a table has beyond the end of the file it lacks, which its length will show.
+    let range = if table { range.clamp_to(io.size()) } else { range };
     let most = io.limits().structure_bytes;
     if range.start.checked_add(range.length).is_none_or(|end| end > io.size()) {
         return Ok(Plan::Fail(Error::truncated(tag::name(entry.tag), offset, range, io.size())));

@@ -1,0 +1,89 @@
+//! How large an image is, and into how many strips or tiles it is cut (TIFF 6.0, sections 8 and 15).
+
+use super::{fields::Fields, image::samples_per_pixel, tag};
+use crate::{Error, model::Cut};
+
+/// Extents of an image and of its pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) depth: u64,
+    pub(crate) samples: u16,
+    /// One plane a sample.
+    pub(crate) planar: bool,
+    pub(crate) cut: Cut,
+}
+
+impl Geometry {
+    pub(crate) fn of(fields: &Fields) -> Result<Self, Error> {
+        let samples = samples_per_pixel(fields)?;
+        let height = extent(fields, tag::IMAGE_LENGTH)?;
+        Ok(Self {
+            width: extent(fields, tag::IMAGE_WIDTH)?,
+            height,
+            depth: depth(fields, tag::IMAGE_DEPTH)?,
+            samples,
+            planar: samples > 1 && one_or_two(fields, tag::PLANAR_CONFIGURATION)?,
+            cut: cut(fields, height)?,
+        })
+    }
+
+    /// How many strips or tiles there are, which may be `most`.
+    pub(crate) fn pieces(&self, fields: &Fields, most: u64) -> Result<usize, Error> {
+        let pieces = self.count().filter(|&pieces| pieces <= most);
+        pieces.and_then(|pieces| usize::try_from(pieces).ok()).ok_or_else(|| {
+            let problem =
+                format!("{} × {} pixels in {:?}: more than {most} pieces", self.width, self.height, self.cut);
+            Error::limit("image", fields.offset, problem)
+        })
+    }
+
+    fn count(&self) -> Option<u64> {
+        let planes = if self.planar { u64::from(self.samples) } else { 1 };
+        let each = match self.cut {
+            Cut::Strips { rows } => self.height.div_ceil(rows).checked_mul(self.depth)?,
+            Cut::Tiles { width, height, depth } => {
+                let columns = self.width.div_ceil(width);
+                columns.checked_mul(self.height.div_ceil(height))?.checked_mul(self.depth.div_ceil(depth))?
+            }
+        };
+        each.checked_mul(planes)
+    }
+}
+
+fn extent(fields: &Fields, tag: u16) -> Result<u64, Error> {
+    match fields.integer(tag)? {
+        None => Err(fields.missing(tag)),
+        Some(0) => Err(fields.malformed(tag, "0, expected 1 or more")),
+        Some(extent) => Ok(extent),
+    }
+}
+
+/// SGI's writers leave the depth of a plane at 0 or out.
+fn depth(fields: &Fields, tag: u16) -> Result<u64, Error> {
+    Ok(fields.integer(tag)?.unwrap_or(1).max(1))
+}
+
+/// Whether a tag that is 1 or 2, and 1 where absent, is 2.
+pub(crate) fn one_or_two(fields: &Fields, tag: u16) -> Result<bool, Error> {
+    match fields.integer(tag)? {
+        None | Some(1) => Ok(false),
+        Some(2) => Ok(true),
+        Some(other) => Err(fields.malformed(tag, format!("{other}, expected 1 or 2"))),
+    }
+}
+
+fn cut(fields: &Fields, height: u64) -> Result<Cut, Error> {
+    if fields.value(tag::TILE_WIDTH)?.is_some() || fields.value(tag::TILE_LENGTH)?.is_some() {
+        return Ok(Cut::Tiles {
+            width: extent(fields, tag::TILE_WIDTH)?,
+            height: extent(fields, tag::TILE_LENGTH)?,
+            depth: depth(fields, tag::TILE_DEPTH)?,
+        });
+    }
+    match fields.integer(tag::ROWS_PER_STRIP)? {
+        Some(0) => Err(fields.malformed(tag::ROWS_PER_STRIP, "0, expected 1 or more")),
+        rows => Ok(Cut::Strips { rows: rows.unwrap_or(height).min(height) }),
+    }
+}

@@ -1,0 +1,93 @@
+//! The tables of strips or tiles: where each piece lies and how many bytes it has (TIFF 6.0, pages 40 and 67).
+
+use virtualize_bytes::ByteRange;
+
+use super::{byte_counts, fields::Fields, tag};
+use crate::{
+    Error,
+    model::{Cut, Image},
+};
+
+/// Offsets that a table may lack; more, and the file is refused.
+const MOST_LACKING: usize = 100_000;
+
+/// Moves the tables from `fields` into `image`, which has that many pieces, in a file of `size` bytes.
+pub(crate) fn fill(
+    image: &mut Image,
+    fields: &mut Fields,
+    pieces: usize,
+    size: u64,
+    doubts: &mut Vec<Error>,
+) -> Result<(), Error> {
+    let tags = Tags::of(image.cut);
+    image.offsets = offsets(fields, tags, pieces, doubts)?;
+    let stored = take(fields, tags.byte_counts)?;
+    (image.byte_counts, image.derived_byte_counts) = byte_counts::resolve(image, stored, size);
+    check_end(image, size, fields.offset)
+}
+
+/// The tags of both tables, the usual one first: some writers put the tables of tiles under the tags of strips.
+#[derive(Clone, Copy)]
+struct Tags {
+    offsets: [u16; 2],
+    byte_counts: [u16; 2],
+}
+
+impl Tags {
+    fn of(cut: Cut) -> Self {
+        let strips = Self {
+            offsets: [tag::STRIP_OFFSETS, tag::TILE_OFFSETS],
+            byte_counts: [tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS],
+        };
+        match cut {
+            Cut::Strips { .. } => strips,
+            Cut::Tiles { .. } => {
+                let ([a, b], [c, d]) = (strips.offsets, strips.byte_counts);
+                Self { offsets: [b, a], byte_counts: [d, c] }
+            }
+        }
+    }
+}
+
+fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error> {
+    let table = fields.take_integers(usual)?;
+    if table.is_empty() { fields.take_integers(other) } else { Ok(table) }
+}
+
+/// As many offsets as there are pieces. Those that the table lacks are 0, as other readers have it: no such pieces.
+fn offsets(
+    fields: &mut Fields,
+    tags: Tags,
+    pieces: usize,
+    doubts: &mut Vec<Error>,
+) -> Result<Vec<u64>, Error> {
+    let [tag, _] = tags.offsets;
+    let mut offsets = take(fields, tags.offsets)?;
+    if offsets.is_empty() {
+        return Err(fields.missing(tag));
+    }
+    let stored = offsets.len();
+    if pieces.saturating_sub(stored) > MOST_LACKING {
+        return Err(fields.malformed(tag, format!("{stored} values, expected {pieces}")));
+    }
+    if stored < pieces {
+        let problem = format!("{stored} values, expected {pieces}; the others count as missing");
+        doubts.push(fields.malformed(tag, problem));
+    }
+    offsets.resize(pieces, 0);
+    Ok(offsets)
+}
+
+/// Refuses an image whose data the file does not hold.
+fn check_end(image: &Image, size: u64, offset: u64) -> Result<(), Error> {
+    let mut ranges = image.offsets.iter().zip(&image.byte_counts);
+    let past = |&(&start, &length): &(&u64, &u64)| {
+        start != 0 && length != 0 && start.checked_add(length).is_none_or(|end| end > size)
+    };
+    match ranges.find(past) {
+        Some((&start, &length)) => {
+            Err(Error::truncated("strip or tile", offset, ByteRange::new(start, length), size))
+        }
+        None => Ok(()),
+    }
+}
