@@ -13,7 +13,7 @@ pub(crate) struct ElementFormat {
 }
 
 /// Where a chunk lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ChunkElement {
     pub(crate) address: u64,
     /// Stored bytes; `None` for an unfiltered chunk.

@@ -60,6 +60,17 @@ pub(crate) struct DataBlock {
     pages: Option<Vec<bool>>,
 }
 
+/// A part of a data block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// All of a block without pages.
+    Whole,
+    /// What comes before the pages.
+    Prefix,
+    /// A page, which begins with this element.
+    Page { first: u64 },
+}
+
 /// A super block to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SuperBlock {
@@ -280,39 +291,43 @@ impl ExtensibleArray {
         Ok(found)
     }
 
-    /// The written parts of a data block that hold elements before `end`: number of the first element, and where they lie
-    /// with the checksum that follows them. A block without pages is one such part.
-    pub(crate) fn parts(&self, block: &DataBlock, end: u64, format: Format) -> Vec<(u64, ByteRange)> {
+    /// The written parts of a data block that hold elements before `end`, and where they lie with the checksum that
+    /// follows them.
+    pub(crate) fn parts(&self, block: &DataBlock, end: u64, format: Format) -> Vec<(Part, ByteRange)> {
         let prefix = Self::prefix(format).saturating_add(self.offset_size());
         let Some(pages) = &block.pages else {
             let length = prefix.saturating_add(self.bytes_of(block.elements)).saturating_add(CHECKSUM);
-            return vec![(block.first, ByteRange::new(block.address, length))];
+            return vec![(Part::Whole, ByteRange::new(block.address, length))];
         };
-        let start = block.address.saturating_add(prefix).saturating_add(CHECKSUM);
+        let prefix = prefix.saturating_add(CHECKSUM);
         let size = self.bytes_of(self.page_elements).saturating_add(CHECKSUM);
-        let part = |number: u64| {
+        let page = |number: u64| {
+            let start = number.saturating_mul(size).saturating_add(prefix).saturating_add(block.address);
             let first = block.first.saturating_add(number.saturating_mul(self.page_elements));
-            let range = ByteRange::new(start.saturating_add(number.saturating_mul(size)), size);
-            (first, range)
+            (Part::Page { first }, ByteRange::new(start, size))
         };
-        let written = (0..).zip(pages).filter(|(_, written)| **written).map(|(number, _)| part(number));
-        written.take_while(|(first, _)| *first < end).collect()
+        let written = (0..).zip(pages).filter(|(_, written)| **written).map(|(number, _)| page(number));
+        let written = written.filter(|(part, _)| matches!(part, Part::Page { first } if *first < end));
+        std::iter::once((Part::Prefix, ByteRange::new(block.address, prefix))).chain(written).collect()
     }
 
-    /// Checks a part of a data block and returns its elements.
+    /// Checks a part of a data block and returns its elements with the number of the first one.
     pub(crate) fn parse_part<'a>(
         &self,
         bytes: &'a [u8],
         block: &DataBlock,
+        part: Part,
         format: Format,
-    ) -> Result<&'a [u8], Error> {
-        if block.pages.is_some() {
-            return checked(DATA_BLOCK, block.address, bytes);
+    ) -> Result<(u64, &'a [u8]), Error> {
+        if let Part::Page { first } = part {
+            return Ok((first, checked(DATA_BLOCK, block.address, bytes)?));
         }
         let mut cursor = self.open(DATA_BLOCK, *b"EADB", bytes, block.address, format)?;
         let offsets = [self.offset(block.first), block.offset];
         expect_offset(&mut cursor, self.offset_size(), DATA_BLOCK, block.address, offsets)?;
-        cursor.take_u64(self.bytes_of(block.elements)).map_err(Error::truncated(DATA_BLOCK, block.address))
+        let elements = if part == Part::Whole { self.bytes_of(block.elements) } else { 0 };
+        let elements = cursor.take_u64(elements).map_err(Error::truncated(DATA_BLOCK, block.address))?;
+        Ok((block.first, elements))
     }
 
     /// Checks what all blocks begin and end with; returns a cursor after it.

@@ -28,12 +28,10 @@ pub(super) async fn read_btree2<'a>(
     jobs: Vec<Job<'a>>,
 ) -> Vec<(Job<'a>, Result<(), Error>)> {
     let headers: Vec<_> = jobs.iter().map(|job| job.address).collect();
-    let trees =
-        jobs.into_iter().map(|job| Tree { job, element: None, record_size: 1, listed: Vec::new() }).collect();
+    let trees = jobs.into_iter().map(|job| Tree { job, element: None, record_size: 1 }).collect();
     let mut sink = Sink { format, trees };
     let results = walk_trees(io, format, &headers, &mut sink).await;
-    let finish = |(tree, result): (Tree<'a>, Result<(), Error>)| tree.finish(result);
-    sink.trees.into_iter().zip(results).map(finish).collect()
+    sink.trees.into_iter().map(|tree| tree.job).zip(results).collect()
 }
 
 struct Sink<'a> {
@@ -45,12 +43,7 @@ struct Tree<'a> {
     job: Job<'a>,
     element: Option<ElementFormat>,
     record_size: usize,
-    /// Chunks by the number of their record: nodes come level by level, records in another order.
-    listed: Vec<(u64, ChunkElement)>,
 }
-
-/// Position of a record that is not read yet, or whose chunk lies outside the extent.
-const NOWHERE: (u64, ChunkElement) = (u64::MAX, ChunkElement { address: 0, size: None, filter_mask: 0 });
 
 impl Btree2Sink for Sink<'_> {
     fn begin(&mut self, tree: usize, header: &Btree2Header, address: u64) -> Result<(), Error> {
@@ -66,37 +59,22 @@ impl Btree2Sink for Sink<'_> {
         tree.element =
             Some(ElementFormat::new(self.format, filtered, tree.record_size, scaled, HEADER, address)?);
         tree.job.budget.take(header.total, address)?;
-        tree.listed = vec![NOWHERE; usize::try_from(header.total).unwrap_or(0)];
+        tree.job.columns.make_places(usize::try_from(header.total).unwrap_or(usize::MAX));
         Ok(())
     }
 
     fn records(&mut self, tree: usize, first: u64, records: &[u8]) -> Result<(), Error> {
         let Some(tree) = self.trees.get_mut(tree) else { return Ok(()) };
         let Some(element) = tree.element else { return Ok(()) };
-        let places = usize::try_from(first).ok().and_then(|first| tree.listed.get_mut(first..));
-        let records = records.chunks_exact(tree.record_size.max(1));
-        for (record, place) in records.zip(places.unwrap_or_default()) {
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        // Nodes come level by level, so that records do not come in order.
+        for (place, record) in (first..).zip(records.chunks_exact(tree.record_size.max(1))) {
             let (head, scaled) = record.split_at_checked(element.size()).unwrap_or_default();
             let (scaled, _) = scaled.as_chunks::<8>();
             let scaled = scaled.iter().map(|word| u64::from_le_bytes(*word));
-            if let (Some(position), Some(chunk)) =
-                (tree.job.columns.grid().position(scaled), element.parse(head))
-            {
-                *place = (position, chunk);
-            }
+            let chunk = tree.job.columns.grid().position(scaled).zip(element.parse(head));
+            tree.job.columns.place(place, chunk)?;
         }
         Ok(())
-    }
-}
-
-impl<'a> Tree<'a> {
-    fn finish(mut self, result: Result<(), Error>) -> (Job<'a>, Result<(), Error>) {
-        let columns = &mut self.job.columns;
-        columns.reserve(self.listed.len() as u64);
-        let chunks = self.listed.iter().filter(|(position, _)| *position != u64::MAX);
-        let result = result.and_then(|()| {
-            chunks.into_iter().try_for_each(|(position, chunk)| columns.push(*position, *chunk))
-        });
-        (self.job, result)
     }
 }

@@ -13,6 +13,9 @@ use crate::{
 
 const STRUCTURE: &str = "chunk index";
 
+/// Position of a place without a chunk.
+const NOWHERE: u64 = u64::MAX;
+
 /// How many chunks may still be listed, all datasets of a call together.
 pub(crate) struct ChunkBudget {
     left: AtomicU64,
@@ -82,6 +85,34 @@ impl ChunkColumns {
         }
     }
 
+    /// Makes places for chunks that come in no order, see [`ChunkColumns::place`].
+    pub(crate) fn make_places(&mut self, count: usize) {
+        self.positions = Some(vec![0; count]);
+        self.addresses = vec![0; count];
+        self.sizes = vec![0; if self.filtered { count } else { 0 }];
+    }
+
+    /// Puts a chunk, or the lack of one, at a place made before. All places must be filled in the end.
+    pub(crate) fn place(&mut self, place: usize, chunk: Option<(u64, ChunkElement)>) -> Result<(), Error> {
+        let (position, chunk) = chunk.unwrap_or((NOWHERE, ChunkElement::default()));
+        match (chunk.size, self.sizes.get_mut(place)) {
+            (Some(size), Some(slot)) => match u32::try_from(size) {
+                Ok(size) => *slot = size,
+                Err(_) => return Err(self.too_large(position, size)),
+            },
+            _ => {}
+        }
+        let positions = self.positions.as_mut().and_then(|positions| positions.get_mut(place));
+        let (Some(slot), Some(address)) = (positions, self.addresses.get_mut(place)) else {
+            return Err(Error::malformed(STRUCTURE, self.address, "more chunks than the index counts"));
+        };
+        (*slot, *address) = (position, chunk.address);
+        if chunk.filter_mask != 0 && self.filtered {
+            self.filter_masks.insert(position, chunk.filter_mask);
+        }
+        Ok(())
+    }
+
     /// Adds a chunk. `size` is `None` where the index does not store it.
     pub(crate) fn push(&mut self, position: u64, chunk: ChunkElement) -> Result<(), Error> {
         match chunk.size {
@@ -99,11 +130,7 @@ impl ChunkColumns {
 
     #[inline]
     fn push_size(&mut self, position: u64, size: u64) -> Result<(), Error> {
-        let Ok(size) = u32::try_from(size) else {
-            let problem =
-                format!("chunk {position} has {size} bytes; filtered chunks over 4 GiB are not supported");
-            return Err(Error::unsupported(STRUCTURE, self.address, problem));
-        };
+        let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
         self.sizes.push(size);
         Ok(())
     }
@@ -123,6 +150,12 @@ impl ChunkColumns {
         }
     }
 
+    fn too_large(&self, position: u64, size: u64) -> Error {
+        let problem =
+            format!("chunk {position} has {size} bytes; filtered chunks over 4 GiB are not supported");
+        Error::unsupported(STRUCTURE, self.address, problem)
+    }
+
     fn wrong_size(&self, position: u64, size: u64) -> Error {
         let problem =
             format!("unfiltered chunk {position} has {size} bytes, expected {}", self.grid.chunk_bytes);
@@ -131,16 +164,14 @@ impl ChunkColumns {
 
     /// The table, in order of position.
     pub(crate) fn finish(mut self) -> Result<ChunkTable, Error> {
+        self.drop_empty_places();
         if !self.ascending {
             self.sort()?;
         }
-        let positions = self.positions.filter(|positions| {
-            positions.len() as u64 != self.grid.total || positions.first().is_some_and(|first| *first != 0)
-        });
-        let complete = self.addresses.len() as u64 == self.grid.total;
-        // Chunks 0 to n, the rest missing: their positions are spelled out.
-        let positions = match positions {
-            None if !complete => Some((0..self.addresses.len() as u64).collect()),
+        let count = self.addresses.len() as u64;
+        let positions = match self.positions {
+            _ if count == self.grid.total => None,
+            None => Some((0..count).collect()),
             positions => positions,
         };
         let sizes = match self.filtered {
@@ -149,6 +180,20 @@ impl ChunkColumns {
         };
         let (addresses, filter_masks) = (self.addresses, self.filter_masks);
         Ok(ChunkTable { grid: self.grid.counts, positions, addresses, sizes, filter_masks })
+    }
+
+    /// Closes up after [`ChunkColumns::place`], which leaves places without a chunk.
+    fn drop_empty_places(&mut self) {
+        let Some(positions) = &mut self.positions else { return };
+        self.ascending &= positions.is_sorted_by(|first, second| first < second);
+        if positions.last().is_some_and(|last| *last != NOWHERE) && self.ascending {
+            return;
+        }
+        retain_present(&mut self.addresses, positions);
+        retain_present(&mut self.sizes, positions);
+        positions.retain(|position| *position != NOWHERE);
+        self.filter_masks.remove(&NOWHERE);
+        self.ascending = positions.is_sorted_by(|first, second| first < second);
     }
 
     fn sort(&mut self) -> Result<(), Error> {
@@ -169,6 +214,12 @@ impl ChunkColumns {
         self.positions = Some(order.into_iter().map(|(position, _)| position).collect());
         Ok(())
     }
+}
+
+/// Keeps the entries of a column that have a position.
+fn retain_present<T>(column: &mut Vec<T>, positions: &[u64]) {
+    let mut positions = positions.iter();
+    column.retain(|_| positions.next().is_some_and(|position| *position != NOWHERE));
 }
 
 fn permuted<T: Copy>(column: &[T], order: &[(u64, usize)]) -> Vec<T> {
@@ -212,6 +263,21 @@ mod tests {
             assert_eq!(table.filter_masks.len(), present.len());
             assert_eq!(table.sizes, ChunkSizes::Each(vec![7; present.len()]));
         }
+    }
+
+    #[test]
+    fn places_are_filled_in_any_order() {
+        let mut columns = columns(true);
+        columns.make_places(4);
+        columns.place(3, Some((3, chunk(30, Some(7), 5)))).unwrap();
+        columns.place(0, None).unwrap();
+        columns.place(2, Some((1, chunk(10, Some(6), 0)))).unwrap();
+        columns.place(1, Some((2, chunk(20, Some(5), 0)))).unwrap();
+        assert!(columns.place(4, None).is_err());
+        let table = columns.finish().unwrap();
+        assert_eq!((table.positions, table.addresses), (Some(vec![1, 2, 3]), vec![10, 20, 30]));
+        assert_eq!(table.sizes, ChunkSizes::Each(vec![6, 5, 7]));
+        assert_eq!(table.filter_masks, BTreeMap::from([(3, 5)]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
         chunk_element::ElementFormat,
         chunk_grid::ChunkNumbering,
         extensible_array::{
-            DATA_BLOCK, DataBlock, ExtensibleArray, HEADER, INDEX_BLOCK, SUPER_BLOCK, SuperBlock,
+            DATA_BLOCK, DataBlock, ExtensibleArray, HEADER, INDEX_BLOCK, Part, SUPER_BLOCK, SuperBlock,
         },
     },
 };
@@ -35,11 +35,11 @@ struct Header {
     numbering: ChunkNumbering,
 }
 
-/// Elements to be read.
-struct Part {
+/// A part of a data block to be read.
+struct Wanted {
     array: usize,
     block: usize,
-    first: u64,
+    part: Part,
     range: ByteRange,
 }
 
@@ -149,21 +149,21 @@ impl Array<'_> {
     }
 
     /// All parts of all data blocks.
-    fn parts(&self, place: usize, format: Format) -> Vec<Part> {
+    fn parts(&self, place: usize, format: Format) -> Vec<Wanted> {
         let Ok(header) = &self.state else { return Vec::new() };
         let mut found = Vec::new();
         for (number, block) in self.data_blocks.iter().enumerate() {
             let parts = header.array.parts(block, header.numbering.end, format).into_iter();
-            found.extend(parts.map(|(first, range)| Part { array: place, block: number, first, range }));
+            found.extend(parts.map(|(part, range)| Wanted { array: place, block: number, part, range }));
         }
         found
     }
 
-    fn read_part(&mut self, part: &Part, bytes: &[u8], format: Format) -> Result<(), Error> {
-        let (Ok(header), Some(block)) = (&self.state, self.data_blocks.get(part.block)) else {
+    fn read_part(&mut self, wanted: &Wanted, bytes: &[u8], format: Format) -> Result<(), Error> {
+        let (Ok(header), Some(block)) = (&self.state, self.data_blocks.get(wanted.block)) else {
             return Ok(());
         };
-        let content = header.array.parse_part(bytes, block, format)?;
-        self.job.list(part.first, content, header.elements, &header.numbering)
+        let (first, content) = header.array.parse_part(bytes, block, wanted.part, format)?;
+        self.job.list(first, content, header.elements, &header.numbering)
     }
 }
