@@ -1,8 +1,10 @@
 //! One dataset as one array.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{Dataset, Dataspace};
-use virtualize_zarr::{Array, ChunkGrid, FillValue, SourceId};
+use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
 use super::attributes::{attributes_json, flags};
@@ -82,19 +84,22 @@ impl Mapper<'_> {
         .decide();
         self.report_placed(path, &placed, &fill);
         let attributes = self.array_attributes(path, dataset, &element, &fill);
-        self.add_tasks(path, &placing, &mut placed, &fill, &shape);
         self.resolve_sources(&mut placed);
-        report.fill = Some(fill.decision.clone());
-        Ok(Array {
+        let array = Array {
             dimension_names: axis_names(path, dimensions, shape.len()),
-            shape,
-            data_type: element.data_type,
-            chunk_grid: ChunkGrid::Regular(placed.chunk_shape),
-            fill_value: fill.decision.fill_value,
-            codecs: placed.codecs,
+            shape: shape.clone(),
+            data_type: element.data_type.clone(),
+            chunk_grid: ChunkGrid::Regular(placed.chunk_shape.clone()),
+            fill_value: fill.decision.fill_value.clone(),
+            codecs: placed.codecs.clone(),
             attributes,
-            chunks: placed.chunks,
-        })
+            chunks: ChunkManifest::default(),
+        };
+        check_spelling(&array, options.format)?;
+        let tasks = new_tasks(path, &placing, &mut placed, &fill);
+        self.tasks.extend(tasks);
+        report.fill = Some(fill.decision);
+        Ok(Array { chunks: placed.chunks, ..array })
     }
 
     fn report_placed(&mut self, path: &str, placed: &Placed, fill: &FillPlan) {
@@ -165,31 +170,6 @@ impl Mapper<'_> {
         };
     }
 
-    fn add_tasks(
-        &mut self,
-        path: &str,
-        placing: &Placing<'_>,
-        placed: &mut Placed,
-        fill: &FillPlan,
-        shape: &[u64],
-    ) {
-        if fill.constant_chunks {
-            let content = ChunkContent::Assemble {
-                shape: placed.chunk_shape.clone(),
-                background: placing.background(),
-                pieces: Vec::new(),
-            };
-            self.tasks.push(InlineTask {
-                array: path.to_owned(),
-                positions: missing_positions(shape, placed),
-                content,
-            });
-        }
-        for (position, content) in placed.inline.drain(..) {
-            self.tasks.push(InlineTask { array: path.to_owned(), positions: vec![position], content });
-        }
-    }
-
     /// Gives external files their place among the sources.
     fn resolve_sources(&mut self, placed: &mut Placed) {
         let ids: Vec<SourceId> =
@@ -215,6 +195,28 @@ impl Placing<'_> {
     }
 }
 
+/// Refuses what a Zarr format has no words for.
+fn check_spelling(array: &Array, format: ZarrFormat) -> Result<(), String> {
+    match format {
+        ZarrFormat::V2 => array.to_zarray(),
+        ZarrFormat::V3 => array.to_zarr_json(""),
+    }
+    .map(drop)
+    .map_err(|error| error.to_string())
+}
+
+fn new_tasks(path: &str, placing: &Placing<'_>, placed: &mut Placed, fill: &FillPlan) -> Vec<InlineTask> {
+    let task = |positions, content| InlineTask { array: path.to_owned(), positions, content };
+    let mut tasks = Vec::new();
+    if fill.constant_chunks {
+        let shape = placed.chunk_shape.clone();
+        let content = ChunkContent::Assemble { shape, background: placing.background(), pieces: Vec::new() };
+        tasks.push(task(missing_positions(placing.shape, placed), content));
+    }
+    tasks.extend(placed.inline.drain(..).map(|(position, content)| task(vec![position], content)));
+    tasks
+}
+
 fn chunk_count(shape: &[u64], chunk_shape: &[u64]) -> u64 {
     let counts = ChunkGrid::Regular(chunk_shape.to_vec()).counts(shape);
     counts.iter().fold(1u64, |product, n| product.saturating_mul(*n))
@@ -227,7 +229,7 @@ fn missing_count(shape: &[u64], placed: &Placed) -> u64 {
 }
 
 fn missing_positions(shape: &[u64], placed: &Placed) -> Vec<u64> {
-    let made: std::collections::BTreeSet<u64> = placed.inline.iter().map(|(at, _)| *at).collect();
+    let made: BTreeSet<u64> = placed.inline.iter().map(|(at, _)| *at).collect();
     let mut there = placed.chunks.iter().map(|(at, _)| at).peekable();
     let is_missing = |at: &u64| {
         while there.next_if(|next| next < at).is_some() {}

@@ -53,7 +53,7 @@ impl Placing<'_> {
             placed.inline_reason = Some(why);
             placed.inline = odd;
         }
-        placed.codecs.extend(codecs);
+        placed.codecs = self.chain(codecs);
         placed.chunks = ChunkManifest::of(references(table));
         Ok(placed)
     }
@@ -68,7 +68,14 @@ impl Placing<'_> {
         }
         let bytes = self.stored_bytes(&shape).ok_or("the size of a chunk passes 64 bits")?;
         let grid = self.shape.iter().zip(&shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
-        Ok(Chunks { chunked, pipeline: self.pipeline()?, shape, grid, extent: self.shape, bytes })
+        Ok(Chunks {
+            chunked,
+            pipeline: Pipeline::new(&self.dataset.filters)?,
+            shape,
+            grid,
+            extent: self.shape,
+            bytes,
+        })
     }
 
     /// No chunk is allocated: the codecs matter for constant chunks only.
@@ -77,7 +84,7 @@ impl Placing<'_> {
             && codecs.iter().all(can_encode)
             && self.clients_decode(&codecs, bytes).is_ok()
         {
-            placed.codecs.extend(codecs);
+            placed.codecs = self.chain(codecs);
         }
         placed
     }

@@ -92,8 +92,13 @@ pub(super) fn describe_filter(filter: &Filter) -> String {
         (32001, _) => "Blosc",
         (32004, _) => "LZ4",
         (32008, _) => "bitshuffle",
+        (32013, _) => "ZFP",
         (32015, _) => "Zstandard",
+        (32017, _) => "SZ",
+        (32018, _) => "FCIDECOMP",
+        (32024, _) => "SZ3",
         (32026, _) => "Blosc2",
+        (32028, _) => "SPERR",
         (_, Some(name)) if !name.is_empty() => name.as_str(),
         _ => "unknown",
     };

@@ -13,8 +13,8 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     /// The codecs of a pipeline, or the first filter that has none.
-    pub(super) fn new(filters: &[Filter], format: ZarrFormat) -> Result<Self, String> {
-        let steps = filters.iter().map(|filter| codec(filter, format)).collect::<Result<_, _>>()?;
+    pub(super) fn new(filters: &[Filter]) -> Result<Self, String> {
+        let steps = filters.iter().map(codec).collect::<Result<_, _>>()?;
         Ok(Self { steps })
     }
 
@@ -34,11 +34,15 @@ impl Pipeline {
 /// Whether released clients undo these codecs on chunks of `bytes` decoded bytes; else the name of the hindrance.
 ///
 /// numcodecs' shuffle refuses bytes that are no whole number of elements, which only the first filter can rule out.
-pub(super) fn clients_decode(codecs: &[Codec], bytes: u64) -> Result<(), String> {
+pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<(), String> {
     let mut length = Some(bytes);
     for codec in codecs {
+        match format {
+            ZarrFormat::V2 => codec.to_v2(),
+            ZarrFormat::V3 => codec.to_v3(),
+        }
+        .map_err(|error| error.to_string())?;
         match codec {
-            _ if codec.is_internal() => return Err(format!("no released client decodes {codec:?}")),
             Codec::Shuffle { element_size } => {
                 if length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1)))) {
                     return Err(format!(
@@ -53,7 +57,7 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64) -> Result<(), String>
     Ok(())
 }
 
-fn codec(filter: &Filter, format: ZarrFormat) -> Result<Option<Codec>, String> {
+fn codec(filter: &Filter) -> Result<Option<Codec>, String> {
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let level = |n: u32, highest: u32| u8::try_from(n.clamp(1, highest)).unwrap_or(1);
     Ok(Some(match filter.id {
@@ -76,7 +80,8 @@ fn codec(filter: &Filter, format: ZarrFormat) -> Result<Option<Codec>, String> {
         32004 => Codec::Hdf5Lz4,
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
-        32026 if filter.parameters.len() > 7 && format == ZarrFormat::V2 => Codec::Blosc2Nd,
+        32018 => Codec::Image { name: "imagecodecs_jpegls", configuration: serde_json::Map::new() },
+        32026 if filter.parameters.len() > 7 => Codec::Blosc2Nd,
         _ => return Err(format!("no released client decodes the filter {}", describe_filter(filter))),
     }))
 }

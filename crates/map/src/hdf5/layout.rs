@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{Dataset, Layout};
-use virtualize_zarr::{ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId, ZarrFormat};
+use virtualize_hdf5::model::{Dataset, Datatype, Layout};
+use virtualize_zarr::{ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, SourceId};
 
-use super::filters::{Pipeline, clients_decode};
+use super::filters::clients_decode;
 use super::header_fill::turn;
 use super::types::ElementType;
 use crate::{ChunkContent, ElementTransform, MapOptions, Piece};
@@ -218,17 +218,22 @@ impl Placing<'_> {
         }
     }
 
-    /// The pipeline, and the codecs of chunks with this filter mask.
-    pub(super) fn pipeline(&self) -> Result<Pipeline, String> {
-        Pipeline::new(&self.dataset.filters, self.options.format)
+    /// Whether released clients decode chunks that went through these codecs.
+    pub(super) fn clients_decode(&self, codecs: &[Codec], chunk_bytes: u64) -> Result<(), String> {
+        if self.element.endian == Endian::Big
+            && has_order(&self.element.data_type)
+            && codecs.iter().any(Codec::is_array_to_bytes)
+        {
+            return Err("image codecs decode to the reader's byte order".to_owned());
+        }
+        clients_decode(codecs, chunk_bytes, self.options.format)
     }
 
-    /// Whether released clients decode chunks so encoded.
-    pub(super) fn clients_decode(&self, codecs: &[Codec], chunk_bytes: u64) -> Result<(), String> {
-        clients_decode(codecs, chunk_bytes)?;
-        match self.options.format {
-            ZarrFormat::V2 => Ok(()),
-            ZarrFormat::V3 => Ok(()),
+    /// All codecs of the array, `applied` being those that the filters stand for.
+    pub(super) fn chain(&self, applied: Vec<Codec>) -> Vec<Codec> {
+        match applied.first() {
+            Some(first) if first.is_array_to_bytes() => applied,
+            _ => std::iter::once(self.array_to_bytes()).chain(applied).collect(),
         }
     }
 }
@@ -242,9 +247,9 @@ fn has_order(data_type: &DataType) -> bool {
 }
 
 /// The type of an item of an array type, else the type itself.
-fn item_type(datatype: &virtualize_hdf5::model::Datatype) -> &virtualize_hdf5::model::Datatype {
+fn item_type(datatype: &Datatype) -> &Datatype {
     match datatype {
-        virtualize_hdf5::model::Datatype::Array { base, .. } => item_type(base),
+        Datatype::Array { base, .. } => item_type(base),
         other => other,
     }
 }
