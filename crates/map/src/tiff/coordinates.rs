@@ -7,20 +7,24 @@ use virtualize_zarr::{
 };
 
 use super::{
-    geometry::Geometry,
+    geometry::{Geometry, Names},
     georeference::{Georeference, Transform},
 };
 use crate::MapOptions;
 
-/// Adds `band`, and for georeferenced images `spatial_ref`, and `x` and `y` where each is a function of one axis.
+/// Adds `band` to the main image, and `spatial_ref` to georeferenced ones, with `x` and `y` where each is a function of
+/// one axis.
 pub(super) fn add(
     group: &mut Group,
     geometry: &Geometry,
     georeference: Option<&Georeference>,
+    is_main: bool,
     options: &MapOptions,
 ) {
-    let bands: Vec<u8> = (1..=geometry.bands).flat_map(u64::to_le_bytes).collect();
-    insert(group, "band", Some("band"), DataType::Int64, bands, Map::new(), options);
+    if is_main {
+        let bands: Vec<u8> = (1..=geometry.bands).flat_map(u64::to_le_bytes).collect();
+        insert(group, "band", Some("band"), DataType::Int64, bands, Map::new(), options);
+    }
     let Some(georeference) = georeference else { return };
     insert(group, "spatial_ref", None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
     if let Some(transform) = georeference.transform.filter(|transform| !transform.is_rotated()) {
@@ -40,8 +44,9 @@ fn add_axes(
     }
     let little = |values: Vec<f64>| values.into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>();
     let (x, y) = (little(transform.columns(geometry.width)), little(transform.rows(geometry.height)));
-    insert(group, "x", Some("x"), DataType::Float64, x, axis_attributes(georeference, true), options);
-    insert(group, "y", Some("y"), DataType::Float64, y, axis_attributes(georeference, false), options);
+    let Names { x: x_name, y: y_name, .. } = geometry.names();
+    insert(group, x_name, Some(x_name), DataType::Float64, x, axis_attributes(georeference, true), options);
+    insert(group, y_name, Some(y_name), DataType::Float64, y, axis_attributes(georeference, false), options);
 }
 
 /// CF attributes of a horizontal axis.

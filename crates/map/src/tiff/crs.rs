@@ -19,6 +19,8 @@ const METRE: u16 = 9001;
 pub(super) struct Crs {
     /// Authority and code, such as `EPSG:32633`.
     pub(super) code: Option<String>,
+    /// EPSG code of the vertical system.
+    vertical: Option<u16>,
     /// Coordinates are longitudes and latitudes.
     pub(super) is_geographic: bool,
     /// Coordinates are known to be metres.
@@ -34,19 +36,18 @@ impl Crs {
             || model.is_none() && keys.contains_key(&GEODETIC_CRS) && !keys.contains_key(&PROJECTED_CRS);
         let horizontal = if is_geographic { GEODETIC_CRS } else { PROJECTED_CRS };
         let known = |key| short(keys, key).filter(|code| (1024..32767).contains(code));
-        let code = known(horizontal).map(|code| match known(VERTICAL) {
-            Some(vertical) => format!("EPSG:{code}+{vertical}"),
-            None => format!("EPSG:{code}"),
-        });
+        let code = known(horizontal).map(|code| format!("EPSG:{code}"));
+        let vertical = known(VERTICAL);
         let is_metric = !is_geographic && short(keys, PROJECTED_UNITS) == Some(METRE);
-        Self { code, is_geographic, is_metric, keys: keys.clone() }
+        Self { code, vertical, is_geographic, is_metric, keys: keys.clone() }
     }
 
     /// Attributes of the grid mapping variable.
     pub(super) fn attributes(&self) -> Map<String, Value> {
         let mut attributes = Map::new();
         if let Some(code) = &self.code {
-            attributes.insert("spatial_ref".into(), code.clone().into());
+            let whole = self.vertical.map_or_else(|| code.clone(), |vertical| format!("{code}+{vertical}"));
+            attributes.insert("spatial_ref".into(), whole.into());
         }
         if !self.keys.is_empty() {
             let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (key_name(*id), key_json(key))).collect();

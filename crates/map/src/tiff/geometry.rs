@@ -25,12 +25,39 @@ pub(super) struct Geometry {
     pub(super) chunky: bool,
     /// The image has tiles.
     pub(super) tiled: bool,
+    names: Names,
     transposed: bool,
+}
+
+/// Names of the axes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Names {
+    /// Samples of a pixel.
+    pub(super) band: String,
+    /// Planes.
+    pub(super) z: String,
+    /// Rows.
+    pub(super) y: String,
+    /// Columns.
+    pub(super) x: String,
+}
+
+impl Names {
+    /// The names in the group of an image. Xarray's DataTree wants an axis to be the same in a group and all groups
+    /// below it, so that axes of images in groups have names of their own, but for bands as many as the main image has.
+    pub(super) fn of(path: &[usize], own_bands: bool) -> Self {
+        let suffix = match path {
+            [0] => String::new(),
+            path => path.iter().map(|index| format!("_{index}")).collect(),
+        };
+        let band = if own_bands { format!("band{suffix}") } else { "band".into() };
+        Self { band, z: format!("z{suffix}"), y: format!("y{suffix}"), x: format!("x{suffix}") }
+    }
 }
 
 impl Geometry {
     /// The geometry of an image.
-    pub(super) fn of(image: &Image, format: ZarrFormat) -> Result<Self, Refusal> {
+    pub(super) fn of(image: &Image, names: Names, format: ZarrFormat) -> Result<Self, Refusal> {
         let bands = u64::from(image.samples_per_pixel);
         let chunky = !image.planar && bands > 1;
         let (segment, tiled) = match image.cut {
@@ -45,6 +72,7 @@ impl Geometry {
             segment,
             chunky,
             tiled,
+            names,
             transposed: chunky && format == ZarrFormat::V3,
         };
         let sizes = [bands, image.depth, image.height, image.width];
@@ -58,8 +86,14 @@ impl Geometry {
     }
 
     /// Names of the array's axes.
-    pub(super) fn dimensions(&self) -> Vec<&'static str> {
-        self.in_array_order("band", &["z", "y", "x"])
+    pub(super) fn dimensions(&self) -> Vec<String> {
+        let Names { band, z, y, x } = &self.names;
+        self.in_array_order(band, &[z, y, x]).into_iter().cloned().collect()
+    }
+
+    /// Names of the axes.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Sizes of the array's axes.

@@ -76,7 +76,7 @@ impl Georeference {
             conventions.push(convention("geo-proj"));
         }
         if let Some(transform) = self.transform {
-            attributes.insert("spatial:dimensions".into(), json!(["y", "x"]));
+            attributes.insert("spatial:dimensions".into(), json!([geometry.names().y, geometry.names().x]));
             attributes.insert("spatial:shape".into(), json!([geometry.height, geometry.width]));
             attributes.insert("spatial:transform".into(), json!(transform.affine()));
             attributes.insert("spatial:registration".into(), "pixel".into());
@@ -188,21 +188,26 @@ impl Transform {
 
 /// An entry of `zarr_conventions`, as the convention's own page gives it.
 pub(super) fn convention(repository: &str) -> Value {
-    let (uuid, name, description) = match repository {
+    const OWNER: &str = "zarr-conventions";
+    let (owner, uuid, name, description) = match repository {
         "geo-proj" => (
+            "zarr-experimental",
             "f17cb550-5864-4468-aeb7-f3180cfb622f",
             "proj:",
             "Coordinate reference system information for geospatial data",
         ),
-        "multiscales" => {
-            ("d35379db-88df-4056-af3a-620245f8e347", "multiscales", "Multiscale layout of zarr datasets")
-        }
-        _ => ("689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "spatial", "Spatial coordinate information"),
+        "multiscales" => (
+            OWNER,
+            "d35379db-88df-4056-af3a-620245f8e347",
+            "multiscales",
+            "Multiscale layout of zarr datasets",
+        ),
+        _ => (OWNER, "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "spatial", "Spatial coordinate information"),
     };
     json!({
         "schema_url":
-            format!("https://raw.githubusercontent.com/zarr-conventions/{repository}/refs/tags/v1/schema.json"),
-        "spec_url": format!("https://github.com/zarr-conventions/{repository}/blob/v1/README.md"),
+            format!("https://raw.githubusercontent.com/{owner}/{repository}/refs/tags/v1/schema.json"),
+        "spec_url": format!("https://github.com/{owner}/{repository}/blob/v1/README.md"),
         "uuid": uuid,
         "name": name,
         "description": description,

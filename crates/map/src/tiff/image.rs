@@ -8,7 +8,7 @@ use super::{
     chunks::{ChunkMaker, Chunks},
     compression::{self, Encoding},
     coordinates,
-    geometry::Geometry,
+    geometry::{Geometry, Names},
     georeference::Georeference,
     group_mut, join,
     nodata::{self, Nodata},
@@ -66,7 +66,7 @@ impl ImageMapper<'_> {
 
     fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts, Refusal> {
         let sample = Sample::of(image)?;
-        let geometry = Geometry::of(image, self.options.format)?;
+        let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
         let encoding = Encoding { image, sample: &sample, endian: self.endian, format: self.options.format };
         let maker = ChunkMaker {
             path,
@@ -81,6 +81,11 @@ impl ImageMapper<'_> {
         Ok(Parts { geometry, sample, nodata, chunks })
     }
 
+    fn names(&self, ifd: &Ifd, image: &Image) -> Names {
+        let main = self.main.and_then(|main| main.image.as_ref().ok());
+        Names::of(&ifd.path, main.is_none_or(|main| main.samples_per_pixel != image.samples_per_pixel))
+    }
+
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
         let georeference = Georeference::of(ifd, &parts.geometry, self.main);
         let Some(target) = group_mut(&mut mapped.hierarchy.root, group) else { return };
@@ -89,7 +94,7 @@ impl ImageMapper<'_> {
             georeference.add_to_array(&mut attributes);
             georeference.add_to_group(&parts.geometry, &mut target.attributes);
         }
-        coordinates::add(target, &parts.geometry, georeference.as_ref(), self.options);
+        coordinates::add(target, &parts.geometry, georeference.as_ref(), group.is_empty(), self.options);
         let array = array(parts, attributes);
         target.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
     }
@@ -104,7 +109,7 @@ fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -
         chunk_grid: ChunkGrid::Regular(geometry.chunk_shape(chunks.rows)),
         fill_value: nodata.decision.fill_value,
         codecs,
-        dimension_names: geometry.dimensions().into_iter().map(|name| Some(name.to_owned())).collect(),
+        dimension_names: geometry.dimensions().into_iter().map(Some).collect(),
         attributes,
         chunks: chunks.manifest,
     }
