@@ -1,0 +1,97 @@
+//! HDF5's bitshuffle filter (32008). Client data: two version numbers, element size, block size in elements (0 for the
+//! default), compression (0 none, 2 LZ4, 3 Zstandard).
+//!
+//! With compression the chunk starts with its decoded size (8 bytes) and the decoded size of a block (4 bytes), both
+//! big-endian, and each block with its stored size. Elements past the last multiple of 8 are stored as they are.
+
+use crate::lz4::{lz4_block, take_block};
+use crate::{CodecFailure, compressors, corrupt, parameters};
+
+const NAME: &str = "bitshuffle";
+
+/// Decodes a chunk of at most `limit` bytes.
+pub(crate) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let parameter = |index: usize| usize::try_from(client_data.get(index).copied().unwrap_or(0)).unwrap_or(0);
+    let (size, block, compression) = (parameter(2), parameter(3), parameter(4));
+    if size == 0 || size > 1 << 16 {
+        return Err(parameters(NAME, format!("elements of {size} bytes")));
+    }
+    let chosen = if block == 0 { default_block(size) } else { block };
+    match compression {
+        0 => {
+            if bytes.len() > limit {
+                return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+            }
+            Ok(plain(bytes, size, chosen))
+        }
+        2 | 3 => compressed(bytes, size, compression == 2, limit),
+        other => Err(CodecFailure::NoDecoder(format!("bitshuffle with compression {other}"))),
+    }
+}
+
+/// Elements of a block of about 8 KiB, a multiple of 8.
+fn default_block(size: usize) -> usize {
+    (8192 / size / 8 * 8).max(128)
+}
+
+/// Blocks without sizes.
+fn plain(bytes: &[u8], size: usize, block: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for part in bytes.chunks(block.max(8).saturating_mul(size)) {
+        let (whole, rest) = part.split_at(part.len() - part.len() % (8 * size));
+        out.extend(unshuffle(whole, size));
+        out.extend_from_slice(rest);
+    }
+    out
+}
+
+fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let short = || corrupt(NAME, "the chunk is cut off");
+    let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
+    let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+    let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
+    if total > limit {
+        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+    }
+    let block = usize::try_from(u32::from_be_bytes(*block)).unwrap_or(usize::MAX);
+    if block == 0 || !block.is_multiple_of(8 * size) {
+        return Err(corrupt(NAME, format!("blocks of {block} bytes with elements of {size}")));
+    }
+    let mut out = Vec::with_capacity(total);
+    while out.len() < total {
+        let left = total - out.len();
+        let length = block.min(left - left % (8 * size));
+        if length == 0 {
+            out.extend_from_slice(rest.get(..left).ok_or_else(short)?);
+            break;
+        }
+        let (stored, after) = take_block(rest).ok_or_else(short)?;
+        let shuffled =
+            if lz4 { lz4_block(NAME, stored, length)? } else { compressors::zstd_decode(stored, length)? };
+        if shuffled.len() != length {
+            return Err(corrupt(NAME, format!("a block of {} bytes, expected {length}", shuffled.len())));
+        }
+        out.extend(unshuffle(&shuffled, size));
+        rest = after;
+    }
+    Ok(out)
+}
+
+/// Bit `b` of all elements, packed with the first in the lowest bit, follows bit `b − 1` of all. The number of elements
+/// is a multiple of 8.
+fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
+    let count = bytes.len() / size;
+    let mut out = vec![0; bytes.len()];
+    if count == 0 {
+        return out;
+    }
+    for (plane, bits) in bytes.chunks_exact(count / 8).enumerate() {
+        let (byte, bit) = (plane / 8, plane % 8);
+        let targets = out.iter_mut().skip(byte).step_by(size);
+        for (element, target) in targets.enumerate() {
+            let set = bits.get(element / 8).is_some_and(|bits| bits >> (element % 8) & 1 == 1);
+            *target |= u8::from(set) << bit;
+        }
+    }
+    out
+}

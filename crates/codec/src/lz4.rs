@@ -1,0 +1,73 @@
+//! HDF5's LZ4 filter (32004), all numbers big-endian:
+//!
+//! ```text
+//! 8  size of the decoded chunk
+//! 4  size of a decoded block
+//! for each block: 4 stored size, then as many bytes; stored as they are where that is the decoded size
+//! ```
+
+use crate::{CodecFailure, corrupt};
+
+const NAME: &str = "HDF5 LZ4";
+
+/// Decodes a chunk of at most `limit` bytes.
+pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let short = || corrupt(NAME, "the chunk is cut off");
+    let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
+    let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+    let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
+    if total > limit {
+        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+    }
+    let block = usize::try_from(u32::from_be_bytes(*block)).unwrap_or(usize::MAX).min(total);
+    if block == 0 && total > 0 {
+        return Err(corrupt(NAME, "blocks of no bytes"));
+    }
+    let mut out = Vec::with_capacity(total);
+    while out.len() < total {
+        let size = block.min(total - out.len());
+        let (stored, after) = take_block(rest).ok_or_else(short)?;
+        if stored.len() == size {
+            out.extend_from_slice(stored);
+        } else {
+            out.extend(lz4_block(NAME, stored, size)?);
+        }
+        rest = after;
+    }
+    Ok(out)
+}
+
+/// A 4-byte size, then as many bytes.
+pub(crate) fn take_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (size, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*size)).ok()?)
+}
+
+/// One LZ4 block of known decoded size.
+pub(crate) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
+    // A byte of LZ4 gives at most 255 bytes: no need to believe in larger sizes.
+    if size > stored.len().saturating_mul(255).saturating_add(16) {
+        return Err(corrupt(codec, format!("{} bytes cannot decode to {size}", stored.len())));
+    }
+    let mut block = vec![0; size];
+    let written = lz4_flex::block::decompress_into(stored, &mut block).map_err(|e| corrupt(codec, e))?;
+    if written != size {
+        return Err(corrupt(codec, format!("a block of {written} bytes, expected {size}")));
+    }
+    Ok(block)
+}
+
+/// One block.
+pub(crate) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
+    let size =
+        u32::try_from(bytes.len()).map_err(|_| CodecFailure::NoEncoder("a chunk over 4 GiB".to_owned()))?;
+    let packed = lz4_flex::block::compress(bytes);
+    let stored = if packed.len() < bytes.len() { &packed } else { bytes };
+    let mut out = u64::from(size).to_be_bytes().to_vec();
+    out.extend_from_slice(&size.to_be_bytes());
+    if size > 0 {
+        out.extend_from_slice(&u32::try_from(stored.len()).unwrap_or(size).to_be_bytes());
+        out.extend_from_slice(stored);
+    }
+    Ok(out)
+}

@@ -1,0 +1,74 @@
+//! TIFF's PackBits (TIFF 6.0, section 9).
+
+use crate::CodecFailure;
+
+/// Decodes to at most `limit + 1` bytes. A run that is cut off by the end of the input is taken as far as it goes.
+pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let mut out = Vec::with_capacity(limit.min(bytes.len().saturating_mul(4)));
+    let mut rest = bytes;
+    while let Some((&control, after)) = rest.split_first()
+        && out.len() <= limit
+    {
+        rest = match control {
+            0..=127 => {
+                let (literal, after) = after.split_at((usize::from(control) + 1).min(after.len()));
+                out.extend_from_slice(literal);
+                after
+            }
+            128 => after,
+            129..=255 => {
+                let Some((&value, after)) = after.split_first() else { break };
+                out.resize(out.len() + 257 - usize::from(control), value);
+                after
+            }
+        };
+    }
+    out.truncate(limit.saturating_add(1));
+    Ok(out)
+}
+
+/// Runs of 3 equal bytes and more become repetitions.
+pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() / 2);
+    let mut literal: Vec<u8> = Vec::with_capacity(128);
+    for run in bytes.chunk_by(|a, b| a == b) {
+        for part in run.chunks(128) {
+            match (part.len(), part.first()) {
+                (length @ 3.., Some(value)) => {
+                    flush(&mut literal, &mut out);
+                    out.extend([u8::try_from(257 - length).unwrap_or(0), *value]);
+                }
+                _ => {
+                    if literal.len() + part.len() > 128 {
+                        flush(&mut literal, &mut out);
+                    }
+                    literal.extend_from_slice(part);
+                }
+            }
+        }
+    }
+    flush(&mut literal, &mut out);
+    out
+}
+
+fn flush(literal: &mut Vec<u8>, out: &mut Vec<u8>) {
+    if !literal.is_empty() {
+        out.push(u8::try_from(literal.len() - 1).unwrap_or(0));
+        out.append(literal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_technical_note() {
+        let packed = [0xfe, 0xaa, 2, 0x80, 0, 0x2a, 0xfd, 0xaa, 3, 0x80, 0, 0x2a, 0x22, 0xf7, 0xaa];
+        let mut plain = vec![0xaa, 0xaa, 0xaa, 0x80, 0, 0x2a, 0xaa, 0xaa, 0xaa, 0xaa, 0x80, 0, 0x2a, 0x22];
+        plain.extend([0xaa; 10]);
+        assert_eq!(decode(&packed, 24).unwrap(), plain);
+        assert_eq!(encode(&plain), packed);
+        assert_eq!(decode(&packed, 5).unwrap().len(), 6);
+    }
+}

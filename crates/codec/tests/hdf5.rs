@@ -1,0 +1,111 @@
+//! Chunks that libhdf5 and its filter plugins wrote (see the head of the data file for their versions).
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use virtualize_codec::decode;
+use virtualize_zarr::Codec;
+
+struct Vector {
+    name: &'static str,
+    client_data: Vec<u32>,
+    decoded: Vec<u8>,
+    stored: Vec<u8>,
+}
+
+fn vectors() -> Vec<Vector> {
+    include_str!("data/hdf5_chunks.txt").lines().filter(|line| !line.starts_with('#')).map(parse).collect()
+}
+
+fn parse(line: &'static str) -> Vector {
+    let fields: Vec<&str> = line.split('|').collect();
+    let decoded = match fields[2].strip_prefix("ramp ") {
+        Some(ramp) => {
+            let (count, dtype) = ramp.split_once(' ').unwrap();
+            (0..count.parse::<u32>().unwrap()).flat_map(|n| ramp_element(n % 97 * 3, dtype)).collect()
+        }
+        None => BASE64_STANDARD.decode(fields[2]).unwrap(),
+    };
+    Vector {
+        name: fields[0],
+        client_data: fields[1].split(',').filter(|n| !n.is_empty()).map(|n| n.parse().unwrap()).collect(),
+        decoded,
+        stored: BASE64_STANDARD.decode(fields[3]).unwrap(),
+    }
+}
+
+fn ramp_element(value: u32, dtype: &str) -> Vec<u8> {
+    match dtype {
+        "u1" => vec![value.to_le_bytes()[0]],
+        "<u2" => value.to_le_bytes()[..2].to_vec(),
+        "<f8" => f64::from(value).to_le_bytes().to_vec(),
+        other => panic!("{other}"),
+    }
+}
+
+fn codecs(name: &str, client_data: &[u32]) -> Vec<Codec> {
+    let data = client_data.to_vec();
+    match name.split('_').next().unwrap() {
+        "nbit" => vec![Codec::Hdf5Nbit(data)],
+        "so" => vec![Codec::Hdf5ScaleOffset(data)],
+        "bshuf" => vec![Codec::Hdf5Bitshuffle(data)],
+        "lz4" => vec![Codec::Hdf5Lz4],
+        "lzf" => vec![Codec::Lzf],
+        "bz2" => vec![Codec::Bz2 { level: 9 }],
+        "zstd" => vec![Codec::Zstd { level: 3, checksum: false }],
+        "shuffle" => vec![Codec::Shuffle { element_size: 2 }, Codec::Zlib { level: 4 }, Codec::Fletcher32],
+        "fletcher" => vec![Codec::Fletcher32],
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn chunks_of_libhdf5_decode_to_what_libhdf5_reads() {
+    let vectors = vectors();
+    assert!(vectors.len() > 40);
+    for vector in vectors {
+        let codecs = codecs(vector.name, &vector.client_data);
+        let decoded = decode(&codecs, &vector.stored, vector.decoded.len());
+        assert!(decoded.as_ref() == Ok(&vector.decoded), "{}: {decoded:?}", vector.name);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_found() {
+    let vector = vectors().into_iter().find(|vector| vector.name == "fletcher_odd").unwrap();
+    for at in [0, vector.stored.len() / 2, vector.stored.len() - 5, vector.stored.len() - 1] {
+        let mut stored = vector.stored.clone();
+        stored[at] ^= 0x10;
+        assert!(decode(&[Codec::Fletcher32], &stored, vector.decoded.len()).is_err(), "byte {at}");
+    }
+}
+
+/// Changes bytes, cuts chunks short and asks for other sizes: any error will do, no panic and no endless loop.
+#[test]
+fn damaged_chunks_give_errors_or_bytes() {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).unwrap()
+    };
+    for vector in vectors() {
+        for round in 0..60 {
+            let mut stored = vector.stored.clone();
+            for _ in 0..=round % 4 {
+                let at = random() % stored.len();
+                stored[at] = random().to_le_bytes()[0];
+            }
+            stored.truncate(if round % 3 == 0 { random() % stored.len() } else { stored.len() });
+            let mut client_data = vector.client_data.clone();
+            if round % 5 == 0 && !client_data.is_empty() {
+                let at = random() % client_data.len();
+                client_data[at] = u32::try_from(random()).unwrap();
+            }
+            let length = if round % 7 == 0 { random() % 5000 } else { vector.decoded.len() };
+            if let Ok(bytes) = decode(&codecs(vector.name, &client_data), &stored, length) {
+                assert_eq!(bytes.len(), length);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What is encoded here decodes here; that released clients decode it too was tried with numcodecs 0.17.1 and
+//! imagecodecs 2026.10.10 for every codec below.
+
+use virtualize_codec::{CodecFailure, decode, encode};
+use virtualize_zarr::Codec;
+
+/// Smooth, noisy, constant, empty and tiny chunks.
+fn samples() -> Vec<Vec<u8>> {
+    let noise = |n: u32| (0..n).map(|i| i.wrapping_mul(2_654_435_761).rotate_left(i % 32).to_le_bytes()[1]);
+    vec![
+        vec![0; 4800],
+        (0..1200u32).flat_map(|i| (i / 7).to_le_bytes()).collect(),
+        noise(4800).collect(),
+        vec![7; 24],
+        noise(24).collect(),
+        (0..200_000u32).map(|i| u8::try_from(i / 50 % 256).unwrap()).collect(),
+        Vec::new(),
+    ]
+}
+
+fn bytes_to_bytes() -> Vec<Codec> {
+    vec![
+        Codec::Gzip { level: 5 },
+        Codec::Zlib { level: 9 },
+        Codec::Zstd { level: 3, checksum: false },
+        Codec::Bz2 { level: 9 },
+        Codec::Lzma { format: 1 },
+        Codec::Lzw,
+        Codec::PackBits,
+        Codec::Lzf,
+        Codec::Hdf5Lz4,
+        Codec::Blosc { cname: "lz4", clevel: 5, shuffle: 1, typesize: 4, blocksize: 0 },
+        Codec::Shuffle { element_size: 4 },
+        Codec::Shuffle { element_size: 7 },
+        Codec::BitOrder,
+        Codec::Fletcher32,
+    ]
+}
+
+#[test]
+fn every_encoder_and_its_decoder() {
+    for codec in bytes_to_bytes() {
+        for sample in samples() {
+            let codecs = [codec.clone()];
+            let encoded = encode(&codecs, &sample).unwrap();
+            let decoded = decode(&codecs, &encoded, sample.len());
+            assert!(decoded.as_ref() == Ok(&sample), "{codec:?}, {} bytes", sample.len());
+        }
+    }
+}
+
+#[test]
+fn every_decoder_stops_at_the_size_that_is_expected() {
+    let sample = vec![0; 1 << 20];
+    for codec in bytes_to_bytes() {
+        let codecs = [codec.clone()];
+        let encoded = encode(&codecs, &sample).unwrap();
+        match decode(&codecs, &encoded, 1000) {
+            Ok(bytes) => assert_eq!(bytes.len(), 1000),
+            Err(error) => assert!(
+                matches!(error, CodecFailure::TooLong { .. } | CodecFailure::Corrupt { .. }),
+                "{error}"
+            ),
+        }
+        let short = decode(&codecs, &encoded, (1 << 20) + 8);
+        assert!(short.is_err(), "{codec:?}");
+    }
+}
+
+#[test]
+fn chains_are_undone_last_first() {
+    let chain = [Codec::Shuffle { element_size: 4 }, Codec::Zlib { level: 4 }, Codec::Fletcher32];
+    for sample in samples() {
+        let encoded = encode(&chain, &sample).unwrap();
+        assert_eq!(decode(&chain, &encoded, sample.len()), Ok(sample));
+    }
+    let longer = encode(&chain, &[1; 48]).unwrap();
+    assert!(matches!(decode(&chain, &longer, 40), Err(CodecFailure::TooLong { .. })));
+}
+
+#[test]
+fn strips_that_are_padded_are_cut_and_those_too_short_refused() {
+    let encoded = encode(&[Codec::Lzw], &[9; 100]).unwrap();
+    assert_eq!(decode(&[Codec::Lzw], &encoded, 90), Ok(vec![9; 90]));
+    let error = decode(&[Codec::Lzw], &encoded, 110).unwrap_err();
+    assert_eq!(error.to_string(), "chunk decodes to 100 bytes, expected 110");
+}
+
+fn delta(dtype: &str) -> Codec {
+    Codec::Delta { axis: -2, dtype: dtype.into(), shape: vec![2, 3, 2] }
+}
+
+#[test]
+fn differences_along_an_axis_in_both_byte_orders() {
+    let little = [1u16, 10, 3, 20, 6, 40, 65535, 5, 1, 4, 0, 3];
+    let expected = [1u16, 10, 2, 10, 3, 20, 65535, 5, 2, 65535, 65535, 65535];
+    for (dtype, bytes) in [("<u2", u16::to_le_bytes as fn(u16) -> [u8; 2]), (">i2", u16::to_be_bytes)] {
+        let plain: Vec<u8> = little.into_iter().flat_map(bytes).collect();
+        let coded: Vec<u8> = expected.into_iter().flat_map(bytes).collect();
+        assert_eq!(encode(&[delta(dtype)], &plain), Ok(coded.clone()));
+        assert_eq!(decode(&[delta(dtype)], &coded, 24), Ok(plain));
+    }
+}
+
+#[test]
+fn floating_point_predictor_is_byte_planes_and_differences() {
+    // 1.0 = 3f800000 and 2.0 = 40000000: planes 3f 40, 80 00, 00 00, 00 00, then byte differences.
+    let codec = |dtype: &str| Codec::FloatPredictor { axis: 1, dtype: dtype.into(), shape: vec![1, 2] };
+    let coded = [0x3f, 0x01, 0x40, 0x80, 0, 0, 0, 0];
+    for (dtype, plain) in [
+        ("<f4", [1f32.to_le_bytes(), 2f32.to_le_bytes()].concat()),
+        (">f4", [1f32.to_be_bytes(), 2f32.to_be_bytes()].concat()),
+    ] {
+        assert_eq!(encode(&[codec(dtype)], &plain), Ok(coded.to_vec()));
+        assert_eq!(decode(&[codec(dtype)], &coded, 8), Ok(plain));
+    }
+}
+
+#[test]
+fn packed_integers_start_each_row_at_a_byte() {
+    let codec = |dtype: &str, bits| Codec::PackBitsOfIntegers {
+        bits_per_sample: bits,
+        run_length: 3,
+        dtype: dtype.into(),
+    };
+    let plain = [1u8, 0, 1, 0, 1, 1];
+    assert_eq!(encode(&[codec("|u1", 1)], &plain), Ok(vec![0b1010_0000, 0b0110_0000]));
+    assert_eq!(decode(&[codec("|u1", 1)], &[0b1010_0000, 0b0110_0000], 6), Ok(plain.to_vec()));
+    let wide: Vec<u8> = [0xabcu16, 0x123, 0xfff].into_iter().flat_map(u16::to_le_bytes).collect();
+    let packed = vec![0xab, 0xc1, 0x23, 0xff, 0xf0];
+    assert_eq!(encode(&[codec("<u2", 12)], &wide), Ok(packed.clone()));
+    assert_eq!(
+        decode(
+            &[codec("<u2", 12), Codec::Zlib { level: 1 }],
+            &encode(&[Codec::Zlib { level: 1 }], &packed).unwrap(),
+            6
+        ),
+        Ok(wide)
+    );
+    assert!(encode(&[codec("|u1", 1)], &[2, 0, 0]).is_err());
+}
+
+#[test]
+fn parameters_without_sense_are_errors() {
+    let bad = [
+        Codec::Delta { axis: 3, dtype: "<u2".into(), shape: vec![2, 3] },
+        Codec::Delta { axis: 0, dtype: "é".into(), shape: vec![2] },
+        Codec::Delta { axis: 0, dtype: "<u3".into(), shape: vec![2] },
+        Codec::FloatPredictor { axis: 0, dtype: "<f4".into(), shape: vec![u64::MAX, u64::MAX] },
+        Codec::FloatPredictor { axis: -3, dtype: "<f4".into(), shape: vec![2, 2] },
+        Codec::PackBitsOfIntegers { bits_per_sample: 9, run_length: 3, dtype: "|u1".into() },
+        Codec::PackBitsOfIntegers { bits_per_sample: 1, run_length: 0, dtype: "|u1".into() },
+        Codec::PackBitsOfIntegers { bits_per_sample: 1, run_length: u64::MAX, dtype: "|u1".into() },
+    ];
+    for codec in bad {
+        assert!(
+            matches!(decode(&[codec.clone()], &[0; 64], 64), Err(CodecFailure::Parameters { .. })),
+            "{codec:?}"
+        );
+        assert!(matches!(encode(&[codec], &[0; 64]), Err(CodecFailure::Parameters { .. })));
+    }
+}
+
+#[test]
+fn what_is_not_here_says_so() {
+    assert_eq!(
+        encode(&[Codec::Hdf5Nbit(vec![])], &[]),
+        Err(CodecFailure::NoEncoder("the HDF5 filter nbit".into()))
+    );
+    let jpeg = Codec::Image { name: "imagecodecs_jpeg", configuration: serde_json::Map::new() };
+    assert_eq!(decode(&[jpeg], &[], 0), Err(CodecFailure::NoDecoder("imagecodecs_jpeg".into())));
+}
+
+/// Bytes at random through every decoder.
+#[test]
+fn garbage_gives_errors_or_bytes() {
+    let mut state = 88_172_645_463_325_252u64;
+    for round in 0..4000 {
+        for codec in bytes_to_bytes().into_iter().chain([delta("<u2")]) {
+            let bytes: Vec<u8> = (0..round % 61)
+                .map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state.to_le_bytes()[3]
+                })
+                .collect();
+            let _ = decode(&[codec], &bytes, 300);
+        }
+    }
+}
