@@ -264,3 +264,88 @@ pub(crate) fn bytes_for(most: u64) -> u8 {
     let log2 = most.checked_ilog2().unwrap_or(0) / 8;
     u8::try_from(log2).unwrap_or(8).saturating_add(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{checksum::lookup3, hex::bytes_of};
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    /// Header and only leaf of a dataset of two chunks, as libhdf5 2.0 writes them.
+    const HEADER_HEX: &str =
+        "42544844 00 0a 00080000 1800 0000 64 28 0010000000000000 0200 0200000000000000 e2f7ca2f";
+    const LEAF_HEX: &str = "42544c46 00 0a 0008000000000000 0000000000000000 0000000000000000 \
+                            0408000000000000 0000000000000000 0100000000000000 bc09e3be";
+
+    fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+        let sum = lookup3(&bytes).to_le_bytes();
+        bytes.extend(sum);
+        bytes
+    }
+
+    fn header(depth: u16, records: u16, total: u64) -> Result<Btree2Header, Error> {
+        let mut bytes = bytes_of(HEADER_HEX);
+        bytes.truncate(34);
+        bytes[12..14].copy_from_slice(&depth.to_le_bytes());
+        bytes[24..26].copy_from_slice(&records.to_le_bytes());
+        bytes[26..34].copy_from_slice(&total.to_le_bytes());
+        Btree2Header::parse(&with_checksum(bytes), 0x40, FORMAT)
+    }
+
+    #[test]
+    fn a_leaf_holds_records() {
+        let bytes = bytes_of(HEADER_HEX);
+        assert_eq!(Btree2Header::size(FORMAT), bytes.len() as u64);
+        let header = Btree2Header::parse(&bytes, 0x1bf, FORMAT).unwrap();
+        let root = Btree2Child { address: 0x1000, records: 2, total: 2 };
+        assert_eq!((header.record_type, header.record_size, header.root), (10, 24, Some(root)));
+        let leaf = bytes_of(LEAF_HEX);
+        assert_eq!(header.node_bytes(root, 0, FORMAT), leaf.len() as u64);
+        let node = header.parse_node(&leaf, root, 0, FORMAT).unwrap();
+        assert_eq!((node.records, node.children.len()), (&leaf[6..54], 0));
+    }
+
+    /// Nodes of 2048 bytes hold 84 records of 24 bytes in a leaf, so that counts take one byte; a level above, pointers
+    /// are 9 bytes and a node holds (2048 - 10 - 9) / 33 = 61 records over 62 leaves.
+    #[test]
+    fn an_internal_node_points_at_children() {
+        let header = header(1, 1, 4).unwrap();
+        let root = header.root.unwrap();
+        assert_eq!(header.most_records, [84, 61]);
+        let mut bytes = b"BTIN\0\x0a".to_vec();
+        bytes.extend([7; 24]);
+        for (address, records) in [(0x100_u64, 2_u8), (0x200, 1)] {
+            bytes.extend(address.to_le_bytes());
+            bytes.push(records);
+        }
+        let bytes = with_checksum(bytes);
+        assert_eq!(header.node_bytes(root, 1, FORMAT), bytes.len() as u64);
+        let node = header.parse_node(&bytes, root, 1, FORMAT).unwrap();
+        let child = |address, records| Btree2Child { address, records, total: records };
+        assert_eq!((node.records.len(), node.children), (24, vec![child(0x100, 2), child(0x200, 1)]));
+        let wrong = Btree2Child { total: 5, ..root };
+        let error = header.parse_node(&bytes, wrong, 1, FORMAT).unwrap_err().to_string();
+        assert!(error.contains("4 records in and below it, expected 5"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_tree_has_no_root() {
+        assert_eq!(header(0, 0, 0).unwrap().root, None);
+    }
+
+    #[test]
+    fn odd_headers_are_refused() {
+        let message = |header: Result<Btree2Header, Error>| header.unwrap_err().to_string();
+        assert!(message(header(0, 85, 85)).contains("85 records in a node, expected 1 to 84"));
+        assert!(message(header(0, 2, 3)).contains("3 records in and below a leaf of 2"));
+        assert!(message(header(400, 1, 1)).contains("too deep"));
+        assert!(message(header(1, 0, 1)).contains("0 records in a node"));
+        let mut bytes = bytes_of(HEADER_HEX);
+        bytes[4] = 1;
+        assert!(message(Btree2Header::parse(&bytes, 0, FORMAT)).contains("version 1, expected 0"));
+        bytes[4] = 0;
+        bytes[20] ^= 1;
+        assert!(message(Btree2Header::parse(&bytes, 0, FORMAT)).contains("checksum"));
+    }
+}

@@ -374,3 +374,117 @@ fn expect_offset(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{checksum::lookup3, hex::bytes_of};
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    /// The header of an array of ten chunks, as libhdf5 2.0 writes it.
+    const HEADER_HEX: &str = "45414844 00 00 08 20 04 10 04 0a 0000000000000000 0000000000000000 0100000000000000 \
+                              9600000000000000 0a00000000000000 1400000000000000 0106000000000000 88dc4779";
+
+    /// Two elements in the index block, data blocks of 2, 4, 4, 8, … elements, pages of 4; ten bits of elements.
+    const SMALL: ExtensibleArray = ExtensibleArray {
+        filtered: false,
+        element_size: 8,
+        index_elements: 2,
+        index_block: Some(0x100),
+        end: 1000,
+        max_bits: 10,
+        min_elements: 2,
+        min_pointers: 2,
+        page_elements: 4,
+        header: 0x40,
+    };
+
+    fn block(signature: &[u8; 4], offset: Option<u16>, rest: &[u8]) -> Vec<u8> {
+        let mut bytes = [&signature[..], &[0, 0], &0x40_u64.to_le_bytes()].concat();
+        bytes.extend(offset.into_iter().flat_map(u16::to_le_bytes));
+        bytes.extend(rest);
+        let sum = lookup3(&bytes).to_le_bytes();
+        bytes.extend(sum);
+        bytes
+    }
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_header_sets_the_sizes() {
+        let bytes = bytes_of(HEADER_HEX);
+        assert_eq!(ExtensibleArray::header_size(FORMAT), bytes.len() as u64);
+        let array = ExtensibleArray::parse(&bytes, 0x5b9, FORMAT).unwrap();
+        assert_eq!((array.element_size, array.index_block, array.end), (8, Some(0x601), 10));
+        // 29 super blocks, 4 of them in the index block with their 6 data blocks: 4 elements and 31 addresses.
+        assert_eq!(array.index_range(0x601, FORMAT), ByteRange::new(0x601, 14 + 35 * 8 + 4));
+        let starts: Vec<_> = array.starts().take(6).collect();
+        assert_eq!(starts, [(0, 4), (1, 20), (2, 52), (3, 116), (4, 244), (5, 500)]);
+    }
+
+    #[test]
+    fn the_index_block_points_at_blocks() {
+        let mut content = vec![0x1000, 0x2000, 0x3000, u64::MAX, 0x4000];
+        content.resize(2 + 2 + 8, u64::MAX);
+        let bytes = block(b"EAIB", None, &words(&content));
+        assert_eq!(SMALL.index_range(0x100, FORMAT).length, bytes.len() as u64);
+        let found = SMALL.parse_index_block(&bytes, 0x100, 1000, FORMAT).unwrap();
+        assert_eq!(found.elements, words(&[0x1000, 0x2000]));
+        let first = DataBlock { address: 0x3000, first: 2, elements: 2, offset: 0, pages: None };
+        assert_eq!(found.data_blocks, [first]);
+        assert_eq!(found.super_blocks, [SuperBlock { address: 0x4000, level: 2, first: 8 }]);
+        let found = SMALL.parse_index_block(&bytes, 0x100, 8, FORMAT).unwrap();
+        assert!(found.super_blocks.is_empty(), "blocks outside the extent are not read");
+    }
+
+    /// Super block 4: four data blocks of 8 elements, two pages each, with one bit a page.
+    #[test]
+    fn a_super_block_says_which_pages_are_written() {
+        let place = SuperBlock { address: 0x4000, level: 4, first: 32 };
+        let mut rest = vec![0b0111_0000, 0, 0, 0];
+        rest.extend(words(&[0x5000, 0x6000, u64::MAX, u64::MAX]));
+        let bytes = block(b"EASB", Some(30), &rest);
+        assert_eq!(SMALL.super_range(place, FORMAT).length, bytes.len() as u64);
+        let found = SMALL.parse_super_block(&bytes, place, 1000, FORMAT).unwrap();
+        assert_eq!(found.len(), 2);
+        let pages = |block: usize| SMALL.parts(&found[block], 1000, FORMAT);
+        let prefix = |address| (Part::Prefix, ByteRange::new(address, 20));
+        let page = |first, start| (Part::Page { first }, ByteRange::new(start, 36));
+        assert_eq!(pages(0), [prefix(0x5000), page(36, 0x5000 + 20 + 36)]);
+        assert_eq!(pages(1), [prefix(0x6000), page(40, 0x6014), page(44, 0x6014 + 36)]);
+        let wrong = block(b"EASB", Some(32), &rest);
+        let error = SMALL.parse_super_block(&wrong, place, 1000, FORMAT).unwrap_err().to_string();
+        assert_eq!(error, "extensible array super block at 0x4000: offset 32, expected 30");
+    }
+
+    /// The library writes 2 + 1 * 4 where 2 is meant: either is taken.
+    #[test]
+    fn data_blocks_of_the_index_block_may_name_a_wrong_offset() {
+        let place = DataBlock { address: 0x3000, first: 4, elements: 4, offset: 6, pages: None };
+        let part = |offset| {
+            let bytes = block(b"EADB", Some(offset), &words(&[1, 2, 3, 4]));
+            SMALL
+                .parse_part(&bytes, &place, Part::Whole, FORMAT)
+                .map(|(first, content)| (first, content.len()))
+        };
+        assert_eq!(part(2).unwrap(), (4, 32));
+        assert_eq!(part(6).unwrap(), (4, 32));
+        assert!(part(4).is_err());
+    }
+
+    #[test]
+    fn odd_parameters_are_refused() {
+        let odd = [
+            ExtensibleArray { min_elements: 3, ..SMALL },
+            ExtensibleArray { min_pointers: 1, ..SMALL },
+            ExtensibleArray { min_pointers: 128, ..SMALL },
+            ExtensibleArray { max_bits: 65, ..SMALL },
+            ExtensibleArray { element_size: 0, ..SMALL },
+        ];
+        assert!(SMALL.check(0).is_ok() && SMALL.check(2).is_err());
+        assert!(odd.into_iter().all(|array| array.check(0).is_err()));
+    }
+}

@@ -130,3 +130,63 @@ pub(crate) fn bit(bitmap: &[u8], number: u64) -> bool {
     let byte = usize::try_from(number / 8).ok().and_then(|at| bitmap.get(at));
     byte.is_some_and(|byte| byte << (number % 8) & 0x80 != 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::hex::bytes_of;
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    /// Header and data block of three filtered chunks of which the second is there, as libhdf5 2.0 writes them.
+    const HEADER_HEX: &str = "46414844 00 01 14 0a 0300000000000000 6b05000000000000 3e5892c5";
+    const BLOCK_HEX: &str = "46414442 00 01 4304000000000000 ffffffffffffffff 0000000000000000 00000000 \
+                             0c08000000000000 0a00000000000000 00000000 ffffffffffffffff 0000000000000000 00000000 d1cc3037";
+
+    #[test]
+    fn a_block_holds_elements() {
+        let bytes = bytes_of(HEADER_HEX);
+        assert_eq!(FixedArray::header_size(FORMAT), bytes.len() as u64);
+        let array = FixedArray::parse(&bytes, 0x443, FORMAT).unwrap();
+        assert!(array.filtered && !array.is_paged());
+        assert_eq!((array.element_size, array.elements, array.block), (20, 3, Some(0x56b)));
+        let block = bytes_of(BLOCK_HEX);
+        assert_eq!(array.block_range(0x56b, FORMAT), ByteRange::new(0x56b, block.len() as u64));
+        assert_eq!(array.parse_block(&block, 0x56b, FORMAT).unwrap(), &block[14..74]);
+    }
+
+    /// Ten elements of 8 bytes in pages of four, of which the first and the last are written.
+    #[test]
+    fn a_bitmap_says_which_pages_are_written() {
+        let array = FixedArray {
+            filtered: false,
+            element_size: 8,
+            elements: 10,
+            block: Some(0x100),
+            page_elements: 4,
+            header: 0x40,
+        };
+        assert!(array.is_paged());
+        assert_eq!(array.block_range(0x100, FORMAT), ByteRange::new(0x100, 19));
+        let pages: Vec<_> = array.page_ranges(&[0b1010_0000], 0x100, 10, FORMAT).collect();
+        assert_eq!(pages, [(0, ByteRange::new(0x113, 36)), (8, ByteRange::new(0x113 + 72, 20))]);
+        let pages: Vec<_> = array.page_ranges(&[0xff], 0x100, 4, FORMAT).collect();
+        assert_eq!(pages, [(0, ByteRange::new(0x113, 36))], "pages outside the extent are not read");
+    }
+
+    #[test]
+    fn bits_count_from_the_most_significant() {
+        assert!(bit(&[0x80, 0x01], 0) && bit(&[0x80, 0x01], 15));
+        assert!(!bit(&[0x80, 0x01], 1) && !bit(&[0x80, 0x01], 16));
+    }
+
+    #[test]
+    fn odd_arrays_are_refused() {
+        let mut bytes = bytes_of(HEADER_HEX);
+        bytes[5] = 2;
+        assert!(FixedArray::parse(&bytes, 0, FORMAT).unwrap_err().to_string().contains("checksum"));
+        let array = FixedArray::parse(&bytes_of(HEADER_HEX), 0x400, FORMAT).unwrap();
+        let error = array.parse_block(&bytes_of(BLOCK_HEX), 0x56b, FORMAT).unwrap_err().to_string();
+        assert!(error.contains("belongs to client 1 at Some(443), expected 0x400"), "{error}");
+    }
+}

@@ -17,6 +17,8 @@ pub(crate) mod fixed_array;
 pub(crate) mod fractal_heap;
 pub(crate) mod global_heap;
 pub(crate) mod group;
+#[cfg(test)]
+pub(crate) mod hex;
 pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod object_header;

@@ -130,9 +130,7 @@ mod tests {
     use super::*;
 
     fn parse(hex: &str) -> Result<(Selection, usize), Error> {
-        let digits: Vec<u8> = hex.bytes().filter(|byte| *byte != b' ').collect();
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-        let bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
+        let bytes = crate::spec::hex::bytes_of(hex);
         let mut cursor = Cursor::little(&bytes, 0x100);
         parse_selection(&mut cursor).map(|selection| (selection, cursor.remaining()))
     }
