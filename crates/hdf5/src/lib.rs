@@ -9,6 +9,8 @@
 mod error;
 mod filters;
 pub mod model;
+#[cfg(test)]
+mod mutations;
 mod read;
 mod spec;
 mod value;
