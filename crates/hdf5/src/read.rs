@@ -98,7 +98,8 @@ async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
         let blocks = io.read(&ranges).await?;
         let found = blocks.iter().zip(places).find(|(bytes, _)| superblock::is_superblock(bytes));
         if let Some((bytes, &address)) = found {
-            return superblock::parse(bytes, address);
+            let superblock = superblock::parse(bytes, address)?;
+            return superblock.check_end(io.size()).map(|()| superblock);
         }
     }
     Err(Error::NotHdf5)

@@ -14,9 +14,13 @@ use crate::{
     model::{FillMessage, FillTime, FillValue},
 };
 
-/// What holds where the header has neither message.
-pub(crate) const ABSENT: FillMessage =
-    FillMessage { version: None, write_time: FillTime::IfSet, allocation_time: 0, value: FillValue::Default };
+/// What holds where the header has neither message, as the library has it.
+pub(crate) const ABSENT: FillMessage = FillMessage {
+    version: None,
+    write_time: FillTime::IfSet,
+    allocation_time: 0,
+    value: FillValue::Undefined,
+};
 
 /// Parses message 0x0004.
 pub(crate) fn parse_old(bytes: &[u8], address: u64, format: Format) -> Result<FillMessage, Error> {

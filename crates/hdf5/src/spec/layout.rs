@@ -85,7 +85,7 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Layout
 
 fn parse_old(reader: &mut Reader<'_>, version: u8) -> Result<LayoutMessage, Error> {
     let (rank, class) = (reader.u8()?, reader.u8()?);
-    check_rank(reader, rank, 0)?;
+    check_rank(reader, rank, 1)?;
     reader.skip(5)?;
     let address = if class == 0 { None } else { reader.address()? };
     let sizes = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>, _>>()?;

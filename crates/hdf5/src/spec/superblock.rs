@@ -31,7 +31,23 @@ pub(crate) struct Superblock {
     pub(crate) driver_block: Option<u64>,
     /// Object header of the root group.
     pub(crate) root: u64,
+    /// One past the last byte of the file.
+    pub(crate) end: u64,
 }
+
+impl Superblock {
+    /// A file of `size` bytes must not end before the superblock says.
+    pub(crate) fn check_end(&self, size: u64) -> Result<(), Error> {
+        if self.end <= size {
+            return Ok(());
+        }
+        let problem = format!("the file is cut off: {size} bytes, expected {}", self.end);
+        Err(Error::malformed(STRUCTURE, self.address, problem))
+    }
+}
+
+/// Consistency flags of version 3: open for writing, open for writing with readers (SWMR).
+const OPEN_FOR_WRITING: u8 = 0x01 | 0x04;
 
 /// Where a superblock may lie in a file of `size` bytes: 0, 512, and each doubling of it.
 pub(crate) fn candidates(size: u64) -> impl Iterator<Item = u64> {
@@ -60,25 +76,32 @@ fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     let sizes = sizes(&mut reader)?;
     let fixed_part = if version == 0 { 9 } else { 13 };
     reader.skip(fixed_part)?;
-    let (mut reader, format) = rebase(bytes, address, &reader, sizes)?;
-    reader.skip(u64::from(sizes.0).saturating_mul(2))?;
+    let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
+    let format = reader.format();
+    reader.address()?;
+    let end = end_of_file(&mut reader, stored_base)?;
     let driver_block = reader.address()?;
     reader.skip(u64::from(sizes.0))?;
     let root = reader.defined_address()?;
-    Ok(Superblock { version, address, format, extension: None, driver_block, root })
+    Ok(Superblock { version, address, format, extension: None, driver_block, root, end })
 }
 
 fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
     let sizes = sizes(&mut reader)?;
-    reader.skip(1)?;
-    let (mut reader, format) = rebase(bytes, address, &reader, sizes)?;
+    if version == 3 && reader.u8()? & OPEN_FOR_WRITING != 0 {
+        return Err(reader.unsupported("the file is marked as open for writing (h5clear -s clears the mark)"));
+    } else if version == 2 {
+        reader.skip(1)?;
+    }
+    let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
+    let format = reader.format();
     let extension = reader.address()?;
-    reader.skip(u64::from(sizes.0))?;
+    let end = end_of_file(&mut reader, stored_base)?;
     let root = reader.defined_address()?;
     reader.skip(4)?;
     let length = bytes.len().saturating_sub(reader.remaining());
     checksum::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
-    Ok(Superblock { version, address, format, extension, driver_block: None, root })
+    Ok(Superblock { version, address, format, extension, driver_block: None, root, end })
 }
 
 /// Sizes of offsets and lengths.
@@ -92,7 +115,7 @@ fn sizes(reader: &mut Reader<'_>) -> Result<(u8, u8), Error> {
     Err(reader.unsupported(problem))
 }
 
-/// Reads the base address, then goes on with a reader that adds it to every address.
+/// Reads the base address, then goes on with a reader that adds the superblock's own address instead.
 ///
 /// The library takes the place where it finds the superblock for the base address, whatever is stored: a user block
 /// may have been put before the file, or taken away, after it was written.
@@ -100,13 +123,18 @@ fn rebase<'a>(
     bytes: &'a [u8],
     address: u64,
     at: &Reader<'_>,
-    sizes: (u8, u8),
-) -> Result<(Reader<'a>, Format), Error> {
-    let format = Format { base: address, offset_size: sizes.0, length_size: sizes.1 };
-    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    (offset_size, length_size): (u8, u8),
+) -> Result<(Reader<'a>, u64), Error> {
+    let mut reader =
+        Reader::new(STRUCTURE, bytes, address, Format { base: address, offset_size, length_size });
     reader.skip(at.position().saturating_sub(address))?;
-    reader.skip(u64::from(sizes.0))?;
-    Ok((reader, format))
+    let stored_base = reader.uint(offset_size)?;
+    Ok((reader, stored_base))
+}
+
+/// The end of the file, which moved with its base. Undefined ends are no ends.
+fn end_of_file(reader: &mut Reader<'_>, stored_base: u64) -> Result<u64, Error> {
+    Ok(reader.address()?.map_or(0, |end| end.saturating_sub(stored_base)))
 }
 
 #[cfg(test)]
@@ -133,6 +161,8 @@ mod tests {
         assert_eq!(found.root, 608);
         assert_eq!(found.format, Format { base: 512, offset_size: 8, length_size: 8 });
         assert_eq!(found.driver_block, None);
+        assert_eq!(found.end, 4096);
+        assert!(found.check_end(4096).is_ok() && found.check_end(4095).is_err());
     }
 
     #[test]
@@ -143,8 +173,10 @@ mod tests {
             parse(&bytes, 0).unwrap_err().to_string(),
             "superblock at 0x0: version 4, expected 0 to 3"
         );
-        bytes.truncate(8);
-        bytes.extend([2, 3, 8, 0]);
-        assert!(matches!(parse(&bytes, 0), Err(Error::Unsupported { .. })));
+        for tail in [[2, 3, 8, 0], [3, 8, 8, 1], [3, 8, 8, 4]] {
+            bytes.truncate(8);
+            bytes.extend(tail);
+            assert!(matches!(parse(&bytes, 0), Err(Error::Unsupported { .. })), "{tail:?}");
+        }
     }
 }
