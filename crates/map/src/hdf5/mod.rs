@@ -13,6 +13,8 @@ mod header_fill;
 mod layout;
 mod names;
 mod structures;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod types;
 
