@@ -99,7 +99,7 @@ pub struct Image {
     /// Bytes of each strip or tile, as many as offsets; 0 where there is none. Uncompressed ones have at most the bytes
     /// that they need, and the last strip those of its rows. All lie within the file.
     pub byte_counts: Vec<u64>,
-    /// Whether the file lacked byte counts (or some) and they were derived as libtiff does.
+    /// Whether the file lacked byte counts, or had one that cannot be right, and they were derived as libtiff does.
     pub derived_byte_counts: bool,
     /// JPEGTables (347).
     pub jpeg_tables: Option<Vec<u8>>,

@@ -137,12 +137,13 @@ fn byte_counts_that_cannot_be_right_are_derived_as_libtiff_does() {
     assert_eq!(counts(vec![long(279, &[40])]), (vec![16], false), "more than a strip has");
     assert_eq!(counts(vec![long(279, &[9000])]), (vec![16], true), "more than the file has");
     let strips = |counts: &[u64]| vec![short(278, &[2]), long(273, &[8, 16]), long(279, counts)];
-    assert_eq!(counts(strips(&[8])), (vec![8, 8], true), "one of two is lacking");
+    assert_eq!(counts(strips(&[8])), (vec![8, 0], false), "no count, no strip");
     assert_eq!(counts(strips(&[8, 5])), (vec![8, 5], false), "one of several strips is left as it is");
     let compressed = |stored: &[u64]| {
         counts(vec![short(259, &[8]), short(278, &[2]), long(273, &[20, 8]), long(279, stored)])
     };
-    assert_eq!(compressed(&[3]), (vec![3, 12], true), "up to the next strip");
+    assert_eq!(compressed(&[]), (vec![158 - 20, 12], true), "up to the next strip, or to the end");
+    assert_eq!(compressed(&[3]), (vec![3, 0], false), "no count, no strip");
     assert_eq!(compressed(&[3, 0]), (vec![3, 0], false), "an empty strip is no strip");
 }
 

@@ -5,57 +5,58 @@ use crate::model::{Cut, Image};
 
 const UNCOMPRESSED: u16 = 1;
 
-/// The byte counts of an image whose offsets are set, and whether some were derived.
+/// The byte counts of an image whose offsets are set, and whether they were derived. A table that is too short is filled
+/// up with 0, which means no such pieces; where there is no table at all, or one strip has a count that cannot be right,
+/// they are derived.
 pub(crate) fn resolve(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u64>, bool) {
-    stored.truncate(image.offsets.len());
-    if image.compression == UNCOMPRESSED {
-        return uncompressed(image, &stored, size);
+    let compressed = image.compression != UNCOMPRESSED;
+    if stored.is_empty() || one_strip_looks_wrong(image, &stored, size) {
+        let derived = if compressed { up_to_the_next(image, size) } else { computed(image) };
+        return (derived, true);
     }
-    let mut counts = stored;
-    let lone = image.offsets.len() == 1 && counts == [0] && image.offsets != [0];
-    if counts.len() == image.offsets.len() && !lone {
-        return (counts, false);
+    stored.resize(image.offsets.len(), 0);
+    if !compressed {
+        trim(image, &mut stored);
     }
-    if lone {
-        counts.clear();
-    }
-    let lacking = image.offsets.get(counts.len()..).unwrap_or_default();
-    let derived = lacking.iter().any(|&offset| offset != 0);
-    let mut sorted = image.offsets.clone();
-    sorted.sort_unstable();
-    counts.extend(lacking.iter().map(|&offset| up_to_the_next(offset, &sorted, size)));
-    (counts, derived)
+    (stored, false)
 }
 
 /// A compressed piece ends at the latest where the next one begins, or the file ends.
-fn up_to_the_next(offset: u64, sorted: &[u64], size: u64) -> u64 {
-    let next = sorted.partition_point(|&other| other <= offset);
-    let end = sorted.get(next).copied().unwrap_or(size).min(size);
-    if offset == 0 { 0 } else { end.saturating_sub(offset) }
+fn up_to_the_next(image: &Image, size: u64) -> Vec<u64> {
+    let mut sorted = image.offsets.clone();
+    sorted.sort_unstable();
+    let length = |&offset: &u64| {
+        let next = sorted.partition_point(|&other| other <= offset);
+        let end = sorted.get(next).copied().unwrap_or(size).min(size);
+        if offset == 0 { 0 } else { end.saturating_sub(offset) }
+    };
+    image.offsets.iter().map(length).collect()
 }
 
-fn uncompressed(image: &Image, stored: &[u64], size: u64) -> (Vec<u64>, bool) {
+/// What uncompressed pieces need.
+fn computed(image: &Image) -> Vec<u64> {
     let lengths = Lengths::of(image);
-    let one_strip = image.offsets.len() == 1 && matches!(image.cut, Cut::Strips { .. });
-    let mut derived = false;
-    let counts = image.offsets.iter().enumerate().map(|(index, &offset)| {
-        let whole = lengths.piece(index);
-        match stored.get(index) {
-            _ if offset == 0 => 0,
-            Some(&count) if !(one_strip && looks_wrong(offset, count, whole, size)) => count.min(whole),
-            _ => {
-                derived = true;
-                whole
-            }
-        }
-    });
-    let counts = counts.collect();
-    (counts, derived)
+    let length = |(index, &offset): (usize, &u64)| if offset == 0 { 0 } else { lengths.piece(index) };
+    image.offsets.iter().enumerate().map(length).collect()
+}
+
+/// Takes away what uncompressed pieces have beyond what they need.
+fn trim(image: &Image, counts: &mut [u64]) {
+    let lengths = Lengths::of(image);
+    for (index, count) in counts.iter_mut().enumerate() {
+        *count = lengths.piece(index).min(*count);
+    }
 }
 
 /// libtiff's `ByteCountLooksBad`, which it asks of images of one strip only.
-fn looks_wrong(offset: u64, count: u64, whole: u64, size: u64) -> bool {
-    count < whole || (offset <= size && count > size.saturating_sub(offset))
+fn one_strip_looks_wrong(image: &Image, stored: &[u64], size: u64) -> bool {
+    let (&[offset], Some(&count), Cut::Strips { .. }) = (&image.offsets[..], stored.first(), image.cut)
+    else {
+        return false;
+    };
+    let too_small = || count < Lengths::of(image).piece(0);
+    let too_large = || offset <= size && count > size.saturating_sub(offset);
+    offset != 0 && (count == 0 || (image.compression == UNCOMPRESSED && (too_small() || too_large())))
 }
 
 /// Bytes of the uncompressed strips or tiles of an image.

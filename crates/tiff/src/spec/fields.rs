@@ -51,13 +51,15 @@ impl Fields {
         Ok(if numbers.is_empty() { None } else { Some(numbers) })
     }
 
-    /// Like [`Fields::integers`], but the value is taken away. Empty where the tag is absent.
-    pub(crate) fn take_integers(&mut self, tag: u16) -> Result<Vec<u64>, Error> {
-        let numbers = self.integers(tag)?.map(|_| ());
-        match (numbers, self.values.remove(&tag)) {
-            (Some(()), Some(Value::Unsigned(numbers))) => Ok(numbers),
-            (Some(()), Some(Value::Signed(numbers))) => self.non_negative(tag, &numbers),
-            _ => Ok(Vec::new()),
+    /// Unsigned integers, which are taken away. Empty where the tag is absent.
+    pub(crate) fn take_unsigned(&mut self, tag: u16) -> Result<Vec<u64>, Error> {
+        self.value(tag)?;
+        match self.values.remove(&tag) {
+            None => Ok(Vec::new()),
+            Some(Value::Unsigned(numbers)) => Ok(numbers),
+            Some(other) => {
+                Err(self.malformed(tag, format!("{}, expected unsigned integers", describe(&other))))
+            }
         }
     }
 
@@ -141,7 +143,8 @@ fn trimmed(bytes: &[u8]) -> String {
 
 fn describe(value: &Value) -> &'static str {
     match value {
-        Value::Unsigned(_) | Value::Signed(_) => "integers",
+        Value::Unsigned(_) => "integers",
+        Value::Signed(_) => "signed integers",
         Value::Float(_) => "floats",
         Value::Rational(_) | Value::SignedRational(_) => "rationals",
         Value::Text(_) => "text",

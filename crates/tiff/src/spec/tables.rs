@@ -22,6 +22,9 @@ pub(crate) fn fill(
     let tags = Tags::of(image.cut);
     image.offsets = offsets(fields, tags, pieces, doubts)?;
     let stored = take(fields, tags.byte_counts)?;
+    if !stored.is_empty() {
+        note_if_short(fields, tags.byte_counts, stored.len(), pieces, doubts);
+    }
     (image.byte_counts, image.derived_byte_counts) = byte_counts::resolve(image, stored, size);
     check_end(image, size, fields.offset)
 }
@@ -50,8 +53,8 @@ impl Tags {
 }
 
 fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error> {
-    let table = fields.take_integers(usual)?;
-    if table.is_empty() { fields.take_integers(other) } else { Ok(table) }
+    let table = fields.take_unsigned(usual)?;
+    if table.is_empty() { fields.take_unsigned(other) } else { Ok(table) }
 }
 
 /// As many offsets as there are pieces. Those that the table lacks are 0, as other readers have it: no such pieces.
@@ -70,12 +73,16 @@ fn offsets(
     if pieces.saturating_sub(stored) > MOST_LACKING {
         return Err(fields.malformed(tag, format!("{stored} values, expected {pieces}")));
     }
+    note_if_short(fields, tags.offsets, stored, pieces, doubts);
+    offsets.resize(pieces, 0);
+    Ok(offsets)
+}
+
+fn note_if_short(fields: &Fields, [tag, _]: [u16; 2], stored: usize, pieces: usize, doubts: &mut Vec<Error>) {
     if stored < pieces {
         let problem = format!("{stored} values, expected {pieces}; the others count as missing");
         doubts.push(fields.malformed(tag, problem));
     }
-    offsets.resize(pieces, 0);
-    Ok(offsets)
 }
 
 /// Refuses an image whose data the file does not hold.
