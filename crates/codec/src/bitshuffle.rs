@@ -79,7 +79,7 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
 
 /// Bit `b` of all elements, packed with the first in the lowest bit, follows bit `b − 1` of all. The number of elements
 /// is a multiple of 8.
-fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
+pub(crate) fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
     let count = bytes.len() / size;
     let mut out = vec![0; bytes.len()];
     if count == 0 {

@@ -1,32 +1,149 @@
-//! Blosc 1 chunks.
+//! Blosc 1 chunks, all numbers little-endian:
 //!
 //! ```text
-//! 1  format version, 2        4  decoded size, little-endian
-//! 1  compressor's version     4  size of a block
+//! 1  format version, 2        4  decoded size
+//! 1  compressor's version     4  decoded size of a block
 //! 1  flags                    4  stored size
-//! 1  size of an element       …  the chunk as it is, with flag 2
+//! 1  size of an element       …  for each block 4 bytes of where it starts, then the blocks
 //! ```
+//!
+//! A block is one stream, or one for each byte of an element; each starts with its stored size.
 
-use crate::{CodecFailure, corrupt};
+use crate::lz4::lz4_block;
+use crate::{CodecFailure, bitshuffle, compressors, corrupt, lzf, shuffle};
 
 const NAME: &str = "blosc";
 
+/// Flag: bytes are shuffled.
+const SHUFFLED: u8 = 1;
 /// Flag: the chunk is stored as it is.
 const COPIED: u8 = 2;
+/// Flag: bits are shuffled.
+const BIT_SHUFFLED: u8 = 4;
+/// Flag: a block is one stream.
+const ONE_STREAM: u8 = 16;
 
-/// Decodes chunks that are stored as they are.
+struct Header {
+    flags: u8,
+    element: usize,
+    size: usize,
+    block: usize,
+}
+
+/// Decodes a chunk of at most `limit` bytes.
 pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let (header, data) =
-        bytes.split_first_chunk::<16>().ok_or_else(|| corrupt(NAME, "the header is cut off"))?;
-    let [_, _, flags, _, a, b, c, d, ..] = *header;
-    let size = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-    if size > limit {
+    let (header, data) = bytes.split_first_chunk::<16>().ok_or_else(cut_off)?;
+    let [_, _, flags, element, a, b, c, d, e, f, g, h, ..] = *header;
+    let number = |bytes| usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
+    let header = Header {
+        flags,
+        element: usize::from(element).max(1),
+        size: number([a, b, c, d]),
+        block: number([e, f, g, h]),
+    };
+    if header.size > limit {
         return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
     }
-    if flags & COPIED == 0 {
-        return Err(CodecFailure::NoDecoder("a compressed blosc chunk".to_owned()));
+    if flags & COPIED != 0 {
+        return data.get(..header.size).map(<[u8]>::to_vec).ok_or_else(cut_off);
     }
-    data.get(..size).map(<[u8]>::to_vec).ok_or_else(|| corrupt(NAME, "the chunk is cut off"))
+    if header.block == 0 && header.size > 0 {
+        return Err(corrupt(NAME, "blocks of no bytes"));
+    }
+    let mut out = Vec::with_capacity(header.size);
+    let starts = data.as_chunks::<4>().0.iter().map(|start| number(*start));
+    for start in starts.take(header.size.div_ceil(header.block.max(1))) {
+        let stored = bytes.get(start..).ok_or_else(cut_off)?;
+        let size = header.block.min(header.size - out.len());
+        out.extend(unshuffle(block(&header, stored, size)?, &header));
+    }
+    Ok(out)
+}
+
+fn block(header: &Header, mut stored: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
+    let splits = header.flags & ONE_STREAM == 0
+        && header.element <= 16
+        && header.block / header.element >= 128
+        && size == header.block;
+    let streams = if splits { header.element } else { 1 };
+    let mut out = Vec::with_capacity(size);
+    for _ in 0..streams {
+        let (length, rest) = stored.split_first_chunk::<4>().ok_or_else(cut_off)?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let (stream, rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
+        if length == size / streams {
+            out.extend_from_slice(stream);
+        } else {
+            out.extend(decompress(header.flags >> 5, stream, size / streams)?);
+        }
+        stored = rest;
+    }
+    if out.len() != size {
+        return Err(corrupt(NAME, format!("a block of {} bytes, expected {size}", out.len())));
+    }
+    Ok(out)
+}
+
+fn decompress(format: u8, stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
+    match format {
+        0 => blosclz(stream, size),
+        1 => lz4_block(NAME, stream, size),
+        3 => compressors::zlib_decode(stream, size),
+        4 => compressors::zstd_decode(stream, size),
+        2 => Err(CodecFailure::NoDecoder("blosc with snappy".to_owned())),
+        other => Err(corrupt(NAME, format!("compressor {other}"))),
+    }
+}
+
+/// BloscLZ: literals and copies from up to 73,727 bytes before.
+fn blosclz(stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
+    let mut input = stream.iter().map(|byte| usize::from(*byte));
+    let mut out: Vec<u8> = Vec::with_capacity(size.min(stream.len().saturating_mul(8)));
+    let mut control = input.next().ok_or_else(cut_off)? & 31;
+    loop {
+        if control < 32 {
+            let literal = input.by_ref().take(control + 1).filter_map(|byte| u8::try_from(byte).ok());
+            out.extend(literal);
+        } else {
+            let mut length = (control >> 5) + 2;
+            let mut open = control >> 5 == 7;
+            while open {
+                let more = input.next().ok_or_else(cut_off)?;
+                length += more;
+                open = more == 255;
+            }
+            let low = input.next().ok_or_else(cut_off)?;
+            let mut distance = ((control & 31) << 8) + low + 1;
+            if distance == 8192 {
+                let far = (input.next().ok_or_else(cut_off)? << 8) + input.next().ok_or_else(cut_off)?;
+                distance += far;
+            }
+            let start = out.len().checked_sub(distance);
+            let start = start.ok_or_else(|| corrupt(NAME, "a copy from before the start"))?;
+            let room = size.saturating_sub(out.len());
+            lzf::copy(&mut out, start, length.min(room));
+        }
+        if out.len() >= size {
+            out.truncate(size);
+            return Ok(out);
+        }
+        let Some(next) = input.next() else { return Ok(out) };
+        control = next;
+    }
+}
+
+fn unshuffle(block: Vec<u8>, header: &Header) -> Vec<u8> {
+    let size = header.element;
+    if header.flags & SHUFFLED != 0 && size > 1 {
+        shuffle::decode(&block, u32::try_from(size).unwrap_or(1))
+    } else if header.flags & BIT_SHUFFLED != 0 && (block.len() / size).is_multiple_of(8) {
+        let (whole, rest) = block.split_at(block.len() - block.len() % size);
+        let mut out = bitshuffle::unshuffle(whole, size);
+        out.extend_from_slice(rest);
+        out
+    } else {
+        block
+    }
 }
 
 /// Stores the chunk as it is, which every Blosc reads.
@@ -40,4 +157,8 @@ pub(crate) fn encode(bytes: &[u8], typesize: u32) -> Result<Vec<u8>, CodecFailur
     }
     out.extend_from_slice(bytes);
     Ok(out)
+}
+
+fn cut_off() -> CodecFailure {
+    corrupt(NAME, "the chunk is cut off")
 }

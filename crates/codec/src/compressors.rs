@@ -7,6 +7,9 @@ use weezl::{BitOrder, LzwStatus};
 
 use crate::{CodecFailure, corrupt, parameters};
 
+/// Memory for a dictionary in KiB: the highest preset of xz takes 64 MiB.
+const LZMA_MEMORY: u32 = 1 << 17;
+
 pub(crate) fn zlib_decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     read("zlib", flate2::read::ZlibDecoder::new(bytes), limit)
 }
@@ -52,12 +55,10 @@ pub(crate) fn lzma_decode(bytes: &[u8], format: u8, limit: usize) -> Result<Vec<
         return Err(CodecFailure::NoDecoder(format!("lzma format {format}")));
     }
     if bytes.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
-        return read("lzma", lzma_rust2::XzReader::new(bytes, true), limit);
+        return read("lzma", lzma_rust2::XzReader::new_mem_limit(bytes, true, LZMA_MEMORY), limit);
     }
-    // The dictionary need not be larger than what comes out, so that no header makes it gigabytes.
-    let memory = u32::try_from(limit / 1024).unwrap_or(u32::MAX).saturating_add(1 << 16);
     let reader =
-        lzma_rust2::LzmaReader::new_mem_limit(bytes, memory, None).map_err(|e| corrupt("lzma", e))?;
+        lzma_rust2::LzmaReader::new_mem_limit(bytes, LZMA_MEMORY, None).map_err(|e| corrupt("lzma", e))?;
     read("lzma", reader, limit)
 }
 
