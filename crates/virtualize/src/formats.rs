@@ -16,7 +16,6 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Model {
     /// HDF5.
-    #[allow(dead_code, reason = "until its reader is here")]
     Hdf5(Box<virtualize_hdf5::model::File>),
     /// TIFF.
     Tiff(Box<virtualize_tiff::model::File>),
@@ -32,7 +31,10 @@ impl Model {
     ) -> Result<Self, Error> {
         let name = || name.to_owned();
         match kind {
-            Kind::Hdf5 => Err(Error::Format { name: name(), found: "HDF5 is not read yet".to_owned() }),
+            Kind::Hdf5 => match virtualize_hdf5::read(source, limits).await {
+                Ok(file) => Ok(Self::Hdf5(Box::new(file))),
+                Err(source) => Err(Error::Hdf5 { name: name(), source }),
+            },
             Kind::Tiff => match virtualize_tiff::read(source, limits).await {
                 Ok(file) => Ok(Self::Tiff(Box::new(file))),
                 Err(source) => Err(Error::Tiff { name: name(), source }),
@@ -55,11 +57,18 @@ impl Model {
     /// The elements that pointers into HDF5's global heap mean.
     pub(crate) async fn elements(
         &self,
-        _context: &Context<'_>,
-        _datatype: &Datatype,
-        _raw: &[u8],
+        context: &Context<'_>,
+        datatype: &Datatype,
+        raw: &[u8],
     ) -> Result<Vec<Element>, Failure> {
-        Err(Failure::Chunk("variable-length elements are not read yet".to_owned()))
+        let Self::Hdf5(file) = self else {
+            return Err(Failure::Chunk("only HDF5 has elements of variable length".to_owned()));
+        };
+        match virtualize_hdf5::resolve_elements(context.source, context.limits, file, datatype, raw).await {
+            Ok(elements) => Ok(elements),
+            Err(virtualize_hdf5::Error::Read(error)) => Err(error.into()),
+            Err(error) => Err(Failure::Chunk(error.to_string())),
+        }
     }
 
     /// The format's name.

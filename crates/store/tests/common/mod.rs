@@ -1,6 +1,6 @@
 //! A small HTTP server on loopback, one thread a connection, that answers as a test tells it to.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::{
     collections::BTreeMap,
