@@ -124,7 +124,11 @@ fn a_file_that_changes_is_noticed() {
     };
     assert_eq!(changing(ignores_if_match), ReadErrorKind::Changed, "etag of the answer");
     assert_eq!(changing(|request| file(request, &content()[1..], "\"one\"")), ReadErrorKind::Changed, "size");
-    assert_eq!(changing(|request| file(request, &content()[..9], "\"one\"")), ReadErrorKind::Changed, "shorter");
+    assert_eq!(
+        changing(|request| file(request, &content()[..9], "\"one\"")),
+        ReadErrorKind::Changed,
+        "shorter"
+    );
     assert_eq!(changing(|_| Response::status(404)), ReadErrorKind::NotFound);
 }
 
@@ -163,7 +167,10 @@ fn an_empty_file_and_a_body_cut_short() {
         answer.body.truncate(10);
         answer
     });
-    assert_eq!(failure(&server, &StoreOptions { retries: 1, ..options() }).kind(), ReadErrorKind::Unavailable);
+    assert_eq!(
+        failure(&server, &StoreOptions { retries: 1, ..options() }).kind(),
+        ReadErrorKind::Unavailable
+    );
 }
 
 #[test]

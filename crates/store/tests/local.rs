@@ -31,7 +31,10 @@ fn a_change_is_noticed() {
         run(async {
             let object = open(path.to_str().unwrap(), &options()).await.unwrap();
             change();
-            (object.read_ranges(&[ByteRange::new(2, 2)]).await.map_err(|error| error.kind), object.verify().is_ok())
+            (
+                object.read_ranges(&[ByteRange::new(2, 2)]).await.map_err(|error| error.kind),
+                object.verify().is_ok(),
+            )
         })
     };
     assert!(matches!(read(&|| ()), (Ok(_), true)));

@@ -1,10 +1,9 @@
 //! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
 
-use bytes::Bytes;
 use virtualize_bytes::{Limits, ReadRanges};
 use virtualize_hdf5::model::{Datatype, Element};
 use virtualize_map::{MapOptions, Mapped};
-use virtualize_zarr::{Codec, Source};
+use virtualize_zarr::Source;
 
 use crate::{
     Error,
@@ -45,11 +44,7 @@ impl Model {
     /// Maps it to Zarr.
     pub(crate) fn map(&self, source: Source, options: &MapOptions) -> Mapped {
         match self {
-            Self::Hdf5(_) => Mapped {
-                hierarchy: virtualize_zarr::Hierarchy::new(options.format),
-                tasks: Vec::new(),
-                report: virtualize_map::Report::default(),
-            },
+            Self::Hdf5(file) => virtualize_map::hdf5::map_file(file, source, options),
             Self::Tiff(file) => virtualize_map::tiff::map_file(file, source, options),
         }
     }
@@ -77,21 +72,5 @@ impl Model {
             Self::Hdf5(_) => "HDF5",
             Self::Tiff(_) => "TIFF",
         }
-    }
-}
-
-/// Undoes codecs, the last first.
-pub(crate) fn decode(codecs: &[Codec], bytes: Bytes, _expected: usize) -> Result<Vec<u8>, String> {
-    match codecs {
-        [] => Ok(bytes.into()),
-        _ => Err("codecs are not decoded yet".to_owned()),
-    }
-}
-
-/// Applies codecs in order.
-pub(crate) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, String> {
-    match codecs {
-        [] => Ok(raw.into()),
-        _ => Err("codecs are not encoded yet".to_owned()),
     }
 }

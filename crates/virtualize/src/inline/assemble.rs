@@ -47,7 +47,7 @@ fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Res
         }
     };
     let expected = count(&piece.shape, stored, limits)?.saturating_mul(stored);
-    let mut decoded = crate::formats::decode(&piece.codecs, bytes.clone(), expected)
+    let mut decoded = virtualize_codec::decode(&piece.codecs, bytes, expected)
         .map_err(|reason| Failure::Chunk(format!("{}: {reason}", piece.range)))?;
     if decoded.len() < expected {
         let found = decoded.len();
@@ -63,5 +63,11 @@ pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, Failure> {
         !matches!(codec, Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes)
     };
     let rest: Vec<Codec> = codecs.iter().filter(laid_out).cloned().collect();
-    crate::formats::encode(&rest, raw).map_err(Failure::Chunk)
+    match rest.as_slice() {
+        [] => Ok(raw.into()),
+        rest => match virtualize_codec::encode(rest, &raw) {
+            Ok(encoded) => Ok(encoded.into()),
+            Err(error) => Err(Failure::Chunk(error.to_string())),
+        },
+    }
 }
