@@ -103,7 +103,11 @@ enum Plan {
 
 /// The outer error ends the whole file.
 fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Plan>, Error> {
-    let pieces = spec::pieces(directory, format.endian, io.limits());
+    let far_table = |entry: &Entry| tag::is_table(entry.tag) && entry.range().is_some();
+    let pieces = match directory.entries.iter().any(far_table) {
+        true => spec::pieces(directory, format.endian, io.limits()),
+        false => None,
+    };
     let pieces = pieces.unwrap_or(u64::MAX);
     directory.entries.iter().map(|entry| plan_entry(io, *entry, pieces, directory.offset)).collect()
 }
