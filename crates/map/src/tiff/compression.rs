@@ -81,7 +81,7 @@ impl<'a> Encoding<'a> {
         Ok(self.sample.storage != Storage::Float24
             && matches!(
                 self.scheme()?,
-                Scheme::None | Scheme::Deflate | Scheme::Lzw | Scheme::PackBits | Scheme::Zstd
+                Scheme::None | Scheme::Deflate | Scheme::Lzw | Scheme::PackBits | Scheme::Zstd | Scheme::Lzma
             ))
     }
 

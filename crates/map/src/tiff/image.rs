@@ -14,6 +14,7 @@ use super::{
     nodata::{self, Nodata},
     refusal::Refusal,
     sample::{self, Sample},
+    tags,
 };
 use crate::{ArrayReport, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
 
@@ -45,7 +46,8 @@ impl ImageMapper<'_> {
         let mapping = match &ifd.image {
             Ok(image) => {
                 report = describe(image, self.endian);
-                self.parts(ifd, image, &path, mapped)
+                tags::check(ifd, &path, &mut mapped.report.diagnostics)
+                    .and_then(|()| self.parts(ifd, image, &path, mapped))
             }
             Err(error) => Err(Refusal { code: "tiff-image", ..Refusal::malformed(error.to_string()) }),
         };

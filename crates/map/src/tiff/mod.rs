@@ -13,6 +13,7 @@ mod nodata;
 mod number;
 mod refusal;
 mod sample;
+mod tags;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,33 @@
+//! Tags that could not be read.
+
+use virtualize_tiff::model::Ifd;
+
+use super::refusal::Refusal;
+use crate::{Diagnostic, Severity};
+
+/// Tags without which nobody knows how the samples lie: a default in place of what the file meant would be a guess.
+const STRUCTURE: [u16; 18] =
+    [256, 257, 258, 259, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325, 339, 347, 32997];
+
+/// Reports unreadable tags, and refuses the image where one of them says how the samples lie.
+pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<(), Refusal> {
+    for error in &ifd.unreadable_tags {
+        let message = error.to_string();
+        if number(&message).is_some_and(|tag| STRUCTURE.contains(&tag)) {
+            return Err(Refusal::malformed(message));
+        }
+        diagnostics.push(Diagnostic {
+            severity: Severity::Info,
+            code: "tiff-tag",
+            path: format!("/{path}"),
+            message: format!("a tag is left out: {message}"),
+            hint: None,
+        });
+    }
+    Ok(())
+}
+
+/// The number in a reader's message on a tag, such as `tag 279 (StripByteCounts) at 0x8: …`.
+fn number(message: &str) -> Option<u16> {
+    message.strip_prefix("tag ")?.split(' ').next()?.parse().ok()
+}
