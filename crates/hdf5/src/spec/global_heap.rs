@@ -1,8 +1,8 @@
 //! Global heap collection (specification III.E).
 //!
 //! ```text
-//! "GCOL" | 1 | - 3 | size of the collection L | objects …
-//! object: index 2 | references 2 | - 4 | size L | data (filled to 8); index 0 is the free space at the end
+//! "GCOL" | 1 | - 3 | size of the collection L (filled to 8) | objects …
+//! object: index 2 | references 2 | - 4 | size L (filled to 8) | data (filled to 8); index 0 is the free space at the end
 //! ```
 
 use std::collections::BTreeMap;
@@ -24,7 +24,9 @@ pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, 
 pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTreeMap<u16, Bytes>, Error> {
     let mut reader = Reader::new(STRUCTURE, block, address, format);
     let end = head(&mut reader)?;
-    let envelope = u64::from(format.length_size).saturating_add(8);
+    let fill = padding_to_eight(u64::from(format.length_size));
+    reader.skip(fill)?;
+    let envelope = u64::from(format.length_size).saturating_add(8).saturating_add(fill);
     let mut objects = BTreeMap::new();
     loop {
         let position = reader.position().saturating_sub(address);
@@ -37,6 +39,7 @@ pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTree
         }
         reader.skip(6)?;
         let size = reader.raw_length()?;
+        reader.skip(fill)?;
         let start = reader.position().saturating_sub(address);
         reader.skip(size)?;
         objects.insert(index, slice(block, start, start.saturating_add(size)).unwrap_or_default());
@@ -68,6 +71,17 @@ mod tests {
         assert_eq!(length(&bytes, 0, FORMAT).unwrap(), 72);
         let objects = parse(&bytes.into(), 0, FORMAT).unwrap();
         assert_eq!(objects, BTreeMap::from([(3, Bytes::from_static(b"hi"))]));
+    }
+
+    #[test]
+    fn short_lengths_are_filled() {
+        let format = Format { length_size: 4, ..FORMAT };
+        let mut bytes = b"GCOL\x01\0\0\0\x40\0\0\0\0\0\0\0".to_vec();
+        for index in [1, 2] {
+            bytes.extend([index, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        let objects = parse(&bytes.into(), 0, format).unwrap();
+        assert_eq!(objects, BTreeMap::from([(1, Bytes::from_static(&[1])), (2, Bytes::from_static(&[2]))]));
     }
 
     #[test]
