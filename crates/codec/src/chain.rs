@@ -4,7 +4,7 @@ use virtualize_zarr::Codec;
 
 use crate::{
     CodecFailure, bitshuffle, blosc, compressors, fletcher, lz4, lzf, nbit, packbits, packints, predictor,
-    scale_offset, shuffle,
+    scale_offset, shuffle, szip,
 };
 
 /// How long the bytes between two codecs may be.
@@ -81,14 +81,13 @@ fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8
         Codec::Shuffle { element_size } => Ok(shuffle::decode(bytes, *element_size)),
         Codec::BitOrder => Ok(shuffle::reverse_bits(bytes)),
         Codec::Fletcher32 => fletcher::decode(bytes),
+        Codec::Hdf5Szip(client_data) => szip::decode(bytes, client_data, limit),
         Codec::Hdf5Nbit(client_data) => nbit::decode(bytes, client_data, limit),
         Codec::Hdf5ScaleOffset(client_data) => scale_offset::decode(bytes, client_data, limit),
         Codec::Hdf5Bitshuffle(client_data) => bitshuffle::decode(bytes, client_data, limit),
-        Codec::ScaleOffset { .. }
-        | Codec::Image { .. }
-        | Codec::Blosc2Nd
-        | Codec::Hdf5Szip(_)
-        | Codec::Named { .. } => return Err(CodecFailure::NoDecoder(codec.describe())),
+        Codec::ScaleOffset { .. } | Codec::Image { .. } | Codec::Blosc2Nd | Codec::Named { .. } => {
+            return Err(CodecFailure::NoDecoder(codec.describe()));
+        }
     }
     .map(Some)
 }
@@ -116,10 +115,10 @@ fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailu
         Codec::Shuffle { element_size } => Ok(shuffle::encode(bytes, *element_size)),
         Codec::BitOrder => Ok(shuffle::reverse_bits(bytes)),
         Codec::Fletcher32 => Ok(fletcher::encode(bytes)),
+        Codec::Hdf5Szip(client_data) => szip::encode(bytes, client_data),
         Codec::ScaleOffset { .. }
         | Codec::Image { .. }
         | Codec::Blosc2Nd
-        | Codec::Hdf5Szip(_)
         | Codec::Named { .. }
         | Codec::Hdf5Nbit(_)
         | Codec::Hdf5ScaleOffset(_)

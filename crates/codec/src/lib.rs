@@ -19,6 +19,7 @@ mod packints;
 mod predictor;
 mod scale_offset;
 mod shuffle;
+mod szip;
 
 pub use chain::{decode, encode};
 

@@ -63,6 +63,7 @@ fn codecs(name: &str, client_data: &[u32]) -> Vec<Codec> {
                 blocksize: 0,
             }]
         }
+        "szip" => vec![Codec::Hdf5Szip(data)],
         "bz2" => vec![Codec::Bz2 { level: 9 }],
         "zstd" => vec![Codec::Zstd { level: 3, checksum: false }],
         "shuffle" => vec![Codec::Shuffle { element_size: 2 }, Codec::Zlib { level: 4 }, Codec::Fletcher32],
