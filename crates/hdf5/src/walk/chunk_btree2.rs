@@ -15,7 +15,7 @@ use crate::{
     spec::{
         Format,
         btree2::Btree2Header,
-        chunk_element::{ChunkElement, ElementFormat},
+        chunk_element::ElementFormat,
     },
 };
 
