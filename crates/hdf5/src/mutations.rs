@@ -3,13 +3,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use virtualize_bytes::{Limits, MemorySource};
 
-use crate::{read, spec::checksum::IGNORED};
+use crate::{read, spec::checksum::IGNORED, walk::ready::ready};
 
 const LIMITS: Limits = Limits {
     objects: 10_000,
@@ -50,14 +49,9 @@ fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     }
 }
 
-/// Reads a file from memory, which never waits.
 fn read_all(bytes: Vec<u8>) {
     let source = MemorySource(bytes.into());
-    let mut future = std::pin::pin!(read(&source, &LIMITS));
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => drop(result),
-        Poll::Pending => panic!("memory never waits"),
-    }
+    drop(ready(read(&source, &LIMITS)));
 }
 
 fn fixtures() -> Vec<PathBuf> {

@@ -203,3 +203,61 @@ impl Btree2Sink for Copies {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::{Limits, MemorySource};
+
+    use super::*;
+    use crate::{spec::checksum::lookup3, walk::ready::ready};
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    fn put(file: &mut Vec<u8>, address: usize, parts: &[&[u8]]) {
+        let mut bytes = parts.concat();
+        let sum = lookup3(&bytes).to_le_bytes();
+        bytes.extend(sum);
+        file.resize(file.len().max(address + bytes.len()), 0);
+        file[address..address + bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// A tree of records of one byte: "b" in the root between leaves "a" and "cd", in nodes of 32 bytes.
+    fn tree(total: u64) -> Vec<u8> {
+        let mut file = Vec::new();
+        let root = [&256_u64.to_le_bytes()[..], &1_u16.to_le_bytes(), &total.to_le_bytes()].concat();
+        put(&mut file, 64, &[b"BTHD\0\x05", &32_u32.to_le_bytes(), &[1, 0, 1, 0, 100, 40], &root]);
+        let (left, right) = (512_u64.to_le_bytes(), 768_u64.to_le_bytes());
+        put(&mut file, 256, &[b"BTIN\0\x05b", &left, &[1], &right, &[2]]);
+        put(&mut file, 512, &[b"BTLF\0\x05a"]);
+        put(&mut file, 768, &[b"BTLF\0\x05cd"]);
+        file
+    }
+
+    fn read(file: Vec<u8>, headers: &[u64]) -> Vec<Result<Btree2Records, Error>> {
+        let source = MemorySource(file.into());
+        ready(read_records(&Io::new(&source, Limits::default()), FORMAT, headers))
+    }
+
+    #[test]
+    fn records_come_in_order() {
+        let found = read(tree(4), &[64, 64]);
+        let expected = Btree2Records { record_type: 5, record_size: 1, records: b"abcd".to_vec() };
+        assert!(found.into_iter().all(|records| records.unwrap() == expected));
+    }
+
+    #[test]
+    fn a_damaged_tree_spoils_no_other() {
+        let mut found = read(tree(4), &[64, 256, 5000]);
+        assert!(found.remove(0).is_ok());
+        assert!(found.remove(0).unwrap_err().to_string().contains("signature BTIN, expected BTHD"));
+        assert!(found.remove(0).unwrap_err().to_string().contains("the file ends"));
+    }
+
+    #[test]
+    fn counts_must_add_up() {
+        let error = read(tree(5), &[64]).remove(0).unwrap_err().to_string();
+        assert!(error.contains("4 records in and below it, expected 5"), "{error}");
+        let error = read(tree(1 << 40), &[64]).remove(0).unwrap_err().to_string();
+        assert!(error.contains("1099511627776 records in a file of"), "{error}");
+    }
+}

@@ -159,3 +159,90 @@ fn refuse_repetition(trees: &mut [Tree<'_>], level: &[Node]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::{Limits, MemorySource};
+
+    use super::*;
+    use crate::{
+        model::{ChunkSizes, ChunkTable},
+        walk::{
+            chunks::{ChunkIndex, ChunkRequest, read_chunk_tables},
+            ready::ready,
+        },
+    };
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    /// A node of one-dimensional chunks of one byte each: (first element, address of the chunk or the child).
+    fn node(level: u8, entries: &[(u64, u64)]) -> Vec<u8> {
+        let mut bytes = b"TREE\x01".to_vec();
+        bytes.push(level);
+        bytes.extend(u16::try_from(entries.len()).unwrap().to_le_bytes());
+        bytes.extend([0xff; 16]);
+        for (offset, address) in entries {
+            bytes.extend([1_u64, *offset, 0, *address].into_iter().flat_map(u64::to_le_bytes));
+        }
+        bytes
+    }
+
+    /// Reads a file of nodes at the given addresses, the first of which is the root.
+    fn table(shape: u64, chunks: u64, nodes: &[(usize, Vec<u8>)]) -> Result<ChunkTable, Error> {
+        let mut file = Vec::new();
+        for (address, node) in nodes {
+            file.resize(file.len().max(address + node.len()), 0);
+            file[*address..address + node.len()].copy_from_slice(node);
+        }
+        let source = MemorySource(file.into());
+        let io = Io::new(&source, Limits { chunks, ..Limits::default() });
+        let request = ChunkRequest {
+            index: ChunkIndex::BTree1 { address: Some(nodes[0].0 as u64) },
+            shape: vec![shape],
+            max_shape: vec![Some(shape)],
+            chunk_shape: vec![1],
+            element_size: 1,
+            filtered: false,
+        };
+        ready(read_chunk_tables(&io, FORMAT, vec![request])).remove(0)
+    }
+
+    fn leaf(chunks: std::ops::Range<u64>) -> Vec<u8> {
+        node(0, &chunks.map(|number| (number, 0x9000 + number)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_node_larger_than_usual_is_read_again() {
+        let found = table(300, 1000, &[(64, leaf(0..300))]).unwrap();
+        assert_eq!(found.addresses, (0x9000..0x9000 + 300).collect::<Vec<_>>());
+        assert_eq!((found.positions, found.sizes), (None, ChunkSizes::Uniform(1)));
+    }
+
+    #[test]
+    fn leaves_come_in_the_order_of_their_parents() {
+        let nodes = [(64, node(1, &[(0, 8192), (3, 4096)])), (4096, leaf(3..5)), (8192, leaf(0..2))];
+        let found = table(5, 1000, &nodes).unwrap();
+        assert_eq!(found.positions, Some(vec![0, 1, 3, 4]));
+        assert_eq!(found.addresses, [0x9000, 0x9001, 0x9003, 0x9004]);
+    }
+
+    #[test]
+    fn chunks_outside_the_extent_are_dropped() {
+        assert_eq!(table(2, 1000, &[(64, leaf(0..4))]).unwrap().addresses, [0x9000, 0x9001]);
+    }
+
+    #[test]
+    fn loops_and_excess_are_refused() {
+        let message = |chunks, nodes: &[(usize, Vec<u8>)]| table(9, chunks, nodes).unwrap_err().to_string();
+        let own_child = [(64, node(1, &[(0, 64)]))];
+        assert!(message(1000, &own_child).ends_with("at 0x40: level 1, expected 0"));
+        let twice = [(64, node(1, &[(0, 4096), (3, 4096)])), (4096, leaf(0..3))];
+        assert!(message(1000, &twice).ends_with("at 0x1000: two parents"));
+        assert!(message(1000, &[(64, node(65, &[(0, 64)]))]).ends_with("level 65, the limit is 64"));
+        assert!(message(3, &[(64, leaf(0..4))]).ends_with("more than 3 chunks"));
+        let again = [(64, node(1, &[(0, 4096), (3, 8192)])), (4096, leaf(0..3)), (8192, leaf(2..4))];
+        assert!(message(1000, &again).ends_with("chunk 2 is listed twice"));
+        let past_the_end = [(64, node(1, &[(0, 1 << 40)]))];
+        assert!(message(1000, &past_the_end).contains("at 0x10000000000: the file ends"));
+    }
+}

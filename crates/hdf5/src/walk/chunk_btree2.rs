@@ -12,11 +12,7 @@ use super::{
 };
 use crate::{
     Error,
-    spec::{
-        Format,
-        btree2::Btree2Header,
-        chunk_element::ElementFormat,
-    },
+    spec::{Format, btree2::Btree2Header, chunk_element::ElementFormat},
 };
 
 const HEADER: &str = "version 2 B-tree header";

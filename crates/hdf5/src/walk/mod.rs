@@ -17,6 +17,8 @@ mod groups;
 pub(crate) mod headers;
 mod io;
 pub(crate) mod layouts;
+#[cfg(test)]
+pub(crate) mod ready;
 pub(crate) mod shared;
 mod sized;
 pub(crate) mod symbol_tables;
