@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use virtualize_hdf5::model::{Dataset, Dataspace};
+use virtualize_hdf5::model::{Dataset, Dataspace, Datatype, FillTime};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
@@ -11,9 +11,9 @@ use super::attributes::{attributes_json, flags};
 use super::chunked::can_encode;
 use super::describe::{describe_filter, describe_layout, describe_type};
 use super::fill::{FillPlan, FillQuestion, missing_value};
-use super::header_fill::{HeaderFill, header_fill};
+use super::header_fill::{HeaderFill, header_fill, zero};
 use super::layout::{Placed, Placing};
-use super::types::{ElementType, element_type};
+use super::types::{ElementType, element_type, numpy_time};
 use crate::{ArrayReport, ChunkContent, InlineTask, Severity};
 
 impl Mapper<'_> {
@@ -54,14 +54,18 @@ impl Mapper<'_> {
         };
         let (header, inexpressible) = match header_fill(&dataset.fill, &element)? {
             HeaderFill::Scalar(value) => (value, None),
-            HeaderFill::Inexpressible(why) => (super::header_fill::zero(&element.data_type), Some(why)),
+            HeaderFill::Inexpressible(why) => (zero(&element.data_type), Some(why)),
+        };
+        let missing_reads = match dataset.fill.write_time {
+            FillTime::Never => zero(&element.data_type),
+            _ => header.clone(),
         };
         let options = self.options;
         let placing = Placing {
             dataset,
             element: &element,
             shape: &shape,
-            header: inexpressible.is_none().then_some(&header),
+            background: inexpressible.is_none().then_some(&missing_reads),
             options,
             file_size: self.file_size(),
         };
@@ -77,6 +81,7 @@ impl Mapper<'_> {
             data_type: &element.data_type,
             message: &dataset.fill,
             header: &header,
+            missing_reads: &missing_reads,
             attributes: &dataset.attributes,
             missing: missing > 0,
             constant_chunks_allowed: placing.constant_chunks_allowed(&placed, missing),
@@ -139,6 +144,11 @@ impl Mapper<'_> {
                 attributes.entry(name).or_insert(value);
             }
         }
+        if let Datatype::Opaque { tag, .. } = &dataset.datatype
+            && let Some(time) = numpy_time(tag)
+        {
+            attributes.entry("units").or_insert_with(|| time.units.into());
+        }
         attributes
     }
 
@@ -190,7 +200,7 @@ impl Placing<'_> {
         let copies = if compressed { 1 } else { missing };
         missing <= self.options.constant_chunk_limit
             && placed.codecs.iter().skip(1).all(can_encode)
-            && !matches!(self.header, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
+            && !matches!(self.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
             && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= self.options.inline_limit)
     }
 }
@@ -210,7 +220,8 @@ fn new_tasks(path: &str, placing: &Placing<'_>, placed: &mut Placed, fill: &Fill
     let mut tasks = Vec::new();
     if fill.constant_chunks {
         let shape = placed.chunk_shape.clone();
-        let content = ChunkContent::Assemble { shape, background: placing.background(), pieces: Vec::new() };
+        let content =
+            ChunkContent::Assemble { shape, background: placing.background_bytes(), pieces: Vec::new() };
         tasks.push(task(missing_positions(placing.shape, placed), content));
     }
     tasks.extend(placed.inline.drain(..).map(|(position, content)| task(vec![position], content)));

@@ -35,7 +35,8 @@ impl Placing<'_> {
         self.check_end(furthest_end(table))?;
         let mask = common_mask(table);
         let codecs = chunks.pipeline.applied(mask);
-        let reason = self.must_be_made().or_else(|| self.clients_decode(&codecs, chunks.bytes).err());
+        let reason =
+            self.must_be_made().or_else(|| self.clients_decode(&codecs, &chunks.shape, chunks.bytes).err());
         if let Some(why) = reason {
             return self.all_inline(placed, &chunks, why);
         }
@@ -82,7 +83,7 @@ impl Placing<'_> {
     fn with_codecs(&self, mut placed: Placed, codecs: Vec<Codec>, bytes: u64) -> Placed {
         if self.must_be_made().is_none()
             && codecs.iter().all(can_encode)
-            && self.clients_decode(&codecs, bytes).is_ok()
+            && self.clients_decode(&codecs, &placed.chunk_shape.clone(), bytes).is_ok()
         {
             placed.codecs = self.chain(codecs);
         }

@@ -31,7 +31,7 @@ pub(super) struct Dimensions {
     all: Vec<Dimension>,
 }
 
-/// Numbers that run through the file.
+/// Numbers that run from the root to a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     scales: i128,

@@ -6,7 +6,7 @@
 //! neither zero nor the mask are written as constant chunks.
 
 use serde_json::Value;
-use virtualize_hdf5::model::{Attribute, FillMessage, FillValue as Stored};
+use virtualize_hdf5::model::{Attribute, Datatype, FillMessage, FillValue as Stored};
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
 use super::cast::{cast, cast_unsigned, show};
@@ -37,6 +37,8 @@ pub(super) struct FillQuestion<'a> {
     pub(super) message: &'a FillMessage,
     /// The message as a scalar.
     pub(super) header: &'a FillValue,
+    /// What missing elements read as: the header's value, or zero where the file says that it is never written.
+    pub(super) missing_reads: &'a FillValue,
     /// All attributes of the dataset.
     pub(super) attributes: &'a [Attribute],
     /// Whether a chunk is missing.
@@ -111,6 +113,12 @@ impl FillQuestion<'_> {
         }
     }
 
+    /// h5netcdf shows text of one byte as bytes.
+    fn is_one_character(&self) -> bool {
+        self.attribute("_FillValue")
+            .is_some_and(|attribute| matches!(attribute.datatype, Datatype::String { size: 1, .. }))
+    }
+
     /// NetCDF's `_Unsigned` attribute.
     fn is_unsigned_stated(&self) -> bool {
         let stated = self.attribute("_Unsigned").and_then(|attribute| attribute.elements.first());
@@ -118,6 +126,7 @@ impl FillQuestion<'_> {
     }
 
     fn spell_v3(&self, plan: &mut FillPlan) {
+        self.write_missing(plan, self.missing_reads == self.header);
         let Some(sentinel) = &plan.decision.sentinel else { return };
         match encode_fill_value_attribute(self.data_type, sentinel) {
             Ok(value) => plan.attribute = Some(value),
@@ -128,28 +137,28 @@ impl FillQuestion<'_> {
     fn spell_v2(&self, plan: &mut FillPlan) {
         let Some(sentinel) = plan.decision.sentinel.clone() else {
             plan.decision.fill_value = None;
-            return self.write_missing(plan, is_zero(self.header));
+            return self.write_missing(plan, is_zero(self.missing_reads));
         };
-        if matches!(self.data_type, DataType::FixedBytes(_)) {
-            // On the original xarray compares text with bytes, which masks nothing.
+        if matches!(self.data_type, DataType::FixedBytes(_)) && !self.is_one_character() {
+            // h5netcdf shows such a sentinel as text, which equals no bytes: on the original it masks nothing.
             plan.decision.fill_value = None;
             plan.attribute = Some(plain_text(&sentinel));
-            return self.write_missing(plan, is_zero(self.header));
+            return self.write_missing(plan, is_zero(self.missing_reads));
         }
-        if !is_plain(self.data_type) {
+        if !is_plain(self.data_type) && !matches!(self.data_type, DataType::FixedBytes(_)) {
             self.drop_sentinel(plan, "xarray cannot mask elements of this type");
             plan.decision.fill_value = None;
-            return self.write_missing(plan, is_zero(self.header));
+            return self.write_missing(plan, is_zero(self.missing_reads));
         }
         if sentinel == *self.header {
             plan.decision.fill_value = Some(sentinel);
-            return;
+            return self.write_missing(plan, self.missing_reads == self.header);
         }
         match plain(self.data_type, &sentinel) {
             Some(attribute) => {
                 plan.attribute = Some(attribute);
                 plan.decision.fill_value = None;
-                self.write_missing(plan, is_zero(self.header));
+                self.write_missing(plan, is_zero(self.missing_reads));
             }
             None => {
                 plan.decision.fill_value = Some(sentinel);
@@ -175,9 +184,12 @@ impl FillQuestion<'_> {
             plan.constant_chunks = true;
             return;
         }
-        plan.decision.fill_value = Some(self.header.clone());
+        plan.decision.fill_value = Some(self.missing_reads.clone());
+        if self.format == ZarrFormat::V3 {
+            return;
+        }
         plan.attribute = plan.decision.sentinel.as_ref().and_then(|value| plain(self.data_type, value));
-        let header = show_scalar(self.data_type, self.header);
+        let header = show_scalar(self.data_type, self.missing_reads);
         plan.warnings.push((
             "fill-value-masked",
             format!(

@@ -22,7 +22,7 @@ pub(super) struct Placing<'a> {
     /// Shape of the array, appended axes included.
     pub(super) shape: &'a [u64],
     /// What missing elements read as; `None` where no scalar says it.
-    pub(super) header: Option<&'a FillValue>,
+    pub(super) background: Option<&'a FillValue>,
     /// The user's choices.
     pub(super) options: &'a MapOptions,
     /// Size of the file in bytes, 0 where it is not known.
@@ -144,16 +144,16 @@ impl Placing<'_> {
             },
             _ => ChunkContent::Assemble {
                 shape: chunk_shape.to_vec(),
-                background: self.background(),
+                background: self.background_bytes(),
                 pieces: vec![piece],
             },
         }
     }
 
-    /// One element of the header's fill value in stored order; zero where no scalar says it.
-    pub(super) fn background(&self) -> Bytes {
+    /// One missing element in stored order; zero where no scalar says it.
+    pub(super) fn background_bytes(&self) -> Bytes {
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-        match self.header {
+        match self.background {
             Some(FillValue::Fixed(bytes)) => turn(bytes, &self.element.data_type, self.element.endian).into(),
             _ => vec![0; size].into(),
         }
@@ -218,8 +218,17 @@ impl Placing<'_> {
         }
     }
 
-    /// Whether released clients decode chunks that went through these codecs.
-    pub(super) fn clients_decode(&self, codecs: &[Codec], chunk_bytes: u64) -> Result<(), String> {
+    /// Whether released clients decode chunks of this shape that went through these codecs.
+    pub(super) fn clients_decode(
+        &self,
+        codecs: &[Codec],
+        chunk_shape: &[u64],
+        chunk_bytes: u64,
+    ) -> Result<(), String> {
+        let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
+        if planes && codecs.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
+            return Err("image codecs of several planes differ in their order".to_owned());
+        }
         if self.element.endian == Endian::Big
             && has_order(&self.element.data_type)
             && codecs.iter().any(Codec::is_array_to_bytes)

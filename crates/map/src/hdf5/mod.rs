@@ -21,7 +21,6 @@ mod types;
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId};
 
-use self::dimensions::Counters;
 use self::names::ObjectNames;
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity};
 
@@ -37,7 +36,6 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
         sources: vec![source],
         tasks: Vec::new(),
         report: Report::default(),
-        counters: Counters::default(),
         nodes: 0,
     };
     let root = mapper.root();
@@ -53,7 +51,6 @@ struct Mapper<'a> {
     sources: Vec<Source>,
     tasks: Vec<InlineTask>,
     report: Report,
-    counters: Counters,
     /// Groups and arrays so far: hard links can make a tree far bigger than the file.
     nodes: u64,
 }

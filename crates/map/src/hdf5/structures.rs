@@ -24,8 +24,10 @@ pub(super) fn structure_type(
     let mut parts = Vec::new();
     for member in members {
         let element = member_type(member, format)?;
-        let part = u32::try_from(element.stored_size).map_err(|_| "the compound is too big".to_owned())?;
-        place(&mut parts, member.offset, part, size)?;
+        for (from, length) in member_parts(&element)? {
+            let from = member.offset.checked_add(from).ok_or("a member leaves the compound")?;
+            place(&mut parts, from, length, size)?;
+        }
         fields.push(field(&member.name, &element));
     }
     let endian = endian_of_fields(&fields, format)?;
@@ -51,10 +53,24 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, Strin
     if !element.axes.is_empty() {
         return Err(refuse("zarr-python opens no structures that hold arrays"));
     }
-    if !element.is_stored_as_it_is() {
-        return Err(refuse("its bytes would have to be rearranged"));
+    if matches!(element.transform, ElementTransform::Integer { .. }) {
+        return Err(refuse("an integer has unused bits"));
     }
     Ok(element)
+}
+
+/// The bytes of a member that count: (offset in the member, length), in the order of its fields.
+fn member_parts(element: &ElementType) -> Result<Vec<(u32, u32)>, String> {
+    match &element.transform {
+        ElementTransform::Repack { parts, .. } => {
+            Ok(parts.iter().map(|(from, _, length)| (*from, *length)).collect())
+        }
+        _ => {
+            let size =
+                u32::try_from(element.stored_size).map_err(|_| "the compound is too big".to_owned())?;
+            Ok(vec![(0, size)])
+        }
+    }
 }
 
 /// Appends a member to the parts to copy; one that follows the last in both places lengthens it.

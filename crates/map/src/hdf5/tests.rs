@@ -330,6 +330,30 @@ fn booleans_and_flags() {
     assert_eq!(array.attributes["flag_meanings"], json!("land sea"));
 }
 
+/// h5py 3.16 writes `datetime64[s]` so; xarray decodes integers with such units to the same times.
+#[test]
+fn opaque_data_of_numpy_keep_their_meaning() {
+    let opaque = |size, tag: &str| dataset(Datatype::Opaque { size, tag: tag.to_owned() }, &[4]);
+    let (array, _) = one(opaque(8, "NUMPY:<M8[s]"), ZarrFormat::V2);
+    assert_eq!(array.data_type, DataType::Int64);
+    assert_eq!(array.attributes["units"], json!("seconds since 1970-01-01"));
+    assert_eq!(one(opaque(21, "NUMPY:|S21"), ZarrFormat::V2).0.data_type, DataType::FixedBytes(21));
+    assert_eq!(one(opaque(21, "other"), ZarrFormat::V2).0.data_type, DataType::RawBytes(21));
+}
+
+/// h5py 3.16 and xarray read zeros for what the writer said is never filled, whatever the fill value is.
+#[test]
+fn chunks_that_are_never_filled_read_as_zero() {
+    let mut data = half_missing(int(4, true), &7i32.to_le_bytes());
+    data.fill.write_time = FillTime::Never;
+    let (array, mapped) = one(data.clone(), ZarrFormat::V2);
+    assert_eq!((array.fill_value, mapped.tasks.len()), (None, 0));
+    let (array, mapped) = one(data, ZarrFormat::V3);
+    assert_eq!(array.fill_value, scalar(&7i32.to_le_bytes()));
+    let ChunkContent::Assemble { background, .. } = &mapped.tasks[0].content else { panic!() };
+    assert_eq!(background.as_ref(), [0; 4]);
+}
+
 // ---- layouts and filters
 
 fn deflated(masks: &[(u64, u32)]) -> Dataset {

@@ -8,7 +8,7 @@ use virtualize_zarr::{Group, Node};
 
 use super::Mapper;
 use super::attributes::attributes_json;
-use super::dimensions::{Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
+use super::dimensions::{Counters, Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
 use super::names::{join, refuse_name, resolve};
 use crate::Severity;
 
@@ -26,13 +26,16 @@ struct Place<'a> {
     ancestors: Vec<Address>,
     /// Dimensions of the groups from the root to this one.
     scopes: Vec<Dimensions>,
+    /// Numbers given to dimensions on the way: siblings do not count, as h5netcdf has not opened them.
+    counters: Counters,
 }
 
 impl Mapper<'_> {
     /// Maps the whole tree.
     pub(super) fn root(&mut self) -> Group {
         let address = self.file.root;
-        let place = Place { path: "", ancestors: vec![address], scopes: Vec::new() };
+        let place =
+            Place { path: "", ancestors: vec![address], scopes: Vec::new(), counters: Counters::default() };
         match self.file.objects.get(&address) {
             Some(Object::Group(source)) => self.group(place, address, source),
             other => {
@@ -49,7 +52,7 @@ impl Mapper<'_> {
     fn group(&mut self, mut place: Place<'_>, address: Address, source: &SourceGroup) -> Group {
         let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
         let children = self.children(place.path, address, source);
-        place.scopes.push(Dimensions::new(self.file, &children, &mut self.counters));
+        place.scopes.push(Dimensions::new(self.file, &children, &mut place.counters));
         let mut sizes = BTreeMap::new();
         for (name, child) in &children {
             self.nodes += 1;
@@ -127,7 +130,11 @@ impl Mapper<'_> {
         }
         let mut ancestors = place.ancestors.clone();
         ancestors.push(address);
-        Some(self.group(Place { path: &path, ancestors, scopes: place.scopes.clone() }, address, source))
+        Some(self.group(
+            Place { path: &path, ancestors, scopes: place.scopes.clone(), counters: place.counters },
+            address,
+            source,
+        ))
     }
 
     fn child_array(

@@ -40,7 +40,7 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         Datatype::Float(float) => float_type(float),
         Datatype::Enum { base, members } => enum_type(base, members, format),
         Datatype::String { size, .. } => sized(*size, DataType::FixedBytes(*size)),
-        Datatype::Opaque { size, .. } => sized(*size, DataType::RawBytes(*size)),
+        Datatype::Opaque { size, tag } => opaque_type(*size, tag),
         Datatype::VariableString { size, .. } => {
             Ok(ElementType::plain(DataType::String, Endian::Little, *size))
         }
@@ -61,6 +61,52 @@ fn sized(size: u32, data_type: DataType) -> Result<ElementType, String> {
         0 => Err("the datatype has a size of 0 bytes".to_owned()),
         _ => Ok(ElementType::plain(data_type, Endian::Little, size)),
     }
+}
+
+/// h5py tags opaque data with the NumPy type that it stored: byte strings, and times as 64-bit counts of a unit.
+fn opaque_type(size: u32, tag: &str) -> Result<ElementType, String> {
+    let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
+    match numpy_time(tag) {
+        Some(time) if size == 8 => Ok(ElementType::plain(DataType::Int64, time.endian, size)),
+        _ if text == Some(size) => sized(size, DataType::FixedBytes(size)),
+        _ => sized(size, DataType::RawBytes(size)),
+    }
+}
+
+/// NumPy's `datetime64` or `timedelta64`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NumpyTime {
+    endian: Endian,
+    /// As CF's `units` attribute has it.
+    pub(super) units: &'static str,
+}
+
+/// The time that a tag of h5py's such as `NUMPY:<M8[s]` means, if CF has its unit.
+pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
+    let code = tag.strip_prefix("NUMPY:")?;
+    let (endian, code) = match code.split_at_checked(1)? {
+        ("<", code) => (Endian::Little, code),
+        (">", code) => (Endian::Big, code),
+        _ => return None,
+    };
+    let units = match code {
+        "M8[D]" => "days since 1970-01-01",
+        "M8[h]" => "hours since 1970-01-01",
+        "M8[m]" => "minutes since 1970-01-01",
+        "M8[s]" => "seconds since 1970-01-01",
+        "M8[ms]" => "milliseconds since 1970-01-01",
+        "M8[us]" => "microseconds since 1970-01-01",
+        "M8[ns]" => "nanoseconds since 1970-01-01",
+        "m8[D]" => "days",
+        "m8[h]" => "hours",
+        "m8[m]" => "minutes",
+        "m8[s]" => "seconds",
+        "m8[ms]" => "milliseconds",
+        "m8[us]" => "microseconds",
+        "m8[ns]" => "nanoseconds",
+        _ => return None,
+    };
+    Some(NumpyTime { endian, units })
 }
 
 /// Byte order of a number; VAX order has no spelling.
