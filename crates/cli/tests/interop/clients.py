@@ -1,0 +1,156 @@
+"""Runs the binary, and opens what it wrote as users do: fsspec's reference filesystem, zarr-python, xarray."""
+import dataclasses, functools, json, os, pathlib, re, subprocess, warnings
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+FIXTURES = ROOT / "fixtures"
+BINARY = os.environ.get("VIRTUALIZE_BIN", "target/debug/virtualize")
+BINARY = str(ROOT / BINARY) if not os.path.isabs(BINARY) else BINARY
+FORMATS = {"kerchunk-json": 2, "zarr3-json": 3}
+CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run of the binary."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def references(self):
+        return json.loads(self.stdout)
+
+    @property
+    def codes(self):
+        """(path, code) of every diagnostic on standard error, in order."""
+        found = []
+        for line in self.stderr.splitlines():
+            if code := CODE.search(line):
+                path = re.search(r"(?:warning|info|error): (/[^:]*)", line)
+                found.append((path[1] if path else "", code[1]))
+        return found
+
+
+def virtualize(*arguments, env=None, timeout=120):
+    """Runs the binary with nothing of this environment's stores in its own."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "RUST_LOG"))}
+    done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout,
+                          env={**keep, **(env or {})}, cwd=ROOT)
+    return Run(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+
+
+@functools.cache
+def convert(path, fmt, *arguments):
+    """The run that wrote references of a file to standard output; it must have succeeded."""
+    run = virtualize(path, "--format", fmt, *arguments)
+    assert run.status == 0, run.stderr
+    return run
+
+
+@functools.cache
+def register_codecs():
+    import imagecodecs.numcodecs, imagecodecs.zarr
+    imagecodecs.numcodecs.register_codecs(verbose=False)
+    imagecodecs.zarr.register_codecs(verbose=False)
+
+
+def open_store(references, **remote):
+    import fsspec
+    from zarr.storage import FsspecStore
+    register_codecs()
+    protocol = remote.pop("protocol", "file")
+    fs = fsspec.filesystem("reference", fo=references, remote_protocol=protocol, asynchronous=True, skip_instance_cache=True,
+                           remote_options={"asynchronous": True, **remote})
+    return FsspecStore(fs, read_only=True, path="")
+
+
+def nodes(references, zarr_format):
+    """Paths of all arrays and groups: {path: "array" or "group"}, the root being ""."""
+    found = {}
+    for key, value in references.get("refs", references).items():
+        path, _, name = key.rpartition("/")
+        if zarr_format == 2 and name in (".zarray", ".zgroup"):
+            found[path] = name[2:]
+        elif zarr_format == 3 and name == "zarr.json":
+            found[path] = (json.loads(value) if isinstance(value, str) else value)["node_type"]
+    return found
+
+
+def open_dataset(references, zarr_format, group="", **remote):
+    """xarray's view of a group, undecoded; see `decoded`."""
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_dataset(open_store(references, **remote), engine="zarr", group=group, consolidated=False, decode_cf=False,
+                               zarr_format=zarr_format, chunks=None)
+
+
+def decoded(ds, name, mask_and_scale):
+    """One variable as xarray decodes it, loaded."""
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.decode_cf(ds[[name]], mask_and_scale=mask_and_scale, decode_times=False)[name].load()
+
+
+# ---- comparison
+
+def same_bits(truth, got):
+    """Equal as stored: the same type but for byte order, the same bits (any NaN equals itself only)."""
+    truth, got = np.asarray(truth), np.asarray(got)
+    if truth.shape != got.shape:
+        return f"shape {got.shape}, expected {truth.shape}"
+    if truth.dtype.kind in "OUT" or got.dtype.kind in "OUT":
+        return None if texts(truth) == texts(got) else f"{got.ravel()[:5]!r}, expected {truth.ravel()[:5]!r}"
+    if truth.dtype.names and got.dtype.names == truth.dtype.names:
+        return next((f"{n}: {e}" for n in truth.dtype.names if (e := same_bits(truth[n], got[n]))), None)
+    if truth.dtype.newbyteorder("<") != got.dtype.newbyteorder("<"):
+        return f"type {got.dtype}, expected {truth.dtype}"
+    a, b = (np.ascontiguousarray(x.astype(x.dtype.newbyteorder("<"))).tobytes() for x in (truth, got))
+    return None if a == b else f"values {got.ravel()[:6]!r}, expected {truth.ravel()[:6]!r}"
+
+
+def same_values(truth, got):
+    """Equal as numbers, NaN equal to NaN; types may differ."""
+    truth, got = np.asarray(truth), np.asarray(got)
+    if truth.shape != got.shape:
+        return f"shape {got.shape}, expected {truth.shape}"
+    if truth.dtype.kind in "OUTS" or got.dtype.kind in "OUTS":
+        return None if texts(truth) == texts(got) else f"{got.ravel()[:5]!r}, expected {truth.ravel()[:5]!r}"
+    good = (truth == got) | ((truth != truth) & (got != got))
+    return None if np.all(good) else f"values {got.ravel()[:6]!r}, expected {truth.ravel()[:6]!r}"
+
+
+def texts(a):
+    return [v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else None if v is None or v != v else str(v) for v in np.asarray(a).ravel().tolist()]
+
+
+def plain(value):
+    """An attribute as a list of plain values, floats that JSON cannot say as text."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    a = np.asarray(value)
+    out = []
+    for v in a.ravel().tolist():
+        if isinstance(v, bytes):
+            v = v.decode("utf-8", "surrogateescape")
+        if isinstance(v, complex):
+            out += plain(np.array([v.real, v.imag]))
+            continue
+        if isinstance(v, float) and v != v:
+            v = "NaN"
+        elif isinstance(v, float) and v in (float("inf"), float("-inf")):
+            v = "Infinity" if v > 0 else "-Infinity"
+        out.append(v)
+    return out
+
+
+def report(problems):
+    """Fails with all problems, one a line."""
+    import pytest
+    if problems:
+        shown = problems[:40] + ([f"… {len(problems) - 40} more"] if len(problems) > 40 else [])
+        pytest.fail(f"{len(problems)} differences\n" + "\n".join(shown), pytrace=False)

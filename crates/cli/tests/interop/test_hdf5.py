@@ -1,0 +1,191 @@
+"""HDF5 and NetCDF-4 fixtures through our references, beside h5py and xarray's h5netcdf engine on the original."""
+import functools, json, warnings
+
+import clients
+import numpy as np
+import pytest
+from clients import FORMATS, convert, decoded, nodes, open_dataset, plain, report, same_bits, same_values
+
+FILES = sorted(p.name for p in (clients.FIXTURES / "hdf5").iterdir() if p.suffix in (".h5", ".nc"))
+# xarray opens these originals not at all: only h5py is compared with.
+NOT_FOR_XARRAY = {"links_odd.h5", "attributes_odd.h5", "types.h5"}
+BOOKKEEPING = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates",
+               "_NCProperties", "_nc3_strict", "_ARRAY_DIMENSIONS"}
+FILL = {"_FillValue", "missing_value"}
+# Arrays that may be left out, each with the code of the diagnostic that must say so: (file, path prefix, formats, code).
+LEFT_OUT = [
+    ("types.h5", "/references", None), ("types.h5", "/sequences", None),
+    ("types.h5", "/compound_array", None), ("types.h5", "/compound_nested", None), ("types.h5", "/compound_gaps", None),
+    ("filters.h5", "/szip", None), ("filters.h5", "/blosc2", None), ("filters.h5", "/lz4", None),
+    ("links_odd.h5", "/external", None), ("links_odd.h5", "/dangling", None), ("links_odd.h5", "/loop", None),
+    ("netcdf4.nc", "/nothing", None),
+]
+
+
+def source(name):
+    return clients.FIXTURES / "hdf5" / name
+
+
+@functools.cache
+def expected(name):
+    with open(f"{source(name)}.json") as f:
+        return json.load(f)["nodes"]
+
+
+def may_be_left_out(name, path):
+    return any(name == n and path.startswith(p) for n, p, _ in LEFT_OUT)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_values_are_those_of_h5py(name, fmt):
+    """Every dataset: offered or on the list above; type, shape and values as h5py reads them, through zarr-python."""
+    import h5py, hdf5plugin, zarr  # noqa: F401
+    references = convert(source(name), fmt).references
+    store, kinds, problems = clients.open_store(references), nodes(references, FORMATS[fmt]), []
+    with h5py.File(source(name)) as original:
+        for path, node in expected(name).items():
+            if node["kind"] != "dataset" or node.get("unreadable"):
+                continue
+            if kinds.get(path.strip("/")) != "array":
+                if not may_be_left_out(name, path):
+                    problems.append(f"{path}: not offered")
+                continue
+            try:
+                array = zarr.open_array(store, path=path.strip("/"), mode="r", zarr_format=FORMATS[fmt])
+                difference = compare(original[path], array)
+            except Exception as error:  # noqa: BLE001 - all are reported together
+                difference = f"{type(error).__name__}: {error}"
+            if difference:
+                problems.append(f"{path}: {difference}")
+    report(problems)
+
+
+def compare(original, array):
+    import h5py
+    if original.shape is None:
+        return None if array.size <= 1 else f"null dataspace read as {array.shape}"
+    truth, got = original[()], array[...]
+    dtype = original.dtype
+    if h5py.check_string_dtype(dtype) is not None or dtype.kind in "S":
+        return same_values(truth, got)
+    if dtype.kind == "V" and not dtype.names:
+        return None if np.asarray(truth).tobytes() == np.asarray(got).tobytes() else "opaque bytes differ"
+    if dtype.names:  # packed in Zarr
+        truth = np.asarray(truth).astype([(n, dtype[n]) for n in dtype.names])
+    return same_bits(truth, got)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_fill_values_are_those_of_libhdf5(name):
+    """Zarr v3 keeps storage truth: `fill_value` is the header's, or zero where that is undefined or default."""
+    import zarr
+    references = convert(source(name), "zarr3-json").references
+    store, kinds, problems = clients.open_store(references), nodes(references, 3), []
+    for path, node in expected(name).items():
+        if node["kind"] != "dataset" or kinds.get(path.strip("/")) != "array" or np.dtype(zarr_type(node)).kind not in "biufcS":
+            continue
+        fill = zarr.open_array(store, path=path.strip("/"), mode="r", zarr_format=3).fill_value
+        t = np.dtype(zarr_type(node))
+        wanted = scalar(node["fill"]["value"], t) if "value" in node["fill"] else np.zeros((), t)[()]
+        if (difference := same_bits(np.asarray(wanted, t), np.asarray(fill, t))):
+            problems.append(f"{path}: fill value {difference}")
+    report(problems)
+
+
+def zarr_type(node):
+    return node["dtype"] if isinstance(node["dtype"], str) and " " not in node["dtype"] and node["dtype"] not in ("reference", "vlen") else "V1"
+
+
+def scalar(value, dtype):
+    if isinstance(value, dict):
+        return np.bytes_(bytes.fromhex(value["hex"]))
+    if dtype.kind == "c":
+        return complex(*(float(v) for v in value))
+    return float(value) if isinstance(value, str) else value
+
+
+@functools.cache
+def groups(name):
+    return ["/"] + [path for path, node in expected(name).items() if node["kind"] == "group"]
+
+
+def open_original(name, group):
+    import hdf5plugin  # noqa: F401
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_dataset(source(name), engine="h5netcdf", group=group, phony_dims="sort", decode_cf=False)
+
+
+def pairs(name, fmt):
+    """(group, original, ours) for each group that holds variables, undecoded."""
+    references = convert(source(name), fmt).references
+    for group in groups(name):
+        original = open_original(name, group)
+        if not original.variables:
+            continue
+        yield group, original, open_dataset(references, FORMATS[fmt], group.strip("/"))
+
+
+@pytest.mark.parametrize("mask_and_scale", [True, False], ids=["masked", "unmasked"])
+@pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
+def test_xarray_shows_the_same(name, fmt, mask_and_scale):
+    """Names, dimensions, types and values, masked and not, variable by variable."""
+    dropped = {path for path, code in convert(source(name), fmt).codes}
+    problems = []
+    for group, original, ours in pairs(name, fmt):
+        for variable in original.variables:
+            path = f"{group.rstrip('/')}/{variable}"
+            if original[variable].dtype.kind == "V":
+                continue
+            try:
+                truth = decoded(original, variable, mask_and_scale)
+            except Exception:  # noqa: BLE001 - what xarray cannot read in the original it need not read here
+                continue
+            if variable not in ours.variables:
+                if not may_be_left_out(name, path):
+                    problems.append(f"{path}: not offered")
+                continue
+            problems += differences(path, truth, lambda: decoded(ours, variable, mask_and_scale), path in dropped)
+    report(problems)
+
+
+def differences(path, truth, read, told):
+    """`told`: a diagnostic speaks of this array, so its masked type may be another (a sentinel was dropped)."""
+    try:
+        got = read()
+    except Exception as error:  # noqa: BLE001
+        return [f"{path}: {type(error).__name__}: {error}"]
+    out = []
+    if truth.dims != got.dims:
+        out.append(f"{path}: dimensions {got.dims}, expected {truth.dims}")
+    if not told and truth.dtype.newbyteorder("<") != got.dtype.newbyteorder("<") and truth.dtype.kind not in "OSUT":
+        out.append(f"{path}: type {got.dtype}, expected {truth.dtype}")
+    if difference := same_values(truth.values, got.values):
+        out.append(f"{path}: {difference}")
+    return out
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
+def test_attributes_are_the_same(name, fmt):
+    """All attributes but netCDF's bookkeeping, and those about fill values that a diagnostic speaks of."""
+    dropped = {path for path, code in convert(source(name), fmt).codes}
+    problems = []
+    for group, original, ours in pairs(name, fmt):
+        for variable in [None, *original.variables]:
+            path = f"{group.rstrip('/')}/{variable or ''}"
+            if variable and variable not in ours.variables:
+                continue
+            truth = dict((original[variable] if variable else original).attrs)
+            got = dict((ours[variable] if variable else ours).attrs)
+            skip = BOOKKEEPING | (FILL if path in dropped else set()) | {"flag_values", "flag_meanings"}
+            for key in sorted((truth.keys() | got.keys()) - skip):
+                a, b = (plain(x[key]) if key in x else None for x in (truth, got))
+                if a != b and not (key == "_FillValue" and same_fill(a, b)):
+                    problems.append(f"{path}: attribute {key}: {b!r}, expected {a!r}")
+    report(problems)
+
+
+def same_fill(a, b):
+    """Text and number forms of the same sentinel."""
+    return a is not None and b is not None and len(a) == len(b) == 1 and str(a[0]) == str(b[0])
