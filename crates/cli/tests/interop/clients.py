@@ -29,7 +29,7 @@ class Run:
         found = []
         for line in self.stderr.splitlines():
             if code := CODE.search(line):
-                path = re.search(r"(?:warning|info|error): (/[^:]*)", line)
+                path = re.match(r"\w+: .*?: (/.*?): ", line)
                 found.append((path[1] if path else "", code[1]))
         return found
 
