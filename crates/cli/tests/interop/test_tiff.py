@@ -36,7 +36,8 @@ def truth_of(name, index):
         page = tif.pages[int(first)]
         for i in rest:
             page = page.pages[int(i)]
-        return page.asarray(), page.axes
+        data = page.asarray()
+        return data.astype("u1") if data.dtype == bool else data, page.axes  # one-bit samples are numbers in Zarr
 
 
 def oriented(data, axes, bands):

@@ -1,0 +1,153 @@
+//! The architecture's invariants (docs/architecture.md), read from `cargo metadata` and the sources.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Which of our crates each may use: the one direction in which data flow.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("virtualize-bytes", &[]),
+    ("virtualize-zarr", &[]),
+    ("virtualize-store", &["virtualize-bytes"]),
+    ("virtualize-hdf5", &["virtualize-bytes"]),
+    ("virtualize-tiff", &["virtualize-bytes"]),
+    ("virtualize-map", &["virtualize-bytes", "virtualize-hdf5", "virtualize-tiff", "virtualize-zarr"]),
+    ("virtualize-codec", &["virtualize-zarr"]),
+    ("virtualize-emit", &["virtualize-zarr"]),
+    (
+        "virtualize",
+        &[
+            "virtualize-bytes",
+            "virtualize-codec",
+            "virtualize-emit",
+            "virtualize-hdf5",
+            "virtualize-map",
+            "virtualize-store",
+            "virtualize-tiff",
+            "virtualize-zarr",
+        ],
+    ),
+    ("virtualize-cli", &["virtualize"]),
+];
+
+/// Crates that may name a runtime or an object store: where bytes come in, and the edges.
+const MAY_DO_IO: &[&str] = &["virtualize-store", "virtualize-cli"];
+
+/// Folders of sources in which nothing waits.
+const WITHOUT_ASYNC: &[&str] =
+    &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src"];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Dependencies of each of our crates, those for tests alone aside.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    packages.iter().map(|package| (text(&package["name"]), normal(package))).collect()
+}
+
+fn normal(package: &serde_json::Value) -> BTreeSet<String> {
+    let all = package["dependencies"].as_array().unwrap();
+    all.iter().filter(|d| d["kind"] != "dev").map(|d| text(&d["name"])).collect()
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// The Rust files under a folder of `crates/`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries
+        .flat_map(|entry| {
+            let path = entry.unwrap().path();
+            if path.is_dir() { sources(&path) } else { vec![path] }
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+/// Lines of code that hold one of the words; comments do not count.
+fn uses(folder: &Path, words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in sources(folder) {
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| words.contains(&word)) {
+                found.push(format!("{}:{}: {}", file.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    let allowed: BTreeMap<_, BTreeSet<_>> =
+        ALLOWED.iter().map(|(name, others)| (*name, others.iter().copied().collect())).collect();
+    for (name, used) in dependencies() {
+        let may =
+            allowed.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not in the table of this test"));
+        for other in used.iter().filter(|other| allowed.contains_key(other.as_str())) {
+            assert!(may.contains(other.as_str()), "{name} must not depend on {other}");
+        }
+    }
+}
+
+#[test]
+fn only_the_store_and_the_edges_know_a_runtime_or_an_object_store() {
+    for (name, used) in dependencies() {
+        if MAY_DO_IO.contains(&name.as_str()) {
+            continue;
+        }
+        for other in ["object_store", "tokio", "reqwest", "hyper"] {
+            assert!(!used.contains(other), "{name} must not depend on {other}");
+        }
+        let folder = name.strip_prefix("virtualize-").unwrap_or("virtualize");
+        let named = uses(&workspace().join("crates").join(folder).join("src"), &["object_store", "tokio"]);
+        assert!(named.is_empty(), "{named:#?}");
+    }
+}
+
+#[test]
+fn parsers_mapping_and_emitters_do_not_wait() {
+    for folder in WITHOUT_ASYNC {
+        let found = uses(&workspace().join("crates").join(folder), &["async", "await"]);
+        assert!(found.is_empty(), "{found:#?}");
+    }
+}
+
+#[test]
+fn only_the_mapping_knows_both_a_source_and_zarr() {
+    for (name, used) in dependencies() {
+        let source = used.contains("virtualize-hdf5") || used.contains("virtualize-tiff");
+        if source && used.contains("virtualize-zarr") {
+            assert!(
+                ["virtualize-map", "virtualize"].contains(&name.as_str()),
+                "{name} knows a source and Zarr"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_store_and_the_edges_open_files() {
+    for folder in ["hdf5", "tiff", "map", "zarr", "codec", "emit", "bytes"] {
+        let found =
+            uses(&workspace().join("crates").join(folder).join("src"), &["File", "OpenOptions", "TcpStream"]);
+        let opened: Vec<_> =
+            found.iter().filter(|line| line.contains("std::fs") || line.contains("File::open")).collect();
+        assert!(opened.is_empty(), "{opened:#?}");
+    }
+}
