@@ -1,0 +1,64 @@
+"""The examples of README.md and docs/ are run, and must print what stands there.
+
+In a block fenced by ```console, a line `$ command` is run with `virtualize` and the test's Python
+on PATH, and the lines after it are what it must print (both streams); `…` stands for any text, also over several lines.
+Blocks fenced otherwise are not run. They run in a temporary folder in which `fixtures` is a link.
+"""
+import os, re, subprocess, sys
+
+import clients
+import pytest
+
+DOCUMENTS = sorted([clients.ROOT / "README.md", *(clients.ROOT / "docs").rglob("*.md")])
+
+
+def examples():
+    for document in DOCUMENTS:
+        if not document.is_file():
+            continue
+        for match in re.finditer(r"^```console\n(.*?)^```$", document.read_text(), re.M | re.S):
+            line = document.read_text()[: match.start()].count("\n") + 1
+            yield pytest.param(match[1], id=f"{document.name}:{line}")
+
+
+def steps(block):
+    """(command, expected output) of a block."""
+    for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+        command, _, output = part.partition("\n")
+        while command.endswith("\\"):
+            more, _, output = output.partition("\n")
+            command = command[:-1] + more.lstrip("> ")
+        yield command, output.strip()
+
+
+def pattern(output):
+    return re.compile(".*?".join(re.escape(part) for part in output.split("…")), re.S)
+
+
+@pytest.fixture
+def environment(tmp_path):
+    names = tmp_path / "bin"
+    names.mkdir()
+    os.symlink(clients.BINARY, names / "virtualize")
+    for name in ("python", "python3"):
+        (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (names / name).chmod(0o755)
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "RUST_LOG"))}
+    return {**keep, "PATH": f"{names}:{os.environ['PATH']}", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}, tmp_path
+
+
+@pytest.mark.parametrize("block", examples())
+def test_example(block, environment):
+    env, tmp_path = environment
+    folder = tmp_path / "top"
+    folder.mkdir()
+    for name in ("fixtures", "docs"):
+        os.symlink(clients.ROOT / name, folder / name)
+    for command, output in steps(block):
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              stdin=subprocess.DEVNULL, timeout=120)
+        printed = done.stdout.replace(str(folder) + "/", "").replace(str(folder.resolve()) + "/", "").strip()
+        if output:
+            assert pattern(output).fullmatch(printed), f"$ {command}\n{printed}\n--- expected ---\n{output}"
+        else:
+            assert printed == "", f"$ {command}\n{printed}"
