@@ -89,11 +89,17 @@ def open_dataset(references, zarr_format, group="", **remote):
 
 
 def decoded(ds, name, mask_and_scale):
-    """One variable as xarray decodes it, loaded."""
+    """One variable as xarray decodes it."""
     import xarray as xr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return xr.decode_cf(ds[[name]], mask_and_scale=mask_and_scale, decode_times=False)[name].load()
+        return xr.Variable(*decode(ds, name, mask_and_scale))
+
+
+def decode(ds, name, mask_and_scale):
+    import xarray.conventions
+    variable = xarray.conventions.decode_cf_variable(name, ds.variables[name], mask_and_scale=mask_and_scale, decode_times=False)
+    return variable.dims, variable.values, variable.attrs
 
 
 # ---- comparison
