@@ -46,8 +46,11 @@ impl Crs {
     pub(super) fn attributes(&self) -> Map<String, Value> {
         let mut attributes = Map::new();
         if let Some(code) = &self.code {
-            let whole = self.vertical.map_or_else(|| code.clone(), |vertical| format!("{code}+{vertical}"));
-            attributes.insert("spatial_ref".into(), whole.into());
+            attributes.insert("spatial_ref".into(), code.clone().into());
+        }
+        // Pixels have no heights, and GDAL leaves the vertical system of GeoTIFF 1.0 out as well.
+        if let Some(vertical) = self.vertical {
+            attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
         if !self.keys.is_empty() {
             let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (key_name(*id), key_json(key))).collect();

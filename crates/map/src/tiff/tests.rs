@@ -320,3 +320,21 @@ fn further_images_and_sub_ifds_are_groups_named_by_their_place() {
     assert_eq!(mapped.hierarchy.array("1/band_data").unwrap().data_type, DataType::UInt16);
     assert_eq!(mapped.hierarchy.sources.len(), 1);
 }
+
+#[test]
+fn an_unreadable_tag_of_the_structure_leaves_the_image_out_and_others_do_not() {
+    let unreadable = |structure: &str| {
+        let mut ifd = ifd(image(4, 4, 1, 2));
+        ifd.unreadable_tags = vec![virtualize_tiff::Error::Malformed {
+            structure: structure.into(),
+            offset: 8,
+            problem: "unknown field type 0".into(),
+        }];
+        map(ifd, ZarrFormat::V2)
+    };
+    let mapped = unreadable("tag 259 (Compression)");
+    assert!(mapped.hierarchy.array("band_data").is_none());
+    let mapped = unreadable("tag 305 (Software)");
+    assert!(mapped.hierarchy.array("band_data").is_some());
+    assert_eq!(mapped.report.diagnostics[0].severity, Severity::Info);
+}
