@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::GeoKey;
 
+use super::wkt;
+
 const MODEL_TYPE: u16 = 1024;
 const GEODETIC_CRS: u16 = 2048;
 const PROJECTED_CRS: u16 = 3072;
@@ -47,6 +49,11 @@ impl Crs {
         let mut attributes = Map::new();
         if let Some(code) = &self.code {
             attributes.insert("spatial_ref".into(), code.clone().into());
+        }
+        if self.code.is_none()
+            && let Some(wkt) = wkt::of(&self.keys)
+        {
+            attributes.insert("crs_wkt".into(), wkt.into());
         }
         // Pixels have no heights, and GDAL leaves the vertical system of GeoTIFF 1.0 out as well.
         if let Some(vertical) = self.vertical {

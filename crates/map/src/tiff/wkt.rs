@@ -1,0 +1,217 @@
+//! Coordinate reference systems that a file defines by itself, as WKT2 (ISO 19162), as far as their keys go.
+
+use std::collections::BTreeMap;
+
+use virtualize_tiff::model::GeoKey;
+
+const DEGREE: &str = r#"ANGLEUNIT["degree",0.0174532925199433]"#;
+const METRE: &str = r#"LENGTHUNIT["metre",1]"#;
+
+/// A parameter of a method: its name in EPSG's registry, the keys it may stand under, its kind, and its default.
+type Parameter = (&'static str, &'static [u16], Kind, f64);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Angle,
+    Length,
+    Scale,
+}
+
+const LATITUDE: Parameter = ("Latitude of natural origin", &[3081, 3089], Kind::Angle, 0.0);
+const LONGITUDE: Parameter = ("Longitude of natural origin", &[3080, 3088], Kind::Angle, 0.0);
+const FACTOR: Parameter = ("Scale factor at natural origin", &[3092, 3093], Kind::Scale, 1.0);
+const EASTING: Parameter = ("False easting", &[3082, 3086], Kind::Length, 0.0);
+const NORTHING: Parameter = ("False northing", &[3083, 3087], Kind::Length, 0.0);
+const FALSE_LATITUDE: Parameter = ("Latitude of false origin", &[3085, 3081], Kind::Angle, 0.0);
+const FALSE_LONGITUDE: Parameter = ("Longitude of false origin", &[3084, 3080], Kind::Angle, 0.0);
+const FIRST: Parameter = ("Latitude of 1st standard parallel", &[3078], Kind::Angle, 0.0);
+const SECOND: Parameter = ("Latitude of 2nd standard parallel", &[3079], Kind::Angle, 0.0);
+const FALSE_EASTING: Parameter = ("Easting at false origin", &[3086, 3082], Kind::Length, 0.0);
+const FALSE_NORTHING: Parameter = ("Northing at false origin", &[3087, 3083], Kind::Length, 0.0);
+
+/// The system as WKT: the text of an Esri PE string where there is one, else made from keys. `None` where these do not
+/// say enough.
+pub(super) fn of(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    esri(keys).or_else(|| match short(keys, 1024) {
+        Some(1) => projected(keys),
+        Some(2) => geographic(keys),
+        _ => None,
+    })
+}
+
+fn esri(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    [3073, 1026, 2049].into_iter().find_map(|key| match keys.get(&key) {
+        Some(GeoKey::Text(text)) => {
+            text.split_once("ESRI PE String = ").map(|(_, wkt)| wkt.trim_end_matches('|').to_owned())
+        }
+        _ => None,
+    })
+}
+
+fn geographic(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    let base = base(keys)?;
+    Some(format!(
+        r#"GEOGCRS[{base},CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],{DEGREE}]"#
+    ))
+}
+
+fn projected(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    let (base, unit, conversion) = (base(keys)?, linear_unit(keys)?, conversion(keys)?);
+    let name = quoted(text(keys, 1026).or_else(|| text(keys, 3073)).unwrap_or("unnamed"));
+    Some(format!(
+        r#"PROJCRS[{name},BASEGEOGCRS[{base}],{conversion},CS[Cartesian,2],AXIS["easting",east],AXIS["northing",north],{unit}]"#
+    ))
+}
+
+/// Name, datum and prime meridian of the geographic system; angles must be degrees.
+fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    if !matches!(short(keys, 2054), None | Some(9102))
+        || number(keys, &[2061]).is_some_and(|east| east != 0.0)
+    {
+        return None;
+    }
+    let (name, datum, major, inverse_flattening) = match short(keys, 2048) {
+        Some(4326) => ("WGS 84", "World Geodetic System 1984", 6_378_137.0, 298.257_223_563),
+        Some(4269) => ("NAD83", "North American Datum 1983", 6_378_137.0, 298.257_222_101),
+        Some(4267) => ("NAD27", "North American Datum 1927", 6_378_206.4, 294.978_698_213_898),
+        _ => ("unknown", "unknown", number(keys, &[2057])?, number(keys, &[2059])?),
+    };
+    let major = number(keys, &[2057]).unwrap_or(major);
+    let inverse_flattening = number(keys, &[2059]).unwrap_or(inverse_flattening);
+    Some(format!(
+        r#""{name}",DATUM["{datum}",ELLIPSOID["unknown",{major},{inverse_flattening},{METRE}]],PRIMEM["Greenwich",0,{DEGREE}]"#
+    ))
+}
+
+fn linear_unit(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    Some(match short(keys, 3076) {
+        None | Some(9001) => METRE.to_owned(),
+        Some(9002) => r#"LENGTHUNIT["foot",0.3048]"#.to_owned(),
+        Some(9003) => r#"LENGTHUNIT["US survey foot",0.304800609601219]"#.to_owned(),
+        Some(_) => format!(r#"LENGTHUNIT["unknown",{}]"#, number(keys, &[3077]).filter(|size| *size > 0.0)?),
+    })
+}
+
+fn conversion(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    if let Some(zone) = short(keys, 3074).filter(|code| *code != 32767) {
+        return utm(zone);
+    }
+    let (method, parameters) = method(short(keys, 3075)?)?;
+    let unit = linear_unit(keys)?;
+    let values: Vec<f64> =
+        parameters.iter().map(|(_, ids, _, default)| number(keys, ids).unwrap_or(*default)).collect();
+    Some(write_conversion(method, parameters, &values, &unit))
+}
+
+/// Conversions of Universal Transverse Mercator have codes of their own: 16001 to 16060 north, 16101 to 16160 south.
+fn utm(code: u16) -> Option<String> {
+    let (zone, northing) = match code {
+        16001..=16060 => (code - 16000, 0.0),
+        16101..=16160 => (code - 16100, 10_000_000.0),
+        _ => return None,
+    };
+    let values = [0.0, f64::from(zone) * 6.0 - 183.0, 0.9996, 500_000.0, northing];
+    let (method, parameters) = method(1)?;
+    Some(write_conversion(method, parameters, &values, METRE))
+}
+
+fn write_conversion(method: &str, parameters: &[Parameter], values: &[f64], length: &str) -> String {
+    let written: Vec<String> = parameters
+        .iter()
+        .zip(values)
+        .map(|((name, _, kind, _), value)| {
+            let unit = match kind {
+                Kind::Angle => DEGREE,
+                Kind::Length => length,
+                Kind::Scale => r#"SCALEUNIT["unity",1]"#,
+            };
+            format!(r#"PARAMETER["{name}",{value},{unit}]"#)
+        })
+        .collect();
+    format!(r#"CONVERSION["unnamed",METHOD["{method}"],{}]"#, written.join(","))
+}
+
+/// ProjMethodGeoKey (3075) by the names of EPSG, which PROJ knows, with the parameters each takes.
+fn method(code: u16) -> Option<(&'static str, &'static [Parameter])> {
+    Some(match code {
+        1 => ("Transverse Mercator", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
+        8 => (
+            "Lambert Conic Conformal (2SP)",
+            &[FALSE_LATITUDE, FALSE_LONGITUDE, FIRST, SECOND, FALSE_EASTING, FALSE_NORTHING],
+        ),
+        9 => ("Lambert Conic Conformal (1SP)", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
+        10 => ("Lambert Azimuthal Equal Area", &[LATITUDE, LONGITUDE, EASTING, NORTHING]),
+        11 => (
+            "Albers Equal Area",
+            &[FALSE_LATITUDE, FALSE_LONGITUDE, FIRST, SECOND, FALSE_EASTING, FALSE_NORTHING],
+        ),
+        24 => ("Sinusoidal", &[LONGITUDE, EASTING, NORTHING]),
+        _ => return None,
+    })
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+fn short(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
+    match keys.get(&key) {
+        Some(GeoKey::Short(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+fn text(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<&str> {
+    match keys.get(&key) {
+        Some(GeoKey::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// The number under the first of these keys that has one.
+fn number(keys: &BTreeMap<u16, GeoKey>, ids: &[u16]) -> Option<f64> {
+    ids.iter().find_map(|id| match keys.get(id) {
+        Some(GeoKey::Double(values)) => values.first().copied().filter(|value| value.is_finite()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(shorts: &[(u16, u16)], doubles: &[(u16, f64)]) -> BTreeMap<u16, GeoKey> {
+        let shorts = shorts.iter().map(|(id, value)| (*id, GeoKey::Short(*value)));
+        shorts.chain(doubles.iter().map(|(id, value)| (*id, GeoKey::Double(vec![*value])))).collect()
+    }
+
+    /// `pyproj.CRS(text).to_proj4()`: +proj=aea +lat_0=23 +lon_0=-96 +lat_1=29.5 +lat_2=45.5 +x_0=0 +y_0=0 …
+    #[test]
+    fn albers_is_made_from_its_keys() {
+        let albers = keys(
+            &[(1024, 1), (2048, 4326), (3072, 32767), (3074, 32767), (3075, 11), (3076, 9001)],
+            &[(3078, 29.5), (3079, 45.5), (3080, -96.0), (3081, 23.0)],
+        );
+        let text = of(&albers).unwrap();
+        assert!(
+            text.contains(r#"METHOD["Albers Equal Area"],PARAMETER["Latitude of false origin",23,"#),
+            "{text}"
+        );
+        assert!(text.contains(r#"PARAMETER["Longitude of false origin",-96,"#), "{text}");
+        assert!(text.contains(r#"ELLIPSOID["unknown",6378137,298.257223563,"#), "{text}");
+    }
+
+    #[test]
+    fn what_keys_do_not_say_is_not_guessed() {
+        assert_eq!(of(&keys(&[(1024, 1), (3072, 32767), (3075, 11)], &[])), None, "no ellipsoid");
+        assert_eq!(of(&keys(&[(1024, 1), (2048, 4326), (3075, 99)], &[])), None, "unknown method");
+        assert_eq!(of(&keys(&[(1024, 2), (2048, 4326), (2054, 9104)], &[])), None, "arc-seconds");
+    }
+
+    #[test]
+    fn utm_conversions_have_codes() {
+        let utm = utm(16132).unwrap();
+        assert!(utm.contains(r#"PARAMETER["Longitude of natural origin",9,"#), "{utm}");
+        assert!(utm.contains(r#"PARAMETER["False northing",10000000,"#), "{utm}");
+    }
+}
