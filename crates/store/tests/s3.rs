@@ -1,1 +1,110 @@
-fn main() {}
+//! S3 against a server on loopback that checks signatures, and against one that takes anonymous requests.
+
+mod common;
+
+use std::path::Path;
+
+use common::{conforms, content, options};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
+use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
+use virtualize_store::{StoreOptions, open, put};
+
+const KEY: &str = "AKEXAMPLE";
+const SECRET: &str = "not-a-secret";
+
+/// Serves the folders under `root` as buckets; asks for a signature if `signed`.
+async fn serve(root: &Path, signed: bool) -> String {
+    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
+    if signed {
+        builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
+    }
+    let service = builder.build();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            let service = service.clone();
+            tokio::spawn(async move { server.serve_connection(TokioIo::new(socket), service).await.map_err(drop) });
+        }
+    });
+    url
+}
+
+fn signed(endpoint: &str, secret: &str) -> StoreOptions {
+    let values = [("aws_access_key_id", KEY), ("aws_secret_access_key", secret), ("AWS_REGION", "us-east-1")];
+    StoreOptions {
+        values: values.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
+        endpoint: Some(endpoint.to_owned()),
+        ..options()
+    }
+}
+
+fn anonymous(endpoint: &str) -> StoreOptions {
+    StoreOptions { anonymous: true, endpoint: Some(endpoint.to_owned()), ..options() }
+}
+
+fn bucket() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("bucket/folder")).unwrap();
+    std::fs::write(root.path().join("bucket/folder/a b.nc"), content()).unwrap();
+    root
+}
+
+const URL: &str = "s3://bucket/folder/a b.nc";
+
+#[tokio::test]
+async fn with_credentials() {
+    let root = bucket();
+    let options = signed(&serve(root.path(), true).await, SECRET);
+    let object = open(URL, &options).await.unwrap();
+    conforms(object.as_ref()).await;
+    assert_eq!(object.url(), URL);
+    assert!(object.modified().is_some());
+    let missing = open("s3://bucket/none.nc", &options).await.unwrap_err();
+    assert_eq!(missing.kind(), ReadErrorKind::NotFound, "{missing}");
+}
+
+#[tokio::test]
+async fn without_credentials() {
+    let root = bucket();
+    let object = open(URL, &anonymous(&serve(root.path(), false).await)).await.unwrap();
+    conforms(object.as_ref()).await;
+}
+
+#[tokio::test]
+async fn wrong_or_missing_credentials() {
+    let root = bucket();
+    let endpoint = serve(root.path(), true).await;
+    for options in [signed(&endpoint, "wrong"), anonymous(&endpoint)] {
+        let error = open(URL, &options).await.unwrap_err();
+        assert_eq!(error.kind(), ReadErrorKind::Denied, "{error}");
+        assert!(error.hint().unwrap().contains("--anonymous"));
+    }
+}
+
+#[tokio::test]
+async fn output_goes_to_a_bucket_too() {
+    let root = bucket();
+    let options = signed(&serve(root.path(), true).await, SECRET);
+    put("s3://bucket/out/refs.json", &options, content().into()).await.unwrap();
+    conforms(open("s3://bucket/out/refs.json", &options).await.unwrap().as_ref()).await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_is_noticed() {
+    let root = bucket();
+    let options = signed(&serve(root.path(), true).await, SECRET);
+    let object = open(URL, &options).await.unwrap();
+    put(URL, &options, content()[1..].into()).await.unwrap();
+    let error = object.read_ranges(&[ByteRange::new(900_000, 5)]).await.unwrap_err();
+    assert_eq!(error.kind, ReadErrorKind::Changed, "{error}");
+}
+
+#[tokio::test]
+async fn an_option_that_is_not_known() {
+    let values = vec![("nonsense".to_owned(), "1".to_owned())];
+    let error = open(URL, &StoreOptions { values, ..options() }).await.unwrap_err();
+    assert!(error.to_string().contains("nonsense"), "{error}");
+}
