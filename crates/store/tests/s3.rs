@@ -1,5 +1,7 @@
 //! S3 against a server on loopback that checks signatures, and against one that takes anonymous requests.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::path::Path;
@@ -26,7 +28,9 @@ async fn serve(root: &Path, signed: bool) -> String {
         while let Ok((socket, _)) = listener.accept().await {
             let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             let service = service.clone();
-            tokio::spawn(async move { server.serve_connection(TokioIo::new(socket), service).await.map_err(drop) });
+            tokio::spawn(async move {
+                server.serve_connection(TokioIo::new(socket), service).await.map_err(drop)
+            });
         }
     });
     url

@@ -1,7 +1,7 @@
 //! A small HTTP server on loopback, one thread a connection, that answers as a test tells it to.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
-#![allow(clippy::cast_possible_truncation, reason = "of values that are known to fit")]
+#![allow(clippy::cast_possible_truncation, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::{
     collections::BTreeMap,

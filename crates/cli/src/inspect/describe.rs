@@ -1,0 +1,151 @@
+use serde_json::{Map, Value, json};
+use virtualize::{
+    ArrayReport, Diagnostic, FillDecision, FillPolicy, Outcome, VirtualStore,
+    zarr::{Array, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat},
+};
+
+/// All that is known of a mapped file, as JSON. Keys are added over time, never renamed.
+pub(crate) fn store(store: &VirtualStore) -> Value {
+    let object = store.object();
+    let sources = store.hierarchy.sources.iter();
+    json!({
+        "file": {
+            "url": object.url(),
+            "format": store.source_format,
+            "size": store.hierarchy.sources.first().map(|source| source.size),
+            "etag": object.etag(),
+            "modified": object.modified(),
+        },
+        "zarr_format": zarr_version(store),
+        "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),
+        "root": group(store, "", &store.hierarchy.root),
+        "left_out": left_out(store),
+        "diagnostics": store.report.diagnostics.iter().map(diagnostic).collect::<Vec<_>>(),
+    })
+}
+
+/// 2 or 3.
+pub(crate) fn zarr_version(store: &VirtualStore) -> u8 {
+    match store.hierarchy.format {
+        ZarrFormat::V2 => 2,
+        ZarrFormat::V3 => 3,
+    }
+}
+
+fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
+    let children = group.children.iter().map(|(name, node)| {
+        let path = join(path, name);
+        let described = match node {
+            Node::Group(child) => self::group(store, &path, child),
+            Node::Array(child) => array(child, store.report.arrays.get(&path), store.hierarchy.format),
+        };
+        (name.clone(), described)
+    });
+    let children: Map<String, Value> = children.collect();
+    json!({"node": "group", "attributes": group.attributes, "children": children})
+}
+
+fn array(array: &Array, report: Option<&ArrayReport>, format: ZarrFormat) -> Value {
+    let codecs = array.codecs.iter().map(|each| codec(each, format)).collect::<Vec<_>>();
+    json!({
+        "node": "array",
+        "shape": array.shape,
+        "dimensions": array.dimension_names,
+        "data_type": array.data_type.to_string(),
+        "codecs": codecs,
+        "chunks": chunks(array),
+        "fill_value": array.fill_value.as_ref().map(|value| scalar(value, &array.data_type)),
+        "fill_decision": report.and_then(|report| report.fill.as_ref()).map(|fill| decision(fill, &array.data_type)),
+        "source": report.map(|report| json!({
+            "type": report.source_type,
+            "layout": report.source_layout,
+            "filters": report.source_filters,
+        })),
+        "attributes": array.attributes,
+    })
+}
+
+fn chunks(array: &Array) -> Value {
+    let shape = match &array.chunk_grid {
+        ChunkGrid::Regular(shape) => json!(shape),
+        ChunkGrid::Rectilinear(edges) => json!(edges),
+    };
+    let Counts { grid, stored, inline } = counts(array);
+    json!({"shape": shape, "grid": grid, "count": grid.iter().product::<u64>(), "stored": stored, "inline": inline})
+}
+
+/// How the chunks of an array are to be counted.
+pub(crate) struct Counts {
+    /// Along each axis.
+    pub(crate) grid: Vec<u64>,
+    /// Those that exist.
+    pub(crate) stored: u64,
+    /// Those among them that the references carry.
+    pub(crate) inline: usize,
+}
+
+pub(crate) fn counts(array: &Array) -> Counts {
+    let chunks = &array.chunks;
+    Counts { grid: array.chunk_grid.counts(&array.shape), stored: chunks.len(), inline: chunks.inline.len() }
+}
+
+fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
+    let sources = fill.sources.iter().map(|source| {
+        let (outcome, reason) = outcome(&source.outcome);
+        json!({"origin": source.origin, "text": source.text, "outcome": outcome, "reason": reason})
+    });
+    json!({
+        "policy": policy(fill.policy),
+        "sources": sources.collect::<Vec<_>>(),
+        "fill_value": fill.fill_value.as_ref().map(|value| scalar(value, data_type)),
+        "sentinel": fill.sentinel.as_ref().map(|value| scalar(value, data_type)),
+    })
+}
+
+pub(crate) fn policy(policy: FillPolicy) -> &'static str {
+    match policy {
+        FillPolicy::Hdf5Header => "hdf5-header",
+        FillPolicy::TiffNodata => "tiff-nodata",
+    }
+}
+
+pub(crate) fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
+    match outcome {
+        Outcome::Used => ("used", None),
+        Outcome::Kept => ("kept", None),
+        Outcome::Dropped(reason) => ("dropped", Some(reason)),
+    }
+}
+
+fn diagnostic(diagnostic: &Diagnostic) -> Value {
+    json!({
+        "severity": diagnostic.severity.to_string(),
+        "code": diagnostic.code,
+        "path": diagnostic.path,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+    })
+}
+
+fn left_out(store: &VirtualStore) -> Map<String, Value> {
+    let arrays = store.report.arrays.iter();
+    arrays.filter_map(|(path, array)| Some((format!("/{path}"), json!(array.left_out.as_ref()?)))).collect()
+}
+
+/// As the Zarr format spells it; in words where it has no name there.
+pub(crate) fn codec(codec: &Codec, format: ZarrFormat) -> Value {
+    let spelt = match format {
+        ZarrFormat::V2 => codec.to_v2(),
+        ZarrFormat::V3 => codec.to_v3(),
+    };
+    spelt.unwrap_or_else(|_| json!(codec.describe()))
+}
+
+/// A scalar as Zarr v3 writes it, which names what JSON lacks ("NaN").
+pub(crate) fn scalar(value: &FillValue, data_type: &DataType) -> Value {
+    value.to_json(data_type, ZarrFormat::V3).unwrap_or(Value::Null)
+}
+
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}

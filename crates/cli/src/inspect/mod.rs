@@ -1,0 +1,22 @@
+//! `virtualize inspect FILE`: one description of the mapped file, printed as text for people or as JSON.
+
+mod describe;
+mod text;
+
+use std::io::{self, Write};
+
+use crate::{arguments::Inspect, exit::Failure};
+
+pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
+    let options = arguments.input.options();
+    let store = virtualize::open(arguments.input.file(), &options).await?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        let described = describe::store(&store);
+        serde_json::to_writer_pretty(&mut out, &described).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+    } else {
+        text::write(&store, &mut out)?;
+    }
+    Ok(out.flush()?)
+}

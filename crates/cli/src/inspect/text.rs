@@ -1,0 +1,137 @@
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+use virtualize::{
+    ArrayReport, FillDecision, VirtualStore,
+    zarr::{Array, ChunkGrid, DataType, Group, Node},
+};
+
+use super::describe::{Counts, codec, counts, join, outcome, policy, scalar, zarr_version};
+use crate::messages::printable;
+
+/// Longest attribute value that is shown whole, in characters.
+const LONGEST: usize = 100;
+
+/// Prints what is known of a mapped file for people.
+pub(crate) fn write(store: &VirtualStore, out: &mut impl Write) -> io::Result<()> {
+    let size = store.hierarchy.sources.first().map_or(0, |source| source.size);
+    writeln!(out, "{}", printable(store.object().url()))?;
+    writeln!(out, "{}, {size} bytes, mapped to Zarr v{}", store.source_format, zarr_version(store))?;
+    writeln!(out)?;
+    writeln!(out, "/")?;
+    group(store, "", &store.hierarchy.root, 1, out)?;
+    left_out(store, out)?;
+    if !store.report.diagnostics.is_empty() {
+        writeln!(out, "\nDiagnostics")?;
+    }
+    for diagnostic in &store.report.diagnostics {
+        writeln!(out, "  {}: {}", diagnostic.severity, printable(&diagnostic.to_string()))?;
+    }
+    Ok(())
+}
+
+fn group(
+    store: &VirtualStore,
+    path: &str,
+    group: &Group,
+    depth: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    attributes(&group.attributes, depth, out)?;
+    for (name, node) in &group.children {
+        let (path, indent) = (join(path, name), "  ".repeat(depth));
+        match node {
+            Node::Group(child) => {
+                writeln!(out, "{indent}{}/", printable(name))?;
+                self::group(store, &path, child, depth + 1, out)?;
+            }
+            Node::Array(child) => {
+                writeln!(out, "{indent}{}  {} {}", printable(name), child.data_type, extent(child))?;
+                array(store, child, store.report.arrays.get(&path), depth + 1, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sizes with their names: `(time 24, y 180, x 360)`.
+fn extent(array: &Array) -> String {
+    let names = array.dimension_names.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+    let axes = array.shape.iter().zip(names).map(|(size, name)| match name {
+        Some(name) => format!("{} {size}", printable(name)),
+        None => size.to_string(),
+    });
+    format!("({})", axes.collect::<Vec<_>>().join(", "))
+}
+
+fn array(
+    store: &VirtualStore,
+    array: &Array,
+    report: Option<&ArrayReport>,
+    depth: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let indent = "  ".repeat(depth);
+    if let Some(report) = report {
+        let storage =
+            [vec![report.source_type.clone(), report.source_layout.clone()], report.source_filters.clone()];
+        let said: Vec<_> = storage.concat().into_iter().filter(|part| !part.is_empty()).collect();
+        writeln!(out, "{indent}source  {}", printable(&said.join("; ")))?;
+    }
+    writeln!(out, "{indent}chunks  {}", chunks(array))?;
+    let codecs = array.codecs.iter().map(|each| codec(each, store.hierarchy.format).to_string());
+    writeln!(out, "{indent}codecs  {}", codecs.collect::<Vec<_>>().join(" "))?;
+    if let Some(fill) = report.and_then(|report| report.fill.as_ref()) {
+        decision(fill, &array.data_type, &indent, out)?;
+    }
+    attributes(&array.attributes, depth, out)
+}
+
+fn chunks(array: &Array) -> String {
+    let Counts { grid, stored, inline } = counts(array);
+    let all: u64 = grid.iter().product();
+    let shape = match &array.chunk_grid {
+        ChunkGrid::Regular(shape) => format!("{shape:?}"),
+        ChunkGrid::Rectilinear(_) => "of several shapes".to_owned(),
+    };
+    format!("{shape}, {all} in grid {grid:?}, {stored} stored, {inline} of them inline")
+}
+
+fn decision(fill: &FillDecision, data_type: &DataType, indent: &str, out: &mut impl Write) -> io::Result<()> {
+    let said = |value: &Option<_>| {
+        value.as_ref().map_or("none".to_owned(), |value| scalar(value, data_type).to_string())
+    };
+    let (fill_value, sentinel) = (said(&fill.fill_value), said(&fill.sentinel));
+    writeln!(out, "{indent}fill    {fill_value}, sentinel {sentinel} (policy {})", policy(fill.policy))?;
+    for source in &fill.sources {
+        let (word, reason) = outcome(&source.outcome);
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let line = format!("{}: {}, {word}{reason}", source.origin, source.text);
+        writeln!(out, "{indent}        {}", printable(&line))?;
+    }
+    Ok(())
+}
+
+fn attributes(attributes: &Map<String, Value>, depth: usize, out: &mut impl Write) -> io::Result<()> {
+    for (name, value) in attributes {
+        let mut text = value.to_string();
+        if let Some((cut, _)) = text.char_indices().nth(LONGEST) {
+            text.truncate(cut);
+            text.push('…');
+        }
+        writeln!(out, "{}@{} = {}", "  ".repeat(depth), printable(name), printable(&text))?;
+    }
+    Ok(())
+}
+
+fn left_out(store: &VirtualStore, out: &mut impl Write) -> io::Result<()> {
+    let arrays = store.report.arrays.iter();
+    let reasons = arrays.filter_map(|(path, array)| Some((path, array.left_out.as_ref()?)));
+    for (at, (path, reason)) in reasons.enumerate() {
+        if at == 0 {
+            writeln!(out, "\nLeft out")?;
+        }
+        writeln!(out, "  /{}: {}", printable(path), printable(reason))?;
+    }
+    Ok(())
+}
