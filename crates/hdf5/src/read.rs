@@ -6,7 +6,7 @@ use crate::{
     Error,
     model::{Attribute, Dataset, Datatype, Element, File, FillMessage, Group, Layout, LinkTarget, Object},
     spec::{
-        Format, dataspace, datatype, external_files, fill_value, filter_pipeline, layout,
+        Format, cache_image, dataspace, datatype, external_files, fill_value, filter_pipeline, layout,
         object_header::{Message, kind},
         shared::{self, SharedReference},
         superblock::{self, Superblock},
@@ -29,10 +29,11 @@ use crate::{
 /// The file is no HDF5, its superblock or root group cannot be read, a limit on the whole file is passed, or bytes
 /// cannot be fetched. What is wrong with anything else is noted where it belongs in the model.
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
-    let io = Io::with_head(source, *limits).await?;
+    let mut io = Io::with_head(source, *limits).await?;
     let superblock = find_superblock(&io).await?;
     let format = superblock.format;
     let extension = read_extension(&io, &superblock).await?;
+    lay_over_cache_image(&mut io, format, extension.as_ref()).await?;
     let mut shared = SharedMessages::open(&io, format, extension.as_ref()).await?;
     let mut graph = read_graph(&io, format, superblock.root).await?;
     if let Some(Err(error)) = graph.get(&superblock.root) {
@@ -118,6 +119,21 @@ async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<H
         Some(message) => Err(driver(message.address, message.body.get(1..9).unwrap_or_default())),
         None => Ok(header),
     }
+}
+
+/// Puts structures in their places that the library left in an image of its cache.
+async fn lay_over_cache_image(
+    io: &mut Io<'_>,
+    format: Format,
+    extension: Option<&Header>,
+) -> Result<(), Error> {
+    let message = extension.and_then(|header| header.find(kind::CACHE_IMAGE));
+    let range =
+        message.map(|m| cache_image::parse_message(&m.body, m.address, format)).transpose()?.flatten();
+    let Some(range) = range else { return Ok(()) };
+    let block = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
+    io.lay_over(cache_image::parse(&block, range.start, format)?);
+    Ok(())
 }
 
 fn driver(address: u64, name: &[u8]) -> Error {

@@ -1,5 +1,7 @@
 //! Reads the files in tests/files. Expectations come from make.py there, which wrote them through the HDF5 library.
 
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::{
     future::Future,
     pin::pin,

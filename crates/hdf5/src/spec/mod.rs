@@ -2,6 +2,7 @@
 
 pub(crate) mod attribute;
 pub(crate) mod btree2;
+pub(crate) mod cache_image;
 pub(crate) mod checksum;
 pub(crate) mod chunk_btree1;
 pub(crate) mod chunk_element;

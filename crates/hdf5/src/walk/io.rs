@@ -1,4 +1,7 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
@@ -14,11 +17,13 @@ pub(crate) struct Io<'a> {
     limits: Limits,
     fetched: AtomicU64,
     head: Bytes,
+    /// Structures whose bytes are not in their own places, by address.
+    overlay: BTreeMap<u64, Bytes>,
 }
 
 impl<'a> Io<'a> {
     pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
-        Self { source, limits, fetched: AtomicU64::new(0), head: Bytes::new() }
+        Self { source, limits, fetched: AtomicU64::new(0), head: Bytes::new(), overlay: BTreeMap::new() }
     }
 
     /// Fetches the start of the file, from which later reads are served.
@@ -27,6 +32,11 @@ impl<'a> Io<'a> {
         let head = io.read(&[ByteRange::new(0, HEAD_BYTES)]).await?;
         io.head = head.into_iter().next().unwrap_or_default();
         Ok(io)
+    }
+
+    /// Lays structures over the bytes of the file: reads see them in its place from now on.
+    pub(crate) fn lay_over(&mut self, structures: Vec<(u64, Bytes)>) {
+        self.overlay.extend(structures);
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -40,6 +50,29 @@ impl<'a> Io<'a> {
 
     /// The bytes of all ranges, fetched together. A range that passes the end of the file returns what exists.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let parts = self.read_file(ranges).await?;
+        if self.overlay.is_empty() {
+            return Ok(parts);
+        }
+        Ok(ranges.iter().zip(parts).map(|(range, part)| self.overlaid(range.start, part)).collect())
+    }
+
+    /// The bytes at `start` with all structures of the overlay that touch them.
+    fn overlaid(&self, start: u64, part: Bytes) -> Bytes {
+        let end = start.saturating_add(part.len() as u64);
+        let touching =
+            self.overlay.range(..end).filter(|(at, bytes)| at.saturating_add(bytes.len() as u64) > start);
+        let mut copy = part.to_vec();
+        for (&at, bytes) in touching {
+            let place = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+            let passed = usize::try_from(start.saturating_sub(at)).unwrap_or(usize::MAX);
+            let places = copy.iter_mut().skip(place);
+            places.zip(bytes.iter().skip(passed)).for_each(|(place, byte)| *place = *byte);
+        }
+        copy.into()
+    }
+
+    async fn read_file(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let known: Vec<_> = ranges.iter().map(|range| self.in_head(*range)).collect();
         if known.iter().all(Option::is_none) {
             return self.fetch(ranges).await;
