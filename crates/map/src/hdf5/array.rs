@@ -159,17 +159,19 @@ impl Mapper<'_> {
         element: &ElementType,
         attributes: &mut Map<String, Value>,
     ) {
-        let Some(attribute) = dataset.attributes.iter().find(|attribute| attribute.name == "missing_value")
-        else {
-            return;
-        };
+        let named = |name: &str| dataset.attributes.iter().find(|attribute| attribute.name == name);
+        // Several sentinels mask nothing as _FillValue, but as missing_value they do.
+        let several = || named("_FillValue").filter(|attribute| attribute.elements.len() > 1);
+        let Some(attribute) = named("missing_value").or_else(several) else { return };
         if !super::fill::is_plain(&element.data_type) {
             return;
         }
         let (mut kept, dropped) = missing_value(attribute, &element.data_type);
         for value in dropped {
-            let message =
-                format!("missing_value {value} is dropped: it is no value of type {}", element.data_type);
+            let message = format!(
+                "missing_value {value} is dropped: JSON has no such value of type {}",
+                element.data_type
+            );
             self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
         }
         attributes.remove("missing_value");

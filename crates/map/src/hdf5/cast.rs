@@ -29,6 +29,14 @@ pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue,
         (Element::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
             complex(*real, *imaginary, data_type)
         }
+        (Element::Compound(members), DataType::Complex64 | DataType::Complex128) => {
+            match members.as_slice() {
+                [(_, Element::Float(real)), (_, Element::Float(imaginary))] => {
+                    complex(*real, *imaginary, data_type)
+                }
+                _ => None,
+            }
+        }
         _ => None,
     };
     bytes
@@ -116,7 +124,7 @@ fn complex(real: f64, imaginary: f64, data_type: &DataType) -> Option<Vec<u8>> {
 pub(super) fn show(element: &Element) -> String {
     match element {
         Element::Integer(value) => value.to_string(),
-        Element::Float(value) => value.to_string(),
+        Element::Float(value) => format!("{value:?}"),
         Element::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
         Element::Text(text) => format!("{text:?}"),
         Element::Bytes(bytes) => format!("{} bytes", bytes.len()),

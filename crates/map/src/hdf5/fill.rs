@@ -109,7 +109,7 @@ impl FillQuestion<'_> {
         match attribute.elements.as_slice() {
             [element] if self.is_unsigned_stated() => cast_unsigned(element, self.data_type),
             [element] => cast(element, self.data_type),
-            others => Err(format!("it has {} values", others.len())),
+            others => Err(format!("it has {} values, which missing_value can say", others.len())),
         }
     }
 
@@ -245,6 +245,8 @@ pub(super) fn missing_value(attribute: &Attribute, data_type: &DataType) -> (Vec
     let mut dropped = Vec::new();
     for element in &attribute.elements {
         match cast(element, data_type) {
+            // xarray takes a list of two for two values.
+            Ok(_) if data_type.is_complex() => dropped.push(show(element)),
             Ok(FillValue::Fixed(bytes)) => match number_json(data_type, &bytes) {
                 Some(number) => kept.push(number),
                 None => dropped.push(show(element)),

@@ -226,6 +226,32 @@ fn a_sentinel_that_the_type_cannot_hold_is_dropped_with_a_warning() {
     assert_eq!(codes(&mapped), ["fill-value-dropped", "missing-value-dropped"]);
 }
 
+/// xarray masks by several values of `missing_value`, which is what it does by those of `_FillValue` on the original.
+#[test]
+fn several_sentinels_go_on_as_missing_value() {
+    let mut data = dataset(int(2, true), &[4]);
+    data.attributes.push(attribute(
+        "_FillValue",
+        int(2, true),
+        vec![Element::Integer(0), Element::Integer(42)],
+    ));
+    let (array, mapped) = one(data, ZarrFormat::V3);
+    assert_eq!(Value::Object(array.attributes), json!({"missing_value": [0, 42]}));
+    assert_eq!(codes(&mapped), ["fill-value-dropped"]);
+}
+
+/// h5py reads a compound of `r` and `i` as a complex number.
+#[test]
+fn complex_sentinels() {
+    let f4 = || float32(ByteOrder::Little);
+    let complex = compound(8, &[("r", 0, f4()), ("i", 4, f4())]);
+    let mut data = dataset(complex.clone(), &[4]);
+    let value = Element::Compound(vec![("r".into(), Element::Float(1.0)), ("i".into(), Element::Float(0.0))]);
+    data.attributes.push(attribute("_FillValue", complex, vec![value]));
+    let (array, _) = one(data, ZarrFormat::V3);
+    assert_eq!(array.attributes["_FillValue"], json!(["AAAAAAAA8D8=", "AAAAAAAAAAA="]));
+}
+
 /// `FillValueCoder.decode` raises for byte strings, and the dataset would not open.
 #[test]
 fn v3_drops_sentinels_that_xarray_refuses() {
