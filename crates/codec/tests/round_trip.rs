@@ -36,6 +36,8 @@ fn bytes_to_bytes() -> Vec<Codec> {
         Codec::Shuffle { element_size: 7 },
         Codec::BitOrder,
         Codec::Fletcher32,
+        Codec::Hdf5Szip(vec![169, 8, 16, 100]),
+        Codec::Hdf5Szip(vec![141, 32, 64, 99]),
     ]
 }
 
