@@ -95,12 +95,9 @@ impl ChunkColumns {
     /// Puts a chunk, or the lack of one, at a place made before. All places must be filled in the end.
     pub(crate) fn place(&mut self, place: usize, chunk: Option<(u64, ChunkElement)>) -> Result<(), Error> {
         let (position, chunk) = chunk.unwrap_or((NOWHERE, ChunkElement::default()));
-        match (chunk.size, self.sizes.get_mut(place)) {
-            (Some(size), Some(slot)) => match u32::try_from(size) {
-                Ok(size) => *slot = size,
-                Err(_) => return Err(self.too_large(position, size)),
-            },
-            _ => {}
+        if let (Some(size), Some(slot)) = (chunk.size, self.sizes.get_mut(place)) {
+            let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
+            *slot = size;
         }
         let positions = self.positions.as_mut().and_then(|positions| positions.get_mut(place));
         let (Some(slot), Some(address)) = (positions, self.addresses.get_mut(place)) else {
@@ -198,15 +195,13 @@ impl ChunkColumns {
 
     fn sort(&mut self) -> Result<(), Error> {
         let Some(positions) = self.positions.take() else { return Ok(()) };
-        let mut order: Vec<(u64, usize)> = positions.into_iter().zip(0..).collect();
-        // Stable sorting makes use of the runs that are already in order.
-        order.sort_by_key(|(position, _)| *position);
-        if let Some(twice) = order.windows(2).find_map(|pair| match pair {
-            [(first, _), (second, _)] if first == second => Some(*first),
-            _ => None,
-        }) {
-            return Err(Error::malformed(STRUCTURE, self.address, format!("chunk {twice} is listed twice")));
-        }
+        let order = match self.grid.total / 2 <= positions.len() as u64 {
+            true => scattered(&positions, self.grid.total),
+            false => sorted(&positions),
+        };
+        let order = order.map_err(|position| {
+            Error::malformed(STRUCTURE, self.address, format!("chunk {position} is listed twice"))
+        })?;
         self.addresses = permuted(&self.addresses, &order);
         if self.filtered {
             self.sizes = permuted(&self.sizes, &order);
@@ -220,6 +215,30 @@ impl ChunkColumns {
 fn retain_present<T>(column: &mut Vec<T>, positions: &[u64]) {
     let mut positions = positions.iter();
     column.retain(|_| positions.next().is_some_and(|position| *position != NOWHERE));
+}
+
+/// Positions in order, each with its place; or one that is there twice. For positions far apart.
+fn sorted(positions: &[u64]) -> Result<Vec<(u64, usize)>, u64> {
+    let mut order: Vec<(u64, usize)> = positions.iter().copied().zip(0..).collect();
+    // Stable sorting makes use of the runs that are already in order.
+    order.sort_by_key(|(position, _)| *position);
+    match order.array_windows().find(|[(first, _), (second, _)]| first == second) {
+        Some([(twice, _), _]) => Err(*twice),
+        None => Ok(order),
+    }
+}
+
+/// The same for positions that fill most of a grid of `total` places: one pass over them, one over the grid.
+fn scattered(positions: &[u64], total: u64) -> Result<Vec<(u64, usize)>, u64> {
+    let mut grid = vec![0_usize; usize::try_from(total).unwrap_or(0)];
+    for (number, position) in (1..).zip(positions) {
+        match usize::try_from(*position).ok().and_then(|position| grid.get_mut(position)) {
+            Some(place) if *place == 0 => *place = number,
+            _ => return Err(*position),
+        }
+    }
+    let present = (0..).zip(grid).filter(|(_, number)| *number != 0);
+    Ok(present.map(|(position, number)| (position, number.saturating_sub(1))).collect())
 }
 
 fn permuted<T: Copy>(column: &[T], order: &[(u64, usize)]) -> Vec<T> {
@@ -263,6 +282,14 @@ mod tests {
             assert_eq!(table.filter_masks.len(), present.len());
             assert_eq!(table.sizes, ChunkSizes::Each(vec![7; present.len()]));
         }
+    }
+
+    #[test]
+    fn both_ways_of_sorting_agree() {
+        let positions = [7, 2, 0, 5];
+        assert_eq!(sorted(&positions), Ok(vec![(0, 2), (2, 1), (5, 3), (7, 0)]));
+        assert_eq!(scattered(&positions, 8), sorted(&positions));
+        assert_eq!((sorted(&[1, 3, 1]), scattered(&[1, 3, 1], 4)), (Err(1), Err(1)));
     }
 
     #[test]
