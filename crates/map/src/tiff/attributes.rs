@@ -1,5 +1,7 @@
 //! Attributes of an image's array: GDAL metadata, and tags by the names that GDAL gives them.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
 
@@ -162,25 +164,19 @@ fn free_name(name: &str) -> String {
     if RESERVED.contains(&name) { format!("gdal_{name}") } else { name.to_owned() }
 }
 
-/// An item of the whole image as text; of one band among several in a list by band.
+/// An item of the whole image as text; of one band among several under the band's number, counted from 1.
 fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64) {
     let value = item_json(item);
-    match item.sample {
-        Some(band) if bands > 1 => put_band(target, name, band, bands, value),
-        _ => {
-            target.insert(name.to_owned(), value);
-        }
+    let Some(band) = item.sample.filter(|_| bands > 1) else {
+        target.insert(name.to_owned(), value);
+        return;
+    };
+    let by_band = target.entry(name.to_owned()).or_insert_with(|| json!({}));
+    if !by_band.is_object() {
+        *by_band = json!({});
     }
-}
-
-fn put_band(target: &mut Map<String, Value>, name: &str, band: u32, bands: u64, value: Value) {
-    let (Ok(band), Ok(bands)) = (usize::try_from(band), usize::try_from(bands)) else { return };
-    let list = target.entry(name.to_owned()).or_insert_with(|| vec![Value::Null; bands].into());
-    if !list.is_array() {
-        *list = vec![Value::Null; bands].into();
-    }
-    if let Some(place) = list.get_mut(band) {
-        *place = value;
+    if let Value::Object(by_band) = by_band {
+        by_band.insert((u64::from(band) + 1).to_string(), value);
     }
 }
 
@@ -228,11 +224,8 @@ fn add_packing(scales: &[Option<String>], offsets: &[Option<String>], attributes
 }
 
 fn by_band(items: &[GdalItem], role: &str, bands: u64) -> Vec<Option<String>> {
-    let text = |band: u64| {
-        let of_band = |item: &&GdalItem| {
-            item.role.as_deref() == Some(role) && item.sample.is_some_and(|sample| u64::from(sample) == band)
-        };
-        items.iter().find(of_band).map(|item| item.value.clone())
-    };
-    (0..bands).map(text).collect()
+    let of_role = items.iter().rev().filter(|item| item.role.as_deref() == Some(role));
+    let texts: BTreeMap<u64, &str> =
+        of_role.filter_map(|item| item.sample.map(|band| (u64::from(band), item.value.as_str()))).collect();
+    (0..bands).map(|band| texts.get(&band).map(|text| (*text).to_owned())).collect()
 }

@@ -113,14 +113,15 @@ impl ChunkMaker<'_> {
             }
             let (plane, y, x) = (index / across / down, index / across % down, index % across);
             let strip_rows = self.geometry.rows_of(y);
-            let first = plane * chunks_down + y * self.geometry.segment[1] / rows;
+            let first = plane.saturating_mul(chunks_down).saturating_add(y * self.geometry.segment[1] / rows);
+            let position = first.saturating_mul(across).saturating_add(x);
             let range = self.range_of(index, *offset, *length, strip_rows)?;
             if strip_rows == rows || readers_pad {
-                whole.push(Stretch { position: first * across + x, range, rows: strip_rows });
+                whole.push(Stretch { position, range, rows: strip_rows });
             } else if self.encoding.has_plain_rows() {
                 self.cut(first, range.start, strip_rows, rows, &mut whole, &mut short)?;
             } else {
-                short.push(Stretch { position: first * across + x, range, rows: strip_rows });
+                short.push(Stretch { position, range, rows: strip_rows });
             }
         }
         Ok((whole, short))

@@ -1,5 +1,7 @@
 //! Nodata, which becomes both the fill value and the sentinel.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
@@ -16,6 +18,9 @@ use crate::{
 /// Names that speak of nodata, in order of priority behind the tag.
 const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
 
+/// Sources that are looked at; files have three.
+const MOST_SOURCES: usize = 16;
+
 /// What was decided, and what follows for the attributes.
 #[derive(Debug)]
 pub(super) struct Nodata {
@@ -24,7 +29,7 @@ pub(super) struct Nodata {
     /// Attributes that say it.
     pub(super) attributes: Map<String, Value>,
     /// Per-variable duplicates (`name#_FillValue`) that say nothing new.
-    pub(super) duplicates: Vec<String>,
+    pub(super) duplicates: BTreeSet<String>,
 }
 
 /// One source with its value.
@@ -88,8 +93,8 @@ fn candidates(ifd: &Ifd, data_type: &DataType) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for (name, origin, text) in tag.chain(items) {
         let blank = text.trim_matches(|c: char| c.is_whitespace() || c == '\0').is_empty();
-        let known = found.iter().any(|known| known.name == name && known.text == *text);
-        if !blank && !known {
+        let known = found.iter().any(|known: &Candidate| known.name == name && known.text == *text);
+        if !blank && !known && found.len() < MOST_SOURCES {
             let value = number::parse(text, data_type);
             found.push(Candidate { name: name.to_owned(), origin, text: text.clone(), value });
         }
@@ -201,8 +206,8 @@ fn attributes(
     attributes
 }
 
-fn duplicates(ifd: &Ifd, sentinel: Option<&FillValue>, data_type: &DataType) -> Vec<String> {
-    let Some(sentinel) = sentinel else { return Vec::new() };
+fn duplicates(ifd: &Ifd, sentinel: Option<&FillValue>, data_type: &DataType) -> BTreeSet<String> {
+    let Some(sentinel) = sentinel else { return BTreeSet::new() };
     let says_nothing_new = |name: &str, text: &str| {
         name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
             && number::parse(text, data_type).is_ok_and(|value| same(&value, sentinel, data_type))

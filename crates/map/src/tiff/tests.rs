@@ -338,3 +338,38 @@ fn an_unreadable_tag_of_the_structure_leaves_the_image_out_and_others_do_not() {
     assert!(mapped.hierarchy.array("band_data").is_some());
     assert_eq!(mapped.report.diagnostics[0].severity, Severity::Info);
 }
+
+#[test]
+fn items_of_one_band_among_several_stand_under_its_number() {
+    let mut ifd = ifd(image(4, 4, 2, 2));
+    let mean = |sample, value: &str| GdalItem { sample: Some(sample), ..item("STATISTICS_MEAN", value) };
+    ifd.gdal_metadata = vec![mean(0, "1.5"), mean(1, "2"), item("units", "days since 1970-01-01")];
+    ifd.gdal_metadata.push(GdalItem { domain: "DERIVED".into(), ..item("key", "text") });
+    let mapped = map(ifd, ZarrFormat::V2);
+    let attributes = &main_array(&mapped).attributes;
+    assert_eq!(attributes["STATISTICS_MEAN"], json!({ "1": 1.5, "2": 2.0 }));
+    assert_eq!(
+        attributes["gdal_units"], "days since 1970-01-01",
+        "free text must not make xarray decode times"
+    );
+    assert_eq!(attributes["DERIVED"], json!({ "key": "text" }));
+}
+
+/// Blocks of 4 rows (8 MiB) divide both strips, so no block is short.
+#[test]
+fn plain_strips_are_cut_so_that_nothing_large_is_inlined() {
+    let mut plain = image(1 << 20, 200, 1, 128);
+    plain.compression = 1;
+    (plain.offsets, plain.byte_counts) = (vec![100, 100 + (256 << 20)], vec![256 << 20, 144 << 20]);
+    let file = File {
+        endian: virtualize_bytes::Endian::Little,
+        big: true,
+        ifds: vec![ifd(plain)],
+        chain_error: None,
+    };
+    let mapped = map_file(&file, Source { size: 500 << 20, ..Source::default() }, &MapOptions::default());
+    let array = main_array(&mapped);
+    assert_eq!(array.chunk_grid, ChunkGrid::Regular(vec![1, 4, 1 << 20]));
+    assert_eq!(array.chunks.len(), 50);
+    assert!(mapped.tasks.is_empty());
+}

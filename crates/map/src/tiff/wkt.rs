@@ -78,6 +78,9 @@ fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     };
     let major = number(keys, &[2057]).unwrap_or(major);
     let inverse_flattening = number(keys, &[2059]).unwrap_or(inverse_flattening);
+    if major <= 0.0 || inverse_flattening < 0.0 {
+        return None;
+    }
     Some(format!(
         r#""{name}",DATUM["{datum}",ELLIPSOID["unknown",{major},{inverse_flattening},{METRE}]],PRIMEM["Greenwich",0,{DEGREE}]"#
     ))
