@@ -9,7 +9,7 @@ use virtualize_bytes::ByteRange;
 use crate::local::slice;
 
 /// Bytes of a page. All but the last of a file are whole.
-pub(crate) const PAGE: u64 = 16 << 10;
+pub(crate) const PAGE: u64 = 8 << 10;
 
 /// Pages by their number.
 pub(crate) type Pages = HashMap<u64, Bytes>;

@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Bytes fetched when a file is opened: a small file needs no second request.
-const FIRST: u64 = 8 * PAGE;
+const FIRST: u64 = 16 * PAGE;
 /// Gap in bytes across which two reads become one: what a connection brings in a few milliseconds.
-const GAP: u64 = 4 * PAGE;
+const GAP: u64 = 8 * PAGE;
 /// Longest read that merges ranges, in bytes, so that large batches go over several connections.
 const LONGEST: u64 = 1 << 20;
 

@@ -135,7 +135,8 @@ fn left_out(store: &VirtualStore) -> Map<String, Value> {
 /// As the Zarr format spells it; in words where it has no name there.
 pub(crate) fn codec(codec: &Codec, format: ZarrFormat) -> Value {
     let spelt = match format {
-        ZarrFormat::V2 => codec.to_v2(),
+        // The byte order is a part of v2's data type; as a codec it has a name in v3 alone.
+        ZarrFormat::V2 => codec.to_v2().or_else(|_| codec.to_v3()),
         ZarrFormat::V3 => codec.to_v3(),
     };
     spelt.unwrap_or_else(|_| json!(codec.describe()))
