@@ -71,7 +71,8 @@ pub enum Codec {
     /// An image codec of imagecodecs that yields the whole chunk, by its registered name, which is the same in v2 and v3.
     /// In v3 it stands where [`Codec::Bytes`] would. Tried, and exact where the format is lossless:
     /// `imagecodecs_jpeg` {`tables`: base64 of a JPEGTables tag, `colorspace_jpeg`, `colorspace_data`: `RGB`, `YCbCr`, …},
-    /// `imagecodecs_jpeg2k`, `imagecodecs_jpegxl`, `imagecodecs_jpegls` (HDF5 filter 32018, FCIDECOMP),
+    /// `imagecodecs_jpeg2k`, `imagecodecs_jpegxl`, `imagecodecs_jpegls` (HDF5 filter 32018, FCIDECOMP, of one
+    /// component),
     /// `imagecodecs_webp`, `imagecodecs_png`, `imagecodecs_lerc` (LERC with Deflate or Zstandard: [`Codec::Zlib`] or
     /// [`Codec::Zstd`] behind it), `imagecodecs_ccittrle`, `imagecodecs_ccittfax3`, `imagecodecs_ccittfax4`
     /// {`height`, `width`}.
