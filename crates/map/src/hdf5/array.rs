@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use virtualize_hdf5::model::{Dataset, Dataspace, Datatype, FillTime};
+use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, FillTime};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
@@ -139,6 +139,7 @@ impl Mapper<'_> {
         attributes.remove("_FillValue");
         attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
         self.missing_value_attribute(path, dataset, element, &mut attributes);
+        self.warn_of_widened_packing(path, dataset);
         if let Some(flags) = flags(&dataset.datatype) {
             for (name, value) in flags {
                 attributes.entry(name).or_insert(value);
@@ -150,6 +151,21 @@ impl Mapper<'_> {
             attributes.entry("units").or_insert_with(|| time.units.into());
         }
         attributes
+    }
+
+    /// xarray unpacks in the type of `scale_factor` and `add_offset`, and JSON numbers are binary64.
+    fn warn_of_widened_packing(&mut self, path: &str, dataset: &Dataset) {
+        let narrow = |attribute: &&Attribute| {
+            matches!(attribute.name.as_str(), "scale_factor" | "add_offset")
+                && matches!(&attribute.datatype, Datatype::Float(float) if float.size < 8)
+        };
+        if let Some(attribute) = dataset.attributes.iter().find(narrow) {
+            let message = format!(
+                "{} is a float of less than 64 bits, which JSON cannot say: xarray unpacks to float64, not float32",
+                attribute.name
+            );
+            self.diagnose(Severity::Info, "packing-widened", path, message);
+        }
     }
 
     fn missing_value_attribute(

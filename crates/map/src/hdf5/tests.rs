@@ -503,6 +503,17 @@ fn attributes_as_h5netcdf_shows_them() {
     assert_eq!(codes(&mapped), ["attribute-left-out"]);
 }
 
+/// xarray unpacks to float32 on the original, to float64 here.
+#[test]
+fn packing_in_binary32_is_said_to_widen() {
+    let mut data = dataset(int(2, true), &[4]);
+    let scale = attribute("scale_factor", float32(ByteOrder::Little), vec![Element::Float(0.5)]);
+    data.attributes.push(scale);
+    let (array, mapped) = one(data, ZarrFormat::V2);
+    assert_eq!(array.attributes["scale_factor"], json!(0.5));
+    assert_eq!(codes(&mapped), ["packing-widened"]);
+}
+
 fn dimensions(mapped: &Mapped, path: &str) -> Vec<String> {
     mapped.hierarchy.array(path).unwrap().dimension_names.iter().flatten().cloned().collect()
 }
