@@ -90,8 +90,10 @@ impl Mapper<'_> {
         self.report_placed(path, &placed, &fill);
         let attributes = self.array_attributes(path, dataset, &element, &fill);
         self.resolve_sources(&mut placed);
+        let mut dimension_names = dimensions;
+        dimension_names.resize(shape.len(), None); // the axes of array types have no names
         let array = Array {
-            dimension_names: axis_names(path, dimensions, shape.len()),
+            dimension_names,
             shape: shape.clone(),
             data_type: element.data_type.clone(),
             chunk_grid: ChunkGrid::Regular(placed.chunk_shape.clone()),
@@ -265,12 +267,4 @@ fn missing_positions(shape: &[u64], placed: &Placed) -> Vec<u64> {
         there.peek() != Some(at) && !made.contains(at)
     };
     (0..chunk_count(shape, &placed.chunk_shape)).filter(is_missing).collect()
-}
-
-/// Names for all axes: those of array types, and others without a name, are named after the array.
-fn axis_names(path: &str, mut names: Vec<Option<String>>, rank: usize) -> Vec<Option<String>> {
-    let own = path.rsplit('/').next().unwrap_or(path);
-    names.resize(rank, None);
-    let axes = names.into_iter().enumerate();
-    axes.map(|(axis, name)| Some(name.unwrap_or_else(|| format!("{own}_axis_{axis}")))).collect()
 }
