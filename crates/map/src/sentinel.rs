@@ -22,19 +22,15 @@ pub enum SentinelError {
 }
 
 /// The `_FillValue` attribute of a Zarr v3 array: booleans and integers as they are, floats as base64 of the
-/// little-endian binary64, complex numbers as two such, text as text, byte strings of any length as base64.
+/// little-endian binary64, complex numbers as two such.
 ///
 /// # Errors
-/// Types for which xarray's decoder raises (fixed-length byte strings, raw bytes, structures): an attribute that makes
-/// the dataset unopenable is worse than none.
+/// Types for which xarray's decoder raises (text and byte strings of fixed or any length, raw bytes, structures): an
+/// attribute that makes the dataset unopenable is worse than none.
 pub fn encode_fill_value_attribute(data_type: &DataType, value: &FillValue) -> Result<Value, SentinelError> {
-    match (data_type, value) {
-        (DataType::String, FillValue::Text(text)) => Ok(Value::from(text.as_str())),
-        (DataType::VariableBytes, FillValue::Variable(bytes)) => Ok(BASE64_STANDARD.encode(bytes).into()),
-        (_, FillValue::Fixed(bytes)) => encode_fixed(data_type, bytes),
-        (_, FillValue::Text(_) | FillValue::Variable(_)) => {
-            Err(SentinelError::Refused(data_type.to_string()))
-        }
+    match value {
+        FillValue::Fixed(bytes) => encode_fixed(data_type, bytes),
+        FillValue::Text(_) | FillValue::Variable(_) => Err(SentinelError::Refused(data_type.to_string())),
     }
 }
 
@@ -147,13 +143,13 @@ mod tests {
         assert_eq!(encode(DataType::Bool, &[1]), Ok(json!(true)));
         let complex = [1f32.to_le_bytes(), (-2f32).to_le_bytes()].concat();
         assert_eq!(encode(DataType::Complex64, &complex), Ok(json!(["AAAAAAAA8D8=", "AAAAAAAAAMA="])));
-        let text = FillValue::Text("none".into());
-        assert_eq!(encode_fill_value_attribute(&DataType::String, &text), Ok(json!("none")));
     }
 
     /// `FillValueCoder.decode("…", "S3")` raises ValueError in xarray 2026.9.
     #[test]
     fn types_that_xarray_refuses_are_refused() {
+        let text = FillValue::Text("none".into());
+        assert!(encode_fill_value_attribute(&DataType::String, &text).is_err());
         let refused = encode_fill_value_attribute(&DataType::FixedBytes(3), &fixed(b"abc"));
         assert!(matches!(refused, Err(SentinelError::Refused(_))), "{refused:?}");
         let short = encode_fill_value_attribute(&DataType::Int32, &fixed(&[0; 2]));
