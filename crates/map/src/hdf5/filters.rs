@@ -80,13 +80,6 @@ fn codec(filter: &Filter) -> Result<Option<Codec>, String> {
         32004 => Codec::Hdf5Lz4,
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
-        // Client data: layout, components, lines, columns, … Of several components imagecodecs makes the last axis,
-        // whereas the dataset has them first.
-        32018 if parameter(1) != Some(1) => {
-            return Err(
-                "FCIDECOMP chunks of several components decode with their axes in another order".to_owned()
-            );
-        }
         32018 => Codec::Image { name: "imagecodecs_jpegls", configuration: serde_json::Map::new() },
         32026 if filter.parameters.len() > 7 => Codec::Blosc2Nd,
         _ => return Err(format!("no released client decodes the filter {}", describe_filter(filter))),

@@ -225,9 +225,13 @@ impl Placing<'_> {
         chunk_shape: &[u64],
         chunk_bytes: u64,
     ) -> Result<(), String> {
+        // Of several components imagecodecs makes the last axis, whereas FCIDECOMP has them first. A chunk that skipped
+        // the filter has no such codec, so that this is asked here and not of the filter.
         let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
         if planes && codecs.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
-            return Err("image codecs of several planes differ in their order".to_owned());
+            return Err(
+                "FCIDECOMP chunks of several components decode with their axes in another order".to_owned()
+            );
         }
         if self.element.endian == Endian::Big
             && has_order(&self.element.data_type)
