@@ -1,5 +1,7 @@
 //! The same checks over every kind of store that needs no other program.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use common::{Server, conforms, content, options, run};

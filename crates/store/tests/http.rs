@@ -1,5 +1,7 @@
 //! HTTP servers that refuse, fail, change their minds or know little.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,7 @@
 //! Local files: what is refused, what is noticed, and how output takes its place.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::{fs, io::Write};
