@@ -1,0 +1,150 @@
+//! Datasets: fill values and filters, and all that the other files read.
+
+use std::os::raw::c_uint;
+
+use bytes::Bytes;
+use hdf5_metno_sys::{
+    h5d::{self, H5D_alloc_time_t, H5D_fill_time_t, H5D_fill_value_t},
+    h5p, h5t,
+};
+use virtualize_bytes::Address;
+use virtualize_hdf5::model::{Dataset, FillMessage, FillTime, FillValue, Filter};
+
+use crate::{
+    attribute,
+    call::{At, Handle, Result, property_list},
+    dataspace,
+    datatype::{self, Type},
+    layout::{self, Opened},
+    tree::{self, Format},
+};
+
+/// Most parameters of a filter that the library gives away.
+const MOST_PARAMETERS: usize = 256;
+/// Room for a filter's name.
+const LONGEST_NAME: usize = 1 << 10;
+
+/// Reads an open dataset.
+pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> {
+    // SAFETY: the handle is open; each result is a new identifier.
+    let (type_id, space, properties) = unsafe {
+        (
+            at.handle(h5d::H5Dget_type(dataset.id())),
+            at.handle(h5d::H5Dget_space(dataset.id())),
+            property_list(at, h5d::H5Dget_create_plist(dataset.id())),
+        )
+    };
+    let (type_id, space, properties) = (type_id?, space?, properties?);
+    let datatype = datatype::read(at, &type_id, format.offset_size)?;
+    let dataspace = dataspace::read(at, &space)?;
+    let fill = fill(at.structure("fill value message"), &properties, &type_id, &datatype)?;
+    let filters = filters(at.structure("filter pipeline message"), &properties)?;
+    let (attributes, unreadable_attributes) = attribute::read_all(at, dataset, &properties, format);
+    let opened = Opened {
+        dataset,
+        properties: &properties,
+        type_id: &type_id,
+        datatype: &datatype,
+        dataspace: &dataspace,
+    };
+    Ok(Dataset {
+        committed_datatype: committed(at, &type_id, format)?,
+        layout: layout::read(at, &opened),
+        datatype: datatype.file,
+        dataspace,
+        fill,
+        filters,
+        attributes,
+        unreadable_attributes,
+    })
+}
+
+fn committed(at: At, type_id: &Handle, format: Format) -> Result<Option<Address>> {
+    // SAFETY: the handle is open.
+    match at.truth(unsafe { h5t::H5Tcommitted(type_id.id()) })? {
+        true => tree::address_of(at, type_id, format).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn fill(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Result<FillMessage> {
+    let mut state = H5D_fill_value_t::H5D_FILL_VALUE_ERROR;
+    let mut write = H5D_fill_time_t::H5D_FILL_TIME_ERROR;
+    let mut allocation = H5D_alloc_time_t::H5D_ALLOC_TIME_ERROR;
+    // SAFETY: the handle is open, and the three places outlive the calls.
+    let status = unsafe {
+        [
+            h5p::H5Pfill_value_defined(properties.id(), &raw mut state),
+            h5p::H5Pget_fill_time(properties.id(), &raw mut write),
+            h5p::H5Pget_alloc_time(properties.id(), &raw mut allocation),
+        ]
+    };
+    status.into_iter().try_for_each(|status| at.done(status))?;
+    let value = match state {
+        H5D_fill_value_t::H5D_FILL_VALUE_UNDEFINED => FillValue::Undefined,
+        H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT => FillValue::Default,
+        H5D_fill_value_t::H5D_FILL_VALUE_USER_DEFINED => {
+            FillValue::User(user_value(at, properties, type_id, datatype)?)
+        }
+        H5D_fill_value_t::H5D_FILL_VALUE_ERROR => return Err(at.failed()),
+    };
+    let write_time = match write {
+        H5D_fill_time_t::H5D_FILL_TIME_ALLOC => FillTime::Allocation,
+        H5D_fill_time_t::H5D_FILL_TIME_NEVER => FillTime::Never,
+        _ => FillTime::IfSet,
+    };
+    let allocation_time = match allocation {
+        H5D_alloc_time_t::H5D_ALLOC_TIME_EARLY => 1,
+        H5D_alloc_time_t::H5D_ALLOC_TIME_LATE => 2,
+        H5D_alloc_time_t::H5D_ALLOC_TIME_INCR => 3,
+        _ => 0,
+    };
+    Ok(FillMessage { version: None, write_time, allocation_time, value })
+}
+
+/// The stored bytes of one element; none where the library would give pointers.
+fn user_value(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Result<Bytes> {
+    if !datatype.memory.is_flat() {
+        return Ok(Bytes::new());
+    }
+    let mut value = vec![0_u8; datatype.size];
+    // SAFETY: the buffer has room for one element of this type.
+    at.done(unsafe { h5p::H5Pget_fill_value(properties.id(), type_id.id(), value.as_mut_ptr().cast()) })?;
+    Ok(value.into())
+}
+
+fn filters(at: At, properties: &Handle) -> Result<Vec<Filter>> {
+    // SAFETY: the handle is open.
+    let count = at.number(unsafe { h5p::H5Pget_nfilters(properties.id()) })?;
+    let count = u32::try_from(count).map_err(|_| at.malformed("too many filters"))?;
+    (0..count).map(|index| filter(at, properties, index)).collect()
+}
+
+fn filter(at: At, properties: &Handle, index: u32) -> Result<Filter> {
+    const OPTIONAL: c_uint = 1;
+    let (mut flags, mut configuration): (c_uint, c_uint) = (0, 0);
+    let mut parameters = vec![0_u32; MOST_PARAMETERS];
+    let mut count = parameters.len();
+    let mut name = vec![0_u8; LONGEST_NAME];
+    // SAFETY: the library is told the sizes of both buffers; the numbers outlive the call.
+    let id = unsafe {
+        h5p::H5Pget_filter2(
+            properties.id(),
+            index,
+            &raw mut flags,
+            &raw mut count,
+            parameters.as_mut_ptr(),
+            name.len(),
+            name.as_mut_ptr().cast(),
+            &raw mut configuration,
+        )
+    };
+    let id = u16::try_from(at.number(id)?).map_err(|_| at.malformed(format!("filter {id}")))?;
+    if count > parameters.len() {
+        return Err(at.malformed(format!("filter {id} of {count} parameters")));
+    }
+    parameters.truncate(count);
+    let name = String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
+    let name = (!name.is_empty()).then_some(name);
+    Ok(Filter { id, name, optional: flags & OPTIONAL != 0, parameters })
+}

@@ -1,0 +1,289 @@
+//! Datatypes: as the file has them, and as the library lays them out in memory.
+
+use std::ffi::CStr;
+
+use hdf5_metno_sys::{
+    h5,
+    h5i::hid_t,
+    h5t::{self, H5T_class_t, H5T_cset_t, H5T_norm_t, H5T_order_t, H5T_sign_t, H5T_str_t},
+};
+use virtualize_hdf5::model::{
+    ByteOrder, CharacterSet, Datatype, Float, Integer, Member, ReferenceKind, StringPadding,
+};
+
+use crate::{
+    call::{At, Handle, Result},
+    value::{Memory, MemoryMember},
+};
+
+/// Types in types, as in the other reader.
+const MAX_DEPTH: u32 = 64;
+
+/// A type, and how its elements lie in memory.
+#[derive(Debug)]
+pub(crate) struct Type {
+    /// As the file has it.
+    pub(crate) file: Datatype,
+    /// As the library gives its elements.
+    pub(crate) memory: Memory,
+    /// Size of an element in memory, in bytes.
+    pub(crate) size: usize,
+}
+
+/// Reads a type. `offset_size` is the file's size of addresses: it counts in what points elsewhere.
+pub(crate) fn read(at: At, id: &Handle, offset_size: u8) -> Result<Type> {
+    Reader { at: at.structure("datatype message"), offset_size }.read(id.id(), MAX_DEPTH)
+}
+
+#[derive(Clone, Copy)]
+struct Reader {
+    at: At,
+    offset_size: u8,
+}
+
+impl Reader {
+    fn read(self, id: hid_t, depth: u32) -> Result<Type> {
+        let depth = depth.checked_sub(1).ok_or_else(|| self.at.malformed("types nested too deep"))?;
+        // SAFETY: the library checks the identifier.
+        let (class, size) = unsafe { (h5t::H5Tget_class(id), h5t::H5Tget_size(id)) };
+        let bytes = u32::try_from(size).map_err(|_| self.at.malformed(format!("type of {size} bytes")))?;
+        match class {
+            H5T_class_t::H5T_INTEGER => self.number(id, Datatype::Integer(self.integer(id, bytes)?), size),
+            H5T_class_t::H5T_FLOAT => self.number(id, Datatype::Float(self.float(id, bytes)?), size),
+            H5T_class_t::H5T_TIME => Ok(leaf(Datatype::Time { size: bytes }, size)),
+            H5T_class_t::H5T_STRING => self.string(id, bytes),
+            H5T_class_t::H5T_BITFIELD => Ok(leaf(Datatype::Bitfield(self.integer(id, bytes)?), size)),
+            H5T_class_t::H5T_OPAQUE => self.opaque(id, bytes),
+            H5T_class_t::H5T_COMPOUND => self.compound(id, size, depth),
+            H5T_class_t::H5T_REFERENCE => self.reference(id, size),
+            H5T_class_t::H5T_ENUM => self.enumeration(id, size, depth),
+            H5T_class_t::H5T_VLEN => self.sequence(id, size, depth),
+            H5T_class_t::H5T_ARRAY => self.array(id, size, depth),
+            H5T_class_t::H5T_COMPLEX => {
+                let base = Box::new(self.base(id, depth)?.file);
+                Ok(leaf(Datatype::Complex { base }, size))
+            }
+            _ => Err(self.at.failed()),
+        }
+    }
+
+    fn number(self, id: hid_t, file: Datatype, size: usize) -> Result<Type> {
+        // SAFETY: the library checks the identifier, and the copy is owned by the handle alone.
+        let handle = self.at.handle(unsafe { h5t::H5Tcopy(id) })?;
+        Ok(Type { memory: Memory::Number(handle, file.clone()), file, size })
+    }
+
+    fn order(self, id: hid_t) -> Result<ByteOrder> {
+        // SAFETY: the library checks the identifier.
+        match unsafe { h5t::H5Tget_order(id) } {
+            H5T_order_t::H5T_ORDER_LE | H5T_order_t::H5T_ORDER_NONE => Ok(ByteOrder::Little),
+            H5T_order_t::H5T_ORDER_BE => Ok(ByteOrder::Big),
+            H5T_order_t::H5T_ORDER_VAX => Ok(ByteOrder::Vax),
+            _ => Err(self.at.failed()),
+        }
+    }
+
+    /// First significant bit, and how many there are.
+    fn bits(self, id: hid_t) -> Result<(u16, u16)> {
+        // SAFETY: the library checks the identifier.
+        let (offset, precision) = unsafe { (h5t::H5Tget_offset(id), h5t::H5Tget_precision(id)) };
+        let fit = |number: usize| u16::try_from(number).map_err(|_| self.at.malformed("too many bits"));
+        Ok((fit(self.at.number(offset)?)?, fit(precision)?))
+    }
+
+    fn integer(self, id: hid_t, size: u32) -> Result<Integer> {
+        let order = self.order(id)?;
+        let (bit_offset, precision) = self.bits(id)?;
+        // SAFETY: the library checks the identifier; it refuses types without a sign.
+        let signed = unsafe { h5t::H5Tget_sign(id) } == H5T_sign_t::H5T_SGN_2;
+        Ok(Integer { size, order, signed, bit_offset, precision })
+    }
+
+    fn float(self, id: hid_t, size: u32) -> Result<Float> {
+        let order = self.order(id)?;
+        let (bit_offset, precision) = self.bits(id)?;
+        let [mut sign, mut exponent, mut exponent_size, mut mantissa, mut mantissa_size] = [0_usize; 5];
+        // SAFETY: the five numbers outlive the call.
+        self.at.done(unsafe {
+            h5t::H5Tget_fields(
+                id,
+                &raw mut sign,
+                &raw mut exponent,
+                &raw mut exponent_size,
+                &raw mut mantissa,
+                &raw mut mantissa_size,
+            )
+        })?;
+        // SAFETY: the library checks the identifier.
+        let (bias, norm) = unsafe { (h5t::H5Tget_ebias(id), h5t::H5Tget_norm(id)) };
+        let fit = |number: usize| u8::try_from(number).map_err(|_| self.at.malformed("bit over 255"));
+        let normalization = match norm {
+            H5T_norm_t::H5T_NORM_NONE => 0,
+            H5T_norm_t::H5T_NORM_MSBSET => 1,
+            H5T_norm_t::H5T_NORM_IMPLIED => 2,
+            H5T_norm_t::H5T_NORM_ERROR => return Err(self.at.failed()),
+        };
+        Ok(Float {
+            size,
+            order,
+            bit_offset,
+            precision,
+            sign_location: fit(sign)?,
+            exponent_location: fit(exponent)?,
+            exponent_size: fit(exponent_size)?,
+            mantissa_location: fit(mantissa)?,
+            mantissa_size: fit(mantissa_size)?,
+            exponent_bias: u32::try_from(bias).map_err(|_| self.at.malformed("exponent bias"))?,
+            normalization,
+        })
+    }
+
+    fn string(self, id: hid_t, size: u32) -> Result<Type> {
+        // SAFETY: the library checks the identifier.
+        let padding = match unsafe { h5t::H5Tget_strpad(id) } {
+            H5T_str_t::H5T_STR_NULLTERM => StringPadding::NullTerminated,
+            H5T_str_t::H5T_STR_NULLPAD => StringPadding::NullPadded,
+            H5T_str_t::H5T_STR_SPACEPAD => StringPadding::SpacePadded,
+            _ => return Err(self.at.malformed("string padding over 2")),
+        };
+        // SAFETY: the library checks the identifier.
+        let charset = match unsafe { h5t::H5Tget_cset(id) } {
+            H5T_cset_t::H5T_CSET_ASCII => CharacterSet::Ascii,
+            H5T_cset_t::H5T_CSET_UTF8 => CharacterSet::Utf8,
+            _ => return Err(self.at.malformed("character set over 1")),
+        };
+        // SAFETY: the library checks the identifier.
+        if self.at.truth(unsafe { h5t::H5Tis_variable_str(id) })? {
+            let file = Datatype::VariableString { size: self.pointer_size(), padding, charset };
+            return Ok(Type { file, memory: Memory::Text, size: size_of::<usize>() });
+        }
+        Ok(leaf(Datatype::String { size, padding, charset }, bytes_of(size)))
+    }
+
+    /// Bytes of a pointer into the global heap: length 4, address, index 4.
+    fn pointer_size(self) -> u32 {
+        u32::from(self.offset_size).saturating_add(8)
+    }
+
+    fn opaque(self, id: hid_t, size: u32) -> Result<Type> {
+        // SAFETY: the library checks the identifier and returns memory of its own, or null.
+        let tag = unsafe { owned_text(h5t::H5Tget_tag(id)) };
+        let tag = tag.ok_or_else(|| self.at.failed())?;
+        Ok(leaf(Datatype::Opaque { size, tag }, bytes_of(size)))
+    }
+
+    /// Members of a compound or an enumeration, with their names.
+    fn members(self, id: hid_t) -> Result<Vec<(u32, String)>> {
+        // SAFETY: the library checks the identifier.
+        let count = self.at.number(unsafe { h5t::H5Tget_nmembers(id) })?;
+        let count = u32::try_from(count).map_err(|_| self.at.malformed("too many members"))?;
+        let name = |index| {
+            // SAFETY: the library checks identifier and index and returns memory of its own, or null.
+            let name = unsafe { owned_text(h5t::H5Tget_member_name(id, index)) };
+            name.map(|name| (index, name)).ok_or_else(|| self.at.failed())
+        };
+        (0..count).map(name).collect()
+    }
+
+    fn compound(self, id: hid_t, size: usize, depth: u32) -> Result<Type> {
+        let mut parts = Vec::new();
+        for (index, name) in self.members(id)? {
+            // SAFETY: the library checks the identifier; the index is that of a member.
+            let offset = unsafe { h5t::H5Tget_member_offset(id, index) };
+            // SAFETY: as above.
+            let member = self.at.handle(unsafe { h5t::H5Tget_member_type(id, index) })?;
+            parts.push((offset, name, self.read(member.id(), depth)?));
+        }
+        parts.sort_by_key(|(offset, ..)| *offset);
+        let fit = |number: i64| u32::try_from(number).map_err(|_| self.at.malformed("compound too large"));
+        let signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        // What points elsewhere has another size in memory; all that follows is moved by the difference.
+        let mut moved = 0_i64;
+        let (mut members, mut memory) = (Vec::new(), Vec::new());
+        for (offset, name, part) in parts {
+            let file_offset = fit(signed(offset).saturating_sub(moved))?;
+            let file_size = i64::try_from(part.file.size()).unwrap_or(i64::MAX);
+            moved = moved.saturating_add(signed(part.size).saturating_sub(file_size));
+            members.push(Member { name: name.clone(), offset: file_offset, datatype: part.file });
+            memory.push(MemoryMember { name, offset, size: part.size, memory: part.memory });
+        }
+        let file = Datatype::Compound { size: fit(signed(size).saturating_sub(moved))?, members };
+        Ok(Type { file, memory: Memory::Compound(memory), size })
+    }
+
+    fn reference(self, id: hid_t, size: usize) -> Result<Type> {
+        let address = u32::from(self.offset_size);
+        let is = |known: hid_t| {
+            // SAFETY: both identifiers are those of types.
+            self.at.truth(unsafe { h5t::H5Tequal(id, known) })
+        };
+        let (kind, bytes, memory) = if is(*h5t::H5T_STD_REF_OBJ)? {
+            (ReferenceKind::Object, address, Memory::Object)
+        } else if is(*h5t::H5T_STD_REF_DSETREG)? {
+            (ReferenceKind::Region, address.saturating_add(4), Memory::Unknown("region reference"))
+        } else {
+            (ReferenceKind::Standard(2), 64, Memory::Unknown("reference of HDF5 1.12"))
+        };
+        Ok(Type { file: Datatype::Reference { size: bytes, kind }, memory, size })
+    }
+
+    fn base(self, id: hid_t, depth: u32) -> Result<Type> {
+        // SAFETY: the library checks the identifier.
+        let base = self.at.handle(unsafe { h5t::H5Tget_super(id) })?;
+        self.read(base.id(), depth)
+    }
+
+    fn enumeration(self, id: hid_t, size: usize, depth: u32) -> Result<Type> {
+        let base = self.base(id, depth)?;
+        let mut members = Vec::new();
+        for (index, name) in self.members(id)? {
+            let mut value = vec![0_u8; size];
+            // SAFETY: a value takes as many bytes as the enumeration.
+            self.at.done(unsafe { h5t::H5Tget_member_value(id, index, value.as_mut_ptr().cast()) })?;
+            members.push((name, value));
+        }
+        let file = Datatype::Enum { base: Box::new(base.file), members };
+        Ok(Type { file, memory: base.memory, size })
+    }
+
+    fn sequence(self, id: hid_t, size: usize, depth: u32) -> Result<Type> {
+        let base = self.base(id, depth)?;
+        let memory = Memory::Sequence(base.size, Box::new(base.memory));
+        let file = Datatype::Sequence { size: self.pointer_size(), base: Box::new(base.file) };
+        Ok(Type { file, memory, size })
+    }
+
+    fn array(self, id: hid_t, size: usize, depth: u32) -> Result<Type> {
+        let base = self.base(id, depth)?;
+        // SAFETY: the library checks the identifier.
+        let rank = self.at.number(unsafe { h5t::H5Tget_array_ndims(id) })?;
+        let mut shape = vec![0_u64; rank];
+        // SAFETY: the array has as many items as the type has dimensions.
+        self.at.number(unsafe { h5t::H5Tget_array_dims2(id, shape.as_mut_ptr()) })?;
+        let memory = Memory::Array(base.size, Box::new(base.memory));
+        Ok(Type { file: Datatype::Array { base: Box::new(base.file), shape }, memory, size })
+    }
+}
+
+fn leaf(file: Datatype, size: usize) -> Type {
+    Type { memory: Memory::Flat(file.clone()), file, size }
+}
+
+fn bytes_of(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+/// Text that the library allocated, which is freed; `None` for null.
+///
+/// # Safety
+/// `text` is null, or memory of the library that ends with a NUL and that nobody else frees.
+unsafe fn owned_text(text: *mut std::os::raw::c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: as promised by the caller.
+    let copy = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    // SAFETY: as promised by the caller; the copy is our own.
+    unsafe { h5::H5free_memory(text.cast()) };
+    Some(copy)
+}

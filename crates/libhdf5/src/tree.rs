@@ -1,0 +1,192 @@
+//! From a file to its model: objects and links.
+
+use std::{collections::BTreeMap, ffi::CString, os::raw::c_int, path::Path};
+
+use hdf5_metno_sys::{
+    LOCK,
+    h5::H5open,
+    h5f, h5g,
+    h5i::{self, H5I_type_t, hid_t},
+    h5o::{self, H5O_token_t},
+    h5p, h5t,
+};
+use virtualize_bytes::Address;
+use virtualize_hdf5::model::{Datatype, File, Group, Link, LinkTarget, Object};
+
+use crate::{
+    attribute,
+    call::{At, Handle, Result, new_property_list, property_list, silence},
+    dataset, datatype,
+    links::links_of,
+};
+
+unsafe extern "C" {
+    /// The address that a token of the native file format stands for, counted from the base address.
+    fn H5VLnative_token_to_addr(location: hid_t, token: H5O_token_t, address: *mut u64) -> c_int;
+}
+
+/// What all parts of a file share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Format {
+    /// Where the superblock lies.
+    pub(crate) base: u64,
+    /// Bytes of an address.
+    pub(crate) offset_size: u8,
+    /// Bytes of a length.
+    length_size: u8,
+}
+
+/// Reads what a local file holds and where, with the HDF5 C library. Only one file is read at a time in a process.
+///
+/// # Errors
+/// The library refuses the file or its root group. What it refuses of the rest is noted in the model.
+pub fn read(path: &Path) -> Result<File> {
+    let at = At { structure: "file", address: 0 };
+    let _alone = LOCK.lock();
+    // SAFETY: the library may be opened any number of times.
+    at.done(unsafe { H5open() })?;
+    silence();
+    let file = open(at, path)?;
+    // SAFETY: the handle is open; the result is a new identifier.
+    let creation = property_list(at, unsafe { h5f::H5Fget_create_plist(file.id()) })?;
+    let format = format(at, &creation)?;
+    let mut found = Objects { file: &file, format, objects: BTreeMap::new() };
+    let root = found.root(at)?;
+    let objects = found.objects;
+    Ok(File {
+        superblock_version: superblock_version(at, &file)?,
+        base_address: Address(format.base),
+        offset_size: format.offset_size,
+        length_size: format.length_size,
+        root,
+        objects,
+    })
+}
+
+fn open(at: At, path: &Path) -> Result<Handle> {
+    let path =
+        CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| at.malformed("NUL in its path"))?;
+    let access = new_property_list(at, *h5p::H5P_CLS_FILE_ACCESS)?;
+    // SAFETY: the handle is open. Whatever is still open goes with the file; nothing is locked for reading.
+    let status = unsafe {
+        [
+            h5p::H5Pset_fclose_degree(access.id(), h5f::H5F_close_degree_t::H5F_CLOSE_STRONG),
+            h5p::H5Pset_file_locking(access.id(), 0, 1),
+        ]
+    };
+    status.into_iter().try_for_each(|status| at.done(status))?;
+    // SAFETY: the path ends with a NUL, and the property list is open.
+    at.handle(unsafe { h5f::H5Fopen(path.as_ptr(), h5f::H5F_ACC_RDONLY, access.id()) })
+}
+
+fn format(at: At, creation: &Handle) -> Result<Format> {
+    let (mut base, mut offset_size, mut length_size) = (0, 0, 0);
+    // SAFETY: the handle is open, and the numbers outlive the calls.
+    let status = unsafe {
+        [
+            h5p::H5Pget_userblock(creation.id(), &raw mut base),
+            h5p::H5Pget_sizes(creation.id(), &raw mut offset_size, &raw mut length_size),
+        ]
+    };
+    status.into_iter().try_for_each(|status| at.done(status))?;
+    let byte =
+        |size: usize| u8::try_from(size).map_err(|_| at.malformed(format!("addresses of {size} bytes")));
+    Ok(Format { base, offset_size: byte(offset_size)?, length_size: byte(length_size)? })
+}
+
+fn superblock_version(at: At, file: &Handle) -> Result<u8> {
+    let mut info = h5f::H5F_info2_t::default();
+    // SAFETY: the handle is open, and the structure outlives the call.
+    at.done(unsafe { h5f::H5Fget_info2(file.id(), &raw mut info) })?;
+    u8::try_from(info.super_.version).map_err(|_| at.malformed("superblock version"))
+}
+
+/// The address of an open object's header.
+pub(crate) fn address_of(at: At, object: &Handle, format: Format) -> Result<Address> {
+    token_of(at, object).and_then(|token| address(at, object, token, format))
+}
+
+fn token_of(at: At, object: &Handle) -> Result<H5O_token_t> {
+    // SAFETY: the structure is plain data of the library, for which zeros are valid.
+    let mut info: h5o::H5O_info2_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the handle is open, and the structure outlives the call.
+    at.done(unsafe { h5o::H5Oget_info3(object.id(), &raw mut info, h5o::H5O_INFO_BASIC) })?;
+    Ok(info.token)
+}
+
+/// The address of the object header that a token stands for.
+pub(crate) fn address(at: At, location: &Handle, token: H5O_token_t, format: Format) -> Result<Address> {
+    let mut address = 0;
+    // SAFETY: the token belongs to the handle's file, and the number outlives the call.
+    at.done(unsafe { H5VLnative_token_to_addr(location.id(), token, &raw mut address) })?;
+    let address = format.base.checked_add(address).ok_or_else(|| at.malformed("address past 64 bits"))?;
+    Ok(Address(address))
+}
+
+/// Objects found so far.
+struct Objects<'a> {
+    file: &'a Handle,
+    format: Format,
+    objects: BTreeMap<Address, Object>,
+}
+
+impl Objects<'_> {
+    /// Reads all that hard links lead to from the root group.
+    fn root(&mut self, at: At) -> Result<Address> {
+        // SAFETY: the handle is open, and the path ends with a NUL.
+        let root = at.handle(unsafe { h5o::H5Oopen(self.file.id(), c"/".as_ptr(), 0) })?;
+        let (token, address) = (token_of(at, &root)?, address_of(at, &root, self.format)?);
+        let mut waiting = vec![(address, token)];
+        while let Some((address, token)) = waiting.pop() {
+            if self.objects.contains_key(&address) {
+                continue;
+            }
+            let at = At { structure: "object header", address: address.0 };
+            let object = self.object(at, token, &mut waiting).unwrap_or_else(Object::Unreadable);
+            self.objects.insert(address, object);
+        }
+        match self.objects.get(&address) {
+            Some(Object::Unreadable(error)) => Err(error.clone()),
+            _ => Ok(address),
+        }
+    }
+
+    fn object(
+        &self,
+        at: At,
+        token: H5O_token_t,
+        waiting: &mut Vec<(Address, H5O_token_t)>,
+    ) -> Result<Object> {
+        // SAFETY: the handle is open, and the token came from the same file.
+        let object = at.handle(unsafe { h5o::H5Oopen_by_token(self.file.id(), token) })?;
+        // SAFETY: the handle is open.
+        match unsafe { h5i::H5Iget_type(object.id()) } {
+            H5I_type_t::H5I_GROUP => self.group(at, &object, waiting).map(Object::Group),
+            H5I_type_t::H5I_DATASET => {
+                dataset::read(at, &object, self.format).map(|dataset| Object::Dataset(Box::new(dataset)))
+            }
+            H5I_type_t::H5I_DATATYPE => self.committed(at, &object).map(Object::Datatype),
+            _ => Err(at.malformed("neither group, dataset nor datatype")),
+        }
+    }
+
+    fn committed(&self, at: At, object: &Handle) -> Result<Datatype> {
+        // SAFETY: the handle is open; a committed type cannot be taken apart, a copy can.
+        let copy = at.handle(unsafe { h5t::H5Tcopy(object.id()) })?;
+        datatype::read(at, &copy, self.format.offset_size).map(|datatype| datatype.file)
+    }
+
+    fn group(&self, at: At, group: &Handle, waiting: &mut Vec<(Address, H5O_token_t)>) -> Result<Group> {
+        // SAFETY: the handle is open; the result is a new identifier.
+        let properties = property_list(at, unsafe { h5g::H5Gget_create_plist(group.id()) })?;
+        let (attributes, unreadable_attributes) = attribute::read_all(at, group, &properties, self.format);
+        let mut links = Vec::new();
+        for found in links_of(at, group, &properties, self.format)? {
+            if let (LinkTarget::Hard(address), Some(token)) = (&found.target, found.token) {
+                waiting.push((*address, token));
+            }
+            links.push(Link { name: found.name, target: found.target });
+        }
+        Ok(Group { attributes, unreadable_attributes, links })
+    }
+}
