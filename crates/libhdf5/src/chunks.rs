@@ -8,12 +8,10 @@ use std::{
 use hdf5_metno_sys::{h5d, h5p};
 use virtualize_hdf5::model::{ChunkIndexKind, ChunkSizes, ChunkTable, Chunked, Dataspace};
 
-use crate::call::{At, Handle, Result, UNDEFINED};
+use crate::call::{At, Handle, Result};
 
 /// Layout flag: chunks that stick out of the extent are not filtered.
 const DONT_FILTER_PARTIAL_CHUNKS: c_uint = 2;
-/// Most chunks that are looked up one by one.
-const MOST_LOOKED_UP: u64 = 1 << 24;
 
 /// Layout and chunks of a chunked dataset.
 pub(crate) fn read(at: At, dataset: &Handle, properties: &Handle, dataspace: &Dataspace) -> Result<Chunked> {
@@ -27,12 +25,11 @@ pub(crate) fn read(at: At, dataset: &Handle, properties: &Handle, dataspace: &Da
     at.done(unsafe { h5p::H5Pget_chunk_opts(properties.id(), &raw mut options) })?;
     let mut found = Found { grid: Grid::new(shape, &chunk_shape), chunks: Vec::new() };
     let index = index(at, dataset)?;
-    if index == ChunkIndexKind::ExtensibleArray && !grows_along_the_first_axis(dataspace) {
-        found.look_up_each(at, dataset)?;
-    } else {
-        // SAFETY: the callback fits the signature, and its data outlive the call.
-        at.done(unsafe { h5d::H5Dchunk_iter(dataset.id(), 0, Some(note_chunk), (&raw mut found).cast()) })?;
+    if index == ChunkIndexKind::ExtensibleArray {
+        found.grid.rearranged = Rearranged::of(dataspace, &chunk_shape);
     }
+    // SAFETY: the callback fits the signature, and its data outlive the call.
+    at.done(unsafe { h5d::H5Dchunk_iter(dataset.id(), 0, Some(note_chunk), (&raw mut found).cast()) })?;
     Ok(Chunked {
         index,
         unfiltered_edges: options & DONT_FILTER_PARTIAL_CHUNKS != 0,
@@ -41,12 +38,38 @@ pub(crate) fn read(at: At, dataset: &Handle, properties: &Handle, dataspace: &Da
     })
 }
 
-/// Whether the library's iteration over an extensible array can be believed: where another axis than the first is the
-/// unlimited one, it takes the array's rearranged numbering for the row-major one.
-fn grows_along_the_first_axis(dataspace: &Dataspace) -> bool {
-    match dataspace {
-        Dataspace::Simple { max_shape: Some(max), .. } => max.first().is_some_and(Option::is_none),
-        _ => false,
+/// Numbering of an extensible array whose unlimited axis is not the first: as if that axis were the first. The library's
+/// iteration takes the numbers for row-major ones of an endless extent, from which the true places follow.
+#[derive(Debug)]
+struct Rearranged {
+    /// The unlimited axis.
+    axis: usize,
+    /// The most chunks along each axis; 1 for the unlimited one.
+    limits: Vec<u64>,
+}
+
+impl Rearranged {
+    fn of(dataspace: &Dataspace, chunk: &[u64]) -> Option<Self> {
+        let Dataspace::Simple { max_shape: Some(max), .. } = dataspace else { return None };
+        let axis = max.iter().position(Option::is_none).filter(|axis| *axis > 0)?;
+        let limit = |(max, chunk): (&Option<u64>, &u64)| max.map_or(1, |max| max.div_ceil(*chunk));
+        Some(Self { axis, limits: max.iter().zip(chunk).map(limit).collect() })
+    }
+
+    /// Where a chunk really is (in chunks) that the library reports at `place`.
+    fn put_back(&self, place: &[u64]) -> Option<Vec<u64>> {
+        let mut number = 0_u64;
+        for (index, limit) in place.iter().zip(&self.limits) {
+            number = number.checked_mul(*limit)?.checked_add(*index)?;
+        }
+        let mut place = Vec::new();
+        for limit in self.limits.iter().rev() {
+            place.push(number.checked_rem(*limit)?);
+            number = number.checked_div(*limit)?;
+        }
+        place.reverse();
+        *place.get_mut(self.axis)? = number;
+        Some(place)
     }
 }
 
@@ -78,35 +101,25 @@ struct Grid {
     counts: Vec<u64>,
     /// Chunk shape in elements.
     chunk: Vec<u64>,
+    /// How the library misplaces the chunks, if it does.
+    rearranged: Option<Rearranged>,
 }
 
 impl Grid {
     fn new(shape: &[u64], chunk: &[u64]) -> Self {
         let counts = shape.iter().zip(chunk).map(|(extent, chunk)| extent.div_ceil(*chunk)).collect();
-        Self { counts, chunk: chunk.to_vec() }
-    }
-
-    /// Offset in elements of the chunk at a row-major position.
-    fn offset(&self, position: u64) -> Vec<u64> {
-        let mut rest = position;
-        let axes = self.counts.iter().zip(&self.chunk).rev();
-        let axis = |(count, chunk): (&u64, &u64)| {
-            let index = rest.checked_rem(*count).unwrap_or(0);
-            rest = rest.checked_div(*count).unwrap_or(0);
-            index.saturating_mul(*chunk)
-        };
-        let mut offset: Vec<_> = axes.map(axis).collect();
-        offset.reverse();
-        offset
+        Self { counts, chunk: chunk.to_vec(), rearranged: None }
     }
 
     /// Row-major position of the chunk at an offset in elements; `None` outside the extent.
     fn position(&self, offset: &[u64]) -> Option<u64> {
-        let axes = offset.iter().zip(&self.chunk).zip(&self.counts);
+        let place = offset.iter().zip(&self.chunk).map(|(offset, chunk)| offset.checked_div(*chunk));
+        let place: Vec<_> = place.collect::<Option<_>>()?;
+        let place =
+            self.rearranged.as_ref().map_or(Some(place.clone()), |rearranged| rearranged.put_back(&place))?;
         let mut position = 0_u64;
-        for ((offset, chunk), count) in axes {
-            let index = offset.checked_div(*chunk).filter(|index| index < count)?;
-            position = position.checked_mul(*count)?.checked_add(index)?;
+        for (index, count) in place.iter().zip(&self.counts) {
+            position = position.checked_mul(*count)?.checked_add(*index).filter(|_| index < count)?;
         }
         Some(position)
     }
@@ -115,34 +128,6 @@ impl Grid {
 struct Found {
     grid: Grid,
     chunks: Vec<Chunk>,
-}
-
-impl Found {
-    /// Asks for the chunk of each place of the grid.
-    fn look_up_each(&mut self, at: At, dataset: &Handle) -> Result<()> {
-        let places = self.grid.counts.iter().copied().fold(1, u64::saturating_mul);
-        if places > MOST_LOOKED_UP {
-            return Err(at.malformed(format!("{places} chunks to be looked up one by one")));
-        }
-        for position in 0..places {
-            let offset = self.grid.offset(position);
-            let (mut mask, mut address, mut size) = (0, 0, 0);
-            // SAFETY: the offset has as many items as the dataset has dimensions; the numbers outlive the call.
-            at.done(unsafe {
-                h5d::H5Dget_chunk_info_by_coord(
-                    dataset.id(),
-                    offset.as_ptr(),
-                    &raw mut mask,
-                    &raw mut address,
-                    &raw mut size,
-                )
-            })?;
-            if address != UNDEFINED {
-                self.chunks.push(Chunk { position, address, size, mask });
-            }
-        }
-        Ok(())
-    }
 }
 
 struct Chunk {

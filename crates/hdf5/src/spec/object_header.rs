@@ -34,6 +34,8 @@ pub(crate) mod kind {
     pub(crate) const DRIVER_INFO: u16 = 0x14;
     pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
     pub(crate) const CACHE_IMAGE: u16 = 0x18;
+    /// Reserved for testing, known to no reader.
+    pub(crate) const BOGUS: u16 = 0x09;
     pub(crate) const LAST_KNOWN: u16 = 0x18;
 }
 
@@ -162,7 +164,8 @@ fn parse_messages(
         let start = (block.len() - reader.remaining()) as u64;
         let size = u64::from(size);
         reader.skip(size)?;
-        if kind > kind::LAST_KNOWN && flags & FLAG_MUST_KNOW != 0 {
+        let unknown = kind > kind::LAST_KNOWN || kind == kind::BOGUS;
+        if unknown && flags & FLAG_MUST_KNOW != 0 {
             return Err(
                 reader.unsupported(format!("message of unknown type {kind:#x} that must be understood"))
             );
@@ -225,6 +228,10 @@ mod tests {
         let mut bytes = vec![1, 0, 1, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend([0x40, 0, 0, 0, 0x80, 0, 0, 0]);
         let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();
-        assert!(matches!(parse_header(&bytes.into(), 0, prefix, FORMAT), Err(Error::Unsupported { .. })));
+        for kind in [0x40, 0x19, kind::BOGUS as u8] {
+            bytes[16] = kind;
+            let header = parse_header(&bytes.clone().into(), 0, prefix, FORMAT);
+            assert!(matches!(header, Err(Error::Unsupported { .. })), "{kind:#x}");
+        }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) const CLASSES: &[&str] = &[
     "datatype",
     "committed datatype",
     "dataspace",
+    "extent of a virtual dataset",
     "fill value",
     "filters",
     "ours refuses attributes",
@@ -167,7 +168,11 @@ impl Differences {
     fn datasets(&mut self, ours: &Dataset, theirs: &Dataset) {
         self.same("datatype", "type", &plain(&ours.datatype), &plain(&theirs.datatype));
         self.same("committed datatype", "address", &ours.committed_datatype, &theirs.committed_datatype);
-        self.same("dataspace", "extent", &extent(&ours.dataspace), &extent(&theirs.dataspace));
+        let class = match ours.layout {
+            Layout::Virtual(_) => "extent of a virtual dataset",
+            _ => "dataspace",
+        };
+        self.same(class, "extent", &extent(&ours.dataspace), &extent(&theirs.dataspace));
         self.fills(&ours.fill, &theirs.fill);
         self.filters(&ours.filters, &theirs.filters);
         self.attributes(
