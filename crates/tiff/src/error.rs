@@ -1,4 +1,8 @@
+use std::fmt;
+
 use virtualize_bytes::{ByteRange, ReadError};
+
+use crate::spec::tag;
 
 /// Why a structure could not be read. One line that names structure, place, what was expected and what was found.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -6,8 +10,8 @@ pub enum Error {
     /// The file contradicts the specification.
     #[error("{structure} at {offset:#x}: {problem}")]
     Malformed {
-        /// Name of the structure as in the specification; tags with their number.
-        structure: String,
+        /// The structure.
+        structure: Structure,
         /// Where it lies, in bytes from the start of the file.
         offset: u64,
         /// What was expected and what was found.
@@ -16,8 +20,8 @@ pub enum Error {
     /// The file ends before the structure does.
     #[error("{structure} at {offset:#x}: {range} needed, but the file ends at {size:#x}")]
     Truncated {
-        /// Name of the structure.
-        structure: String,
+        /// The structure.
+        structure: Structure,
         /// Where it lies.
         offset: u64,
         /// The bytes that are missing, at least in part.
@@ -28,8 +32,8 @@ pub enum Error {
     /// A valid structure that this reader does not know.
     #[error("{structure} at {offset:#x}: {problem}")]
     Unsupported {
-        /// Name of the structure.
-        structure: String,
+        /// The structure.
+        structure: Structure,
         /// Where it lies.
         offset: u64,
         /// What it is.
@@ -38,12 +42,25 @@ pub enum Error {
     /// The file asks for more than [`virtualize_bytes::Limits`] allows.
     #[error("{structure} at {offset:#x}: {problem}")]
     Limit {
-        /// Name of the structure.
-        structure: String,
+        /// The structure.
+        structure: Structure,
         /// Where it lies.
         offset: u64,
         /// Which limit, and what the file wants.
         problem: String,
+    },
+    /// A table of strips or tiles that has fewer entries than there are pieces. The others count as missing, as libtiff
+    /// and its relatives have it.
+    #[error("{structure} at {offset:#x}: {stored} values, expected {pieces}; the others count as missing")]
+    ShortTable {
+        /// The tag.
+        structure: Structure,
+        /// Where its directory lies.
+        offset: u64,
+        /// Entries that it has.
+        stored: usize,
+        /// Strips or tiles that the image has.
+        pieces: usize,
     },
     /// The first four bytes are not those of a TIFF.
     #[error("no TIFF signature (`II` or `MM`, then 42 or 43) at 0x0")]
@@ -53,24 +70,73 @@ pub enum Error {
     Read(#[from] ReadError),
 }
 
+/// What an error speaks of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Structure {
+    /// The value of a tag.
+    Tag(u16),
+    /// Any other structure, by its name in the specification.
+    Named(String),
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tag(tag) => formatter.write_str(&tag::name(*tag)),
+            Self::Named(name) => formatter.write_str(name),
+        }
+    }
+}
+
+impl From<&str> for Structure {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
 impl Error {
+    /// The tag that could not be read, where the error is about one.
+    pub fn tag(&self) -> Option<u16> {
+        match self {
+            Self::Malformed { structure: Structure::Tag(tag), .. }
+            | Self::Truncated { structure: Structure::Tag(tag), .. }
+            | Self::Unsupported { structure: Structure::Tag(tag), .. }
+            | Self::Limit { structure: Structure::Tag(tag), .. }
+            | Self::ShortTable { structure: Structure::Tag(tag), .. } => Some(*tag),
+            _ => None,
+        }
+    }
+
     /// The file contradicts the specification.
-    pub(crate) fn malformed(structure: impl Into<String>, offset: u64, problem: impl Into<String>) -> Self {
+    pub(crate) fn malformed(
+        structure: impl Into<Structure>,
+        offset: u64,
+        problem: impl Into<String>,
+    ) -> Self {
         Self::Malformed { structure: structure.into(), offset, problem: problem.into() }
     }
 
     /// A valid structure that this reader does not know.
-    pub(crate) fn unsupported(structure: impl Into<String>, offset: u64, problem: impl Into<String>) -> Self {
+    pub(crate) fn unsupported(
+        structure: impl Into<Structure>,
+        offset: u64,
+        problem: impl Into<String>,
+    ) -> Self {
         Self::Unsupported { structure: structure.into(), offset, problem: problem.into() }
     }
 
     /// The file asks for more than the limits allow.
-    pub(crate) fn limit(structure: impl Into<String>, offset: u64, problem: impl Into<String>) -> Self {
+    pub(crate) fn limit(structure: impl Into<Structure>, offset: u64, problem: impl Into<String>) -> Self {
         Self::Limit { structure: structure.into(), offset, problem: problem.into() }
     }
 
     /// The file, which has `size` bytes, ends before `range` does.
-    pub(crate) fn truncated(structure: impl Into<String>, offset: u64, range: ByteRange, size: u64) -> Self {
+    pub(crate) fn truncated(
+        structure: impl Into<Structure>,
+        offset: u64,
+        range: ByteRange,
+        size: u64,
+    ) -> Self {
         Self::Truncated { structure: structure.into(), offset, range, size }
     }
 }

@@ -10,6 +10,6 @@ pub mod model;
 mod spec;
 mod walk;
 
-pub use error::Error;
+pub use error::{Error, Structure};
 pub use spec::is_tiff;
 pub use walk::read;

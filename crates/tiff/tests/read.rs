@@ -9,7 +9,10 @@ use support::{
     without,
 };
 use virtualize_bytes::{Endian, Limits};
-use virtualize_tiff::model::{Cut, GeoKey, Image, SampleFormat, Value};
+use virtualize_tiff::{
+    Error,
+    model::{Cut, GeoKey, Image, SampleFormat, Value},
+};
 
 #[test]
 fn reads_an_image_in_each_kind_of_tiff() {
@@ -160,6 +163,17 @@ fn offsets_that_are_lacking_count_as_sparse_and_are_noted() {
     let image = ifd.image.unwrap();
     assert_eq!((&image.offsets[..], &image.byte_counts[..]), (&[8, 12, 0, 0][..], &[4, 4, 0, 0][..]));
     assert!(ifd.unreadable_tags[0].to_string().contains("2 values, expected 4"));
+    assert!(matches!(ifd.unreadable_tags[0], Error::ShortTable { stored: 2, pieces: 4, .. }));
+    assert_eq!(ifd.unreadable_tags[0].tag(), Some(273));
+}
+
+/// libtiff reads such a table as if it were shorter, tifffile as none; each gets other values.
+#[test]
+fn a_table_that_is_too_long_for_image_and_file_is_refused() {
+    let ifd = only_ifd(vec![long(279, &[0x20; 2]).claiming(0x0100_0001)]);
+    let message = ifd.image.unwrap_err().to_string();
+    assert!(message.contains("tag 279 (StripByteCounts)"), "{message}");
+    assert!(message.contains("16777217 values, expected 1, reach beyond the end of the file"), "{message}");
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl<'a> Encoding<'a> {
     /// The codecs, in the order of encoding, of a strip or tile whose samples have this shape in the file's order.
     pub(super) fn codecs(&self, shape: &[u64]) -> Result<Vec<Codec>, Refusal> {
         let scheme = self.scheme()?;
+        self.check_ends(scheme)?;
         let mut codecs = match scheme {
             Scheme::Jpeg => vec![self.jpeg()?],
             Scheme::Lerc => self.lerc()?,
@@ -103,6 +104,22 @@ impl<'a> Encoding<'a> {
     pub(super) fn row_bytes(&self, columns: u64, samples: u64) -> Option<u64> {
         let bits = columns.checked_mul(samples)?.checked_mul(u64::from(self.sample.bits))?;
         Some(bits.div_ceil(8))
+    }
+
+    /// Whether the pieces may carry masks, whose pixels libtiff reads as NaN and LERC codecs as 0. Libtiff writes them
+    /// where there are NaNs. Of integers both read 0.
+    pub(super) fn may_mask(&self) -> bool {
+        scheme(self.image.compression) == Some(Scheme::Lerc) && self.sample.data_type.is_float()
+    }
+
+    /// Refuses pieces of a length that nobody knows, where what follows them would be read as theirs.
+    fn check_ends(&self, scheme: Scheme) -> Result<(), Refusal> {
+        if self.image.derived_byte_counts && scheme == Scheme::PackBits {
+            return Err(Refusal::malformed(
+                "the file has no byte counts, and data compressed by PackBits do not say where they end",
+            ));
+        }
+        Ok(())
     }
 
     fn scheme(&self) -> Result<Scheme, Refusal> {
@@ -237,10 +254,12 @@ impl<'a> Encoding<'a> {
     fn jpeg_colors(&self) -> Option<(Option<u8>, u8)> {
         const GRAY: u8 = 1;
         const RGB: u8 = 2;
+        const YCBCR: u8 = 3;
         const CMYK: u8 = 4;
         match (self.is_chunky(), self.image.samples_per_pixel, self.image.photometric) {
             (false, ..) => Some((None, GRAY)),
-            (true, 3, Some(6)) => Some((None, RGB)),
+            // Whatever markers the stream has: libtiff goes by the tag.
+            (true, 3, Some(6)) => Some((Some(YCBCR), RGB)),
             (true, 3, _) => Some((Some(RGB), RGB)),
             (true, 4, Some(5)) => Some((None, CMYK)),
             _ => None,

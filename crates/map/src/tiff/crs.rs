@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::GeoKey;
 
-use super::wkt;
+use super::{units, wkt};
 
 const MODEL_TYPE: u16 = 1024;
 const GEODETIC_CRS: u16 = 2048;
 const PROJECTED_CRS: u16 = 3072;
 const PROJECTED_UNITS: u16 = 3076;
+const PROJECTED_UNIT_SIZE: u16 = 3077;
+const ANGULAR_UNITS: u16 = 2054;
+const SEMI_MAJOR_AXIS: u16 = 2057;
+const USER_DEFINED: u16 = 32767;
 const VERTICAL: u16 = 4096;
 const GEOGRAPHIC_2D: u16 = 2;
 const METRE: u16 = 9001;
@@ -28,6 +32,8 @@ pub(super) struct Crs {
     /// Coordinates are known to be metres.
     pub(super) is_metric: bool,
     keys: BTreeMap<u16, GeoKey>,
+    /// The code that the file gives but changes by other keys, and how.
+    pub(super) overridden: Option<String>,
 }
 
 impl Crs {
@@ -38,10 +44,14 @@ impl Crs {
             || model.is_none() && keys.contains_key(&GEODETIC_CRS) && !keys.contains_key(&PROJECTED_CRS);
         let horizontal = if is_geographic { GEODETIC_CRS } else { PROJECTED_CRS };
         let known = |key| short(keys, key).filter(|code| (1024..32767).contains(code));
-        let code = known(horizontal).map(|code| format!("EPSG:{code}"));
+        let found = known(horizontal);
+        let overridden = found.and_then(|code| override_of(keys, code, is_geographic));
+        let code = found.filter(|_| overridden.is_none());
+        let unit = short(keys, PROJECTED_UNITS).or_else(|| code.map(units::of_projected));
+        let is_metric = !is_geographic && unit == Some(METRE);
         let vertical = known(VERTICAL);
-        let is_metric = !is_geographic && short(keys, PROJECTED_UNITS) == Some(METRE);
-        Self { code, vertical, is_geographic, is_metric, keys: keys.clone() }
+        let code = code.map(|code| format!("EPSG:{code}"));
+        Self { code, vertical, is_geographic, is_metric, keys: keys.clone(), overridden }
     }
 
     /// Attributes of the grid mapping variable.
@@ -64,6 +74,50 @@ impl Crs {
             attributes.insert("geo_keys".into(), keys.into());
         }
         attributes
+    }
+}
+
+/// How a file changes the system that its EPSG code names, where it does.
+fn override_of(keys: &BTreeMap<u16, GeoKey>, code: u16, is_geographic: bool) -> Option<String> {
+    let unit = if is_geographic { angular_override(keys, code) } else { linear_override(keys, code) };
+    unit.or_else(|| axis_override(keys, code))
+}
+
+fn angular_override(keys: &BTreeMap<u16, GeoKey>, code: u16) -> Option<String> {
+    let unit = short(keys, ANGULAR_UNITS).filter(|unit| *unit != USER_DEFINED)?;
+    (!units::fits_geographic(code, unit))
+        .then(|| format!("EPSG:{code} with angles in unit {unit}, which is not that of the system"))
+}
+
+fn linear_override(keys: &BTreeMap<u16, GeoKey>, code: u16) -> Option<String> {
+    let (expected, found) = (units::of_projected(code), short(keys, PROJECTED_UNITS)?);
+    let fits = match (found, double(keys, PROJECTED_UNIT_SIZE), units::metres(expected)) {
+        (USER_DEFINED, Some(size), Some(metres)) => (size - metres).abs() < 1e-9,
+        (USER_DEFINED, ..) => true,
+        _ => found == expected,
+    };
+    (!fits).then(|| format!("EPSG:{code}, whose unit is EPSG:{expected}, with lengths in EPSG:{found}"))
+}
+
+/// Semi-major axes of the most used systems; those of others are not known here.
+fn axis_override(keys: &BTreeMap<u16, GeoKey>, code: u16) -> Option<String> {
+    let expected = match code {
+        4326 | 4258 | 4269 | 3857 | 25828..=25838 | 26901..=26923 | 32601..=32660 | 32701..=32760 => {
+            6_378_137.0
+        }
+        4267 | 26701..=26722 => 6_378_206.4,
+        _ => return None,
+    };
+    let found = double(keys, SEMI_MAJOR_AXIS)?;
+    ((found - expected).abs() > 0.01).then(|| {
+        format!("EPSG:{code}, whose ellipsoid has a semi-major axis of {expected} m, with one of {found}")
+    })
+}
+
+fn double(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<f64> {
+    match keys.get(&key) {
+        Some(GeoKey::Double(values)) => values.first().copied(),
+        _ => None,
     }
 }
 

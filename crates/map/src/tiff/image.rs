@@ -1,7 +1,7 @@
 //! One image → one array with what belongs to it.
 
 use virtualize_tiff::model::{Ifd, Image};
-use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node};
+use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, FillValue, Node};
 
 use super::{
     ARRAY, attributes,
@@ -80,6 +80,9 @@ impl ImageMapper<'_> {
         let chunks = maker.make()?;
         let diagnostics = &mut mapped.report.diagnostics;
         let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
+        if encoding.may_mask() {
+            check_mask(&nodata, &sample, path, diagnostics)?;
+        }
         Ok(Parts { geometry, sample, nodata, chunks })
     }
 
@@ -90,6 +93,11 @@ impl ImageMapper<'_> {
 
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
         let georeference = Georeference::of(ifd, &parts.geometry, self.main);
+        if let Some(problem) =
+            georeference.as_ref().and_then(|georeference| georeference.crs.overridden.as_ref())
+        {
+            mapped.report.diagnostics.push(changed_crs(problem, &join(group, ARRAY)));
+        }
         let Some(target) = group_mut(&mut mapped.hierarchy.root, group) else { return };
         let mut attributes = attributes::of_image(ifd, &parts.geometry, &parts.nodata);
         if let Some(georeference) = &georeference {
@@ -117,6 +125,28 @@ fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -
     }
 }
 
+/// Masks within LERC data are not seen from here: where NaN means no data there will be some, else there may be.
+fn check_mask(
+    nodata: &Nodata,
+    sample: &Sample,
+    path: &str,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<(), Refusal> {
+    const WHY: &str = "LERC stores NaN as a mask, whose pixels Zarr readers show as 0";
+    let is_nan = |value: &FillValue| value.to_f64(&sample.data_type).is_some_and(f64::is_nan);
+    if nodata.decision.sentinel.as_ref().is_some_and(is_nan) {
+        return Err(Refusal::unsupported(format!("{WHY}, and NaN is the nodata value")));
+    }
+    diagnostics.push(Diagnostic {
+        severity: Severity::Warning,
+        code: "tiff-lerc-mask",
+        path: format!("/{path}"),
+        message: format!("{WHY}: where the image has NaN, it reads as 0"),
+        hint: None,
+    });
+    Ok(())
+}
+
 fn describe(image: &Image, endian: Endian) -> ArrayReport {
     let order = if endian == Endian::Big { "big-endian" } else { "little-endian" };
     let kind = match (image.bits_per_sample.first(), image.sample_format.first()) {
@@ -134,6 +164,16 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
         source_layout: format!("{cut}, {samples} samples a pixel, {arrangement}"),
         source_filters: compression::words(image),
         ..ArrayReport::default()
+    }
+}
+
+fn changed_crs(problem: &str, path: &str) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        code: "tiff-crs",
+        path: format!("/{path}"),
+        message: format!("the code of the coordinate reference system is left out: {problem}"),
+        hint: Some("assign the coordinate reference system after opening".into()),
     }
 }
 

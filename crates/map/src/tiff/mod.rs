@@ -14,6 +14,7 @@ mod number;
 mod refusal;
 mod sample;
 mod tags;
+mod units;
 mod wkt;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tags that could not be read.
 
-use virtualize_tiff::model::Ifd;
+use virtualize_tiff::{Error, model::Ifd};
 
 use super::refusal::Refusal;
 use crate::{Diagnostic, Severity};
@@ -13,9 +13,9 @@ const STRUCTURE: [u16; 18] =
 pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<(), Refusal> {
     for error in &ifd.unreadable_tags {
         let message = error.to_string();
-        let structural = number(&message).is_some_and(|tag| STRUCTURE.contains(&tag));
+        let structural = error.tag().is_some_and(|tag| STRUCTURE.contains(&tag));
         // Where a table is too short, libtiff and tifffile read no strips there; so does the reader, and says it.
-        let is_short = message.contains("count as missing");
+        let is_short = matches!(error, Error::ShortTable { .. });
         if structural && !is_short {
             return Err(Refusal::malformed(message));
         }
@@ -28,9 +28,4 @@ pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) ->
         });
     }
     Ok(())
-}
-
-/// The number in a reader's message on a tag, such as `tag 279 (StripByteCounts) at 0x8: …`.
-fn number(message: &str) -> Option<u16> {
-    message.strip_prefix("tag ")?.split(' ').next()?.parse().ok()
 }

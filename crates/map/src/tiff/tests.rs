@@ -323,18 +323,18 @@ fn further_images_and_sub_ifds_are_groups_named_by_their_place() {
 
 #[test]
 fn an_unreadable_tag_of_the_structure_leaves_the_image_out_and_others_do_not() {
-    let unreadable = |structure: &str| {
+    let unreadable = |tag| {
         let mut ifd = ifd(image(4, 4, 1, 2));
         ifd.unreadable_tags = vec![virtualize_tiff::Error::Malformed {
-            structure: structure.into(),
+            structure: virtualize_tiff::Structure::Tag(tag),
             offset: 8,
             problem: "unknown field type 0".into(),
         }];
         map(ifd, ZarrFormat::V2)
     };
-    let mapped = unreadable("tag 259 (Compression)");
+    let mapped = unreadable(259);
     assert!(mapped.hierarchy.array("band_data").is_none());
-    let mapped = unreadable("tag 305 (Software)");
+    let mapped = unreadable(305);
     assert!(mapped.hierarchy.array("band_data").is_some());
     assert_eq!(mapped.report.diagnostics[0].severity, Severity::Info);
 }
@@ -372,4 +372,45 @@ fn plain_strips_are_cut_so_that_nothing_large_is_inlined() {
     assert_eq!(array.chunk_grid, ChunkGrid::Regular(vec![1, 4, 1 << 20]));
     assert_eq!(array.chunks.len(), 50);
     assert!(mapped.tasks.is_empty());
+}
+
+/// libtiff writes masks where there are NaNs; imagecodecs' codec shows the pixels as 0.
+#[test]
+fn floats_under_lerc_may_be_masked() {
+    let lerc = |nodata: Option<&str>| {
+        let mut image = image(4, 4, 1, 4);
+        image.compression = 34887;
+        image.bits_per_sample = vec![32];
+        image.sample_format = vec![SampleFormat::Float];
+        let mut ifd = ifd(image);
+        ifd.gdal_nodata = nodata.map(str::to_owned);
+        map(ifd, ZarrFormat::V2)
+    };
+    assert!(lerc(Some("nan")).hierarchy.array("band_data").is_none());
+    let mapped = lerc(Some("-9999"));
+    assert!(mapped.hierarchy.array("band_data").is_some());
+    assert_eq!(mapped.report.diagnostics[0].code, "tiff-lerc-mask");
+}
+
+#[test]
+fn packbits_of_unknown_length_are_refused() {
+    let mut image = image(4, 4, 1, 4);
+    image.compression = 32773;
+    image.derived_byte_counts = true;
+    assert!(map(ifd(image), ZarrFormat::V2).hierarchy.array("band_data").is_none());
+}
+
+/// EPSG:2853 is in metres; GDAL shows this file as a system of its own, in US survey feet.
+#[test]
+fn a_code_that_other_keys_change_is_left_out() {
+    let code = |unit: u16| {
+        let mut ifd = ifd(image(4, 4, 1, 2));
+        let keys = [(1024, 1), (3072, 2853), (3076, unit)].map(|(id, value)| (id, GeoKey::Short(value)));
+        ifd.geo = Some(Geo { keys: keys.into(), ..Geo::default() });
+        let mapped = map(ifd, ZarrFormat::V2);
+        let warned = mapped.report.diagnostics.iter().any(|diagnostic| diagnostic.code == "tiff-crs");
+        (mapped.hierarchy.root.attributes.get("proj:code").cloned(), warned)
+    };
+    assert_eq!(code(9001), (Some(json!("EPSG:2853")), false));
+    assert_eq!(code(9003), (None, true));
 }

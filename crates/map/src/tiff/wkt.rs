@@ -99,7 +99,8 @@ fn conversion(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     if let Some(zone) = short(keys, 3074).filter(|code| *code != 32767) {
         return utm(zone);
     }
-    let (method, parameters) = method(short(keys, 3075)?)?;
+    let has_parallel = number(keys, &[3078]).is_some();
+    let (method, parameters) = method(short(keys, 3075)?, has_parallel)?;
     let unit = linear_unit(keys)?;
     let values: Vec<f64> =
         parameters.iter().map(|(_, ids, _, default)| number(keys, ids).unwrap_or(*default)).collect();
@@ -114,7 +115,7 @@ fn utm(code: u16) -> Option<String> {
         _ => return None,
     };
     let values = [0.0, f64::from(zone) * 6.0 - 183.0, 0.9996, 500_000.0, northing];
-    let (method, parameters) = method(1)?;
+    let (method, parameters) = method(1, false)?;
     Some(write_conversion(method, parameters, &values, METRE))
 }
 
@@ -135,9 +136,11 @@ fn write_conversion(method: &str, parameters: &[Parameter], values: &[f64], leng
 }
 
 /// ProjMethodGeoKey (3075) by the names of EPSG, which PROJ knows, with the parameters each takes.
-fn method(code: u16) -> Option<(&'static str, &'static [Parameter])> {
+fn method(code: u16, has_parallel: bool) -> Option<(&'static str, &'static [Parameter])> {
     Some(match code {
         1 => ("Transverse Mercator", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
+        7 if has_parallel => ("Mercator (variant B)", &[FIRST, LONGITUDE, EASTING, NORTHING]),
+        7 => ("Mercator (variant A)", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
         8 => (
             "Lambert Conic Conformal (2SP)",
             &[FALSE_LATITUDE, FALSE_LONGITUDE, FIRST, SECOND, FALSE_EASTING, FALSE_NORTHING],

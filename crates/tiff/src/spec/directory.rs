@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use tiff::tags::Type;
 use virtualize_bytes::{ByteRange, Cursor, Limits, NeedBytes};
 
-use super::{Format, tag};
-use crate::Error;
+use super::Format;
+use crate::{Error, Structure};
 
 /// A directory whose values are not read yet.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Directory {
             Some(kind) => self.entries.push(raw.entry(kind)),
             None => {
                 let problem = format!("unknown field type {}, expected 1 to 13 or 16 to 18", raw.kind);
-                self.skipped.push(Error::unsupported(tag::name(raw.tag), offset, problem));
+                self.skipped.push(Error::unsupported(Structure::Tag(raw.tag), offset, problem));
             }
         }
     }

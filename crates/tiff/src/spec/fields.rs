@@ -2,8 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::tag;
-use crate::{Error, model::Value};
+use crate::{Error, Structure, model::Value};
 
 /// The values of a directory by tag.
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ impl Fields {
 
     /// An error that names the tag.
     pub(crate) fn malformed(&self, tag: u16, problem: impl Into<String>) -> Error {
-        Error::malformed(tag::name(tag), self.offset, problem)
+        Error::malformed(Structure::Tag(tag), self.offset, problem)
     }
 
     /// A tag that must be there.

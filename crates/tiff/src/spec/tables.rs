@@ -4,7 +4,7 @@ use virtualize_bytes::ByteRange;
 
 use super::{byte_counts, fields::Fields, tag};
 use crate::{
-    Error,
+    Error, Structure,
     model::{Cut, Image},
 };
 
@@ -80,8 +80,8 @@ fn offsets(
 
 fn note_if_short(fields: &Fields, [tag, _]: [u16; 2], stored: usize, pieces: usize, doubts: &mut Vec<Error>) {
     if stored < pieces {
-        let problem = format!("{stored} values, expected {pieces}; the others count as missing");
-        doubts.push(fields.malformed(tag, problem));
+        let structure = Structure::Tag(tag);
+        doubts.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
     }
 }
 

@@ -47,6 +47,11 @@ pub(crate) const fn is_table(tag: u16) -> bool {
     matches!(tag, STRIP_OFFSETS | STRIP_BYTE_COUNTS | TILE_OFFSETS | TILE_BYTE_COUNTS)
 }
 
+/// Whether the tag holds byte counts of strips or tiles.
+pub(crate) const fn is_byte_counts(tag: u16) -> bool {
+    matches!(tag, STRIP_BYTE_COUNTS | TILE_BYTE_COUNTS)
+}
+
 /// Number and, where known, name of a tag: `tag 258 (BitsPerSample)`.
 pub(crate) fn name(tag: u16) -> String {
     match (Tag::from_u16(tag), tag) {

@@ -5,7 +5,7 @@ use virtualize_bytes::{ByteRange, Limits, ReadRanges};
 
 use super::{chain, io::Io};
 use crate::{
-    Error,
+    Error, Structure,
     model::{File, Ifd, Value},
     spec::{self, Directory, Entry, Format, Header, RawValue, tag},
 };
@@ -114,6 +114,14 @@ fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Pl
 
 fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result<Plan, Error> {
     let table = tag::is_table(entry.tag);
+    if tag::is_byte_counts(entry.tag)
+        && entry.count > pieces
+        && entry.range().is_some_and(|range| range.end() > io.size())
+    {
+        // Counts that look wrong would be derived, which is for files that have none.
+        let problem = format!("{} values, expected {pieces}, reach beyond the end of the file", entry.count);
+        return Ok(Plan::Fail(Error::malformed(Structure::Tag(entry.tag), offset, problem)));
+    }
     let entry = if table { entry.shortened(pieces) } else { entry };
     let Some(range) = entry.range() else {
         return Ok(Plan::Inline(Bytes::copy_from_slice(entry.inline().unwrap_or_default())));
@@ -122,11 +130,11 @@ fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result
     let range = if table { range.clamp_to(io.size()) } else { range };
     let most = io.limits().structure_bytes;
     if range.start.checked_add(range.length).is_none_or(|end| end > io.size()) {
-        return Ok(Plan::Fail(Error::truncated(tag::name(entry.tag), offset, range, io.size())));
+        return Ok(Plan::Fail(Error::truncated(Structure::Tag(entry.tag), offset, range, io.size())));
     }
     if range.length > most {
         let problem = format!("{} bytes, expected at most {most}", range.length);
-        return Ok(Plan::Fail(Error::limit(tag::name(entry.tag), offset, problem)));
+        return Ok(Plan::Fail(Error::limit(Structure::Tag(entry.tag), offset, problem)));
     }
     io.spend(range.length)?;
     Ok(Plan::Fetch(range))
@@ -175,7 +183,7 @@ fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link
                 links.push(Link { parent: first.saturating_add(at), index, offset });
             } else if again.len() < MOST_NOTES {
                 let problem = format!("directory at {offset:#x} is linked twice");
-                again.push(Error::malformed(tag::name(tag::SUB_IFDS), node.ifd.offset, problem));
+                again.push(Error::malformed(Structure::Tag(tag::SUB_IFDS), node.ifd.offset, problem));
             }
         }
         node.ifd.unreadable_tags.append(&mut again);
@@ -196,7 +204,7 @@ async fn sub_directories(
     let room = io.limits().objects.saturating_sub(nodes.len() as u64);
     if links.len() as u64 > room {
         let problem = format!("more than {} directories", io.limits().objects);
-        return Err(Error::limit(tag::name(tag::SUB_IFDS), 0, problem));
+        return Err(Error::limit(Structure::Tag(tag::SUB_IFDS), 0, problem));
     }
     let offsets: Vec<u64> = links.iter().map(|link| link.offset).collect();
     let directories = chain::read_all(io, format, &offsets, SUB_WINDOW).await?;
@@ -219,7 +227,7 @@ fn refuse_deeper(nodes: &mut [Node], links: &[Link], depth: u32) {
     for link in links {
         if let Some(parent) = nodes.get_mut(link.parent) {
             let problem = format!("more than {depth} levels of SubIFDs");
-            let error = Error::limit(tag::name(tag::SUB_IFDS), parent.ifd.offset, problem);
+            let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
             parent.ifd.unreadable_tags.push(error);
         }
     }
