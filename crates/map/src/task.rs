@@ -27,6 +27,18 @@ pub enum ChunkContent {
         /// Where.
         range: ByteRange,
     },
+    /// The bytes of the file behind a head that is kept elsewhere, one stream of bits (the least significant bit of a
+    /// byte first), filled with zero bits to whole words of 8 bytes. They are already encoded.
+    Headed {
+        /// In which file.
+        source: SourceId,
+        /// Where.
+        range: ByteRange,
+        /// The head.
+        head: Bytes,
+        /// How many of its bits count.
+        head_bits: u32,
+    },
     /// Decode pieces, lay them on a background, then encode with the array's codecs (`transpose` and the codec that
     /// turns the array into bytes aside: the buffer is in stored order).
     Assemble {

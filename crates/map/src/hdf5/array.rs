@@ -219,7 +219,7 @@ impl Placing<'_> {
         let compressed = placed.codecs.len() > 1;
         let copies = if compressed { 1 } else { missing };
         missing <= self.options.constant_chunk_limit
-            && placed.codecs.iter().skip(1).all(can_encode)
+            && placed.codecs.iter().all(can_encode)
             && !matches!(self.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
             && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= self.options.inline_limit)
     }

@@ -7,6 +7,7 @@ use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId};
 
 use super::filters::Pipeline;
 use super::layout::{Placed, Placing};
+use super::zfp::ZFP;
 use crate::ChunkContent;
 
 /// What is known of all chunks of a dataset.
@@ -25,6 +26,11 @@ struct Chunks<'a> {
 
 impl Placing<'_> {
     pub(super) fn chunked(&self, chunked: &Chunked) -> Result<Placed, String> {
+        if let [filter, ..] = self.dataset.filters.as_slice()
+            && filter.id == ZFP
+        {
+            return self.zfp(chunked, &self.dataset.filters);
+        }
         let chunks = self.chunks(chunked)?;
         let mut placed = Placed { chunk_shape: chunks.shape.clone(), ..self.one_chunk()? };
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
@@ -144,7 +150,7 @@ impl Chunks<'_> {
 }
 
 /// Position and place of each chunk.
-fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
+pub(super) fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
     table.addresses.iter().enumerate().filter_map(|(n, address)| {
         let position =
             table.positions.as_ref().map_or(Some(n as u64), |positions| positions.get(n).copied())?;
@@ -184,11 +190,11 @@ fn common_mask(table: &ChunkTable) -> u32 {
     }
 }
 
-fn furthest_end(table: &ChunkTable) -> u64 {
+pub(super) fn furthest_end(table: &ChunkTable) -> u64 {
     entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
 }
 
-fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<(), String> {
+pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<(), String> {
     let count = grid.iter().try_fold(1u64, |product, n| product.checked_mul(*n)).ok_or("too many chunks")?;
     let allocated = table.addresses.len() as u64;
     let in_grid = match &table.positions {
@@ -218,7 +224,19 @@ fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<(), String> {
     }
 }
 
-/// Whether we encode with it.
+/// Whether we encode with it so that clients decode the result.
 pub(super) fn can_encode(codec: &Codec) -> bool {
-    matches!(codec, Codec::Zlib { .. } | Codec::Shuffle { .. } | Codec::Fletcher32 | Codec::Lzf)
+    matches!(
+        codec,
+        Codec::Bytes { .. }
+            | Codec::Zlib { .. }
+            | Codec::Zstd { .. }
+            | Codec::Blosc { .. }
+            | Codec::Bz2 { .. }
+            | Codec::Lzf
+            | Codec::Hdf5Lz4
+            | Codec::Hdf5Szip(_)
+            | Codec::Shuffle { .. }
+            | Codec::Fletcher32
+    )
 }

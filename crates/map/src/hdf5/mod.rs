@@ -15,8 +15,11 @@ mod names;
 mod structures;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_content;
 mod tree;
 mod types;
+mod zfp;
 
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId};

@@ -16,12 +16,12 @@ use virtualize_zarr::{Array, Codec, DataType, Endian, FillValue, Reference, Sour
 use super::map_file;
 use crate::{ChunkContent, ElementTransform, MapOptions, Mapped};
 
-fn int(size: u32, signed: bool) -> Datatype {
+pub(super) fn int(size: u32, signed: bool) -> Datatype {
     let precision = u16::try_from(size * 8).unwrap();
     Datatype::Integer(Integer { size, order: ByteOrder::Little, signed, bit_offset: 0, precision })
 }
 
-fn float32(order: ByteOrder) -> Datatype {
+pub(super) fn float32(order: ByteOrder) -> Datatype {
     Datatype::Float(Float {
         size: 4,
         order,
@@ -37,11 +37,11 @@ fn float32(order: ByteOrder) -> Datatype {
     })
 }
 
-fn simple(shape: &[u64]) -> Dataspace {
+pub(super) fn simple(shape: &[u64]) -> Dataspace {
     Dataspace::Simple { shape: shape.to_vec(), max_shape: None }
 }
 
-fn attribute(name: &str, datatype: Datatype, elements: Vec<Element>) -> Attribute {
+pub(super) fn attribute(name: &str, datatype: Datatype, elements: Vec<Element>) -> Attribute {
     let dataspace = simple(&[elements.len() as u64]);
     Attribute { name: name.to_owned(), datatype, dataspace, elements }
 }
@@ -59,7 +59,7 @@ fn text(name: &str, value: &str) -> Attribute {
 }
 
 /// A contiguous dataset at byte 4096.
-fn dataset(datatype: Datatype, shape: &[u64]) -> Dataset {
+pub(super) fn dataset(datatype: Datatype, shape: &[u64]) -> Dataset {
     let bytes = shape.iter().product::<u64>() * datatype.size();
     Dataset {
         datatype,
@@ -79,14 +79,14 @@ fn dataset(datatype: Datatype, shape: &[u64]) -> Dataset {
 }
 
 /// Chunks of two elements, of which the first alone is allocated.
-fn half_missing(datatype: Datatype, fill: &[u8]) -> Dataset {
+pub(super) fn half_missing(datatype: Datatype, fill: &[u8]) -> Dataset {
     let mut sparse = dataset(datatype, &[4]);
     sparse.fill.value = StoredFill::User(Bytes::copy_from_slice(fill));
     sparse.layout = Layout::Chunked(chunked(&[2], &[2], Some(vec![0]), &[8]));
     sparse
 }
 
-fn chunked(chunk: &[u64], grid: &[u64], positions: Option<Vec<u64>>, sizes: &[u32]) -> Chunked {
+pub(super) fn chunked(chunk: &[u64], grid: &[u64], positions: Option<Vec<u64>>, sizes: &[u32]) -> Chunked {
     Chunked {
         chunk_shape: chunk.to_vec(),
         index: ChunkIndexKind::BTree1,
@@ -101,11 +101,11 @@ fn chunked(chunk: &[u64], grid: &[u64], positions: Option<Vec<u64>>, sizes: &[u3
     }
 }
 
-fn filter(id: u16, parameters: &[u32]) -> Filter {
+pub(super) fn filter(id: u16, parameters: &[u32]) -> Filter {
     Filter { id, name: None, optional: false, parameters: parameters.to_vec() }
 }
 
-fn file(datasets: Vec<(&str, Dataset)>) -> File {
+pub(super) fn file(datasets: Vec<(&str, Dataset)>) -> File {
     let mut objects = BTreeMap::new();
     let mut root = Group::default();
     for (n, (name, dataset)) in (1u64..).zip(datasets) {
@@ -123,23 +123,23 @@ fn file(datasets: Vec<(&str, Dataset)>) -> File {
     }
 }
 
-fn map(file: &File, format: ZarrFormat) -> Mapped {
+pub(super) fn map(file: &File, format: ZarrFormat) -> Mapped {
     let source = Source { url: "file:///data/f.h5".to_owned(), size: 1 << 20, ..Source::default() };
     map_file(file, source, &MapOptions { format, ..MapOptions::default() })
 }
 
-fn one(dataset: Dataset, format: ZarrFormat) -> (Array, Mapped) {
+pub(super) fn one(dataset: Dataset, format: ZarrFormat) -> (Array, Mapped) {
     let mapped = map(&file(vec![("v", dataset)]), format);
     (mapped.hierarchy.array("v").expect("the array is mapped").clone(), mapped)
 }
 
-fn refused(dataset: Dataset, format: ZarrFormat) -> String {
+pub(super) fn refused(dataset: Dataset, format: ZarrFormat) -> String {
     let mapped = map(&file(vec![("v", dataset)]), format);
     assert!(mapped.hierarchy.array("v").is_none());
     mapped.report.arrays["v"].left_out.clone().expect("a reason")
 }
 
-fn codes(mapped: &Mapped) -> Vec<&'static str> {
+pub(super) fn codes(mapped: &Mapped) -> Vec<&'static str> {
     mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 

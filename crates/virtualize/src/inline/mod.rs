@@ -2,6 +2,7 @@
 //! with the array's own codecs. An array of which one chunk fails is left out whole, never shown in part.
 
 mod assemble;
+mod headed;
 mod place;
 mod transform;
 mod vlen;
@@ -91,7 +92,7 @@ async fn fetch(context: &Context<'_>, tasks: &[InlineTask]) -> Result<Vec<Vec<By
 /// The byte ranges that a task needs.
 fn ranges(task: &InlineTask) -> impl Iterator<Item = ByteRange> {
     let (stored, pieces) = match &task.content {
-        ChunkContent::AsStored { range, .. } => (Some(*range), &[][..]),
+        ChunkContent::AsStored { range, .. } | ChunkContent::Headed { range, .. } => (Some(*range), &[][..]),
         ChunkContent::Assemble { pieces, .. } | ChunkContent::Variable { pieces, .. } => (None, &pieces[..]),
     };
     stored.into_iter().chain(pieces.iter().map(|piece| piece.range))
@@ -107,10 +108,10 @@ async fn chunk(
     let array =
         hierarchy.array(&task.array).ok_or_else(|| Failure::Chunk("there is no such array".into()))?;
     match &task.content {
-        ChunkContent::AsStored { source, range } => match encoded {
-            [bytes] if bytes.len() as u64 == range.length && *source == SourceId(0) => Ok(bytes.clone()),
-            _ => Err(Failure::Chunk(format!("{range} cannot be read: the file ends before"))),
-        },
+        ChunkContent::AsStored { source, range } => stored(*source, *range, encoded).cloned(),
+        ChunkContent::Headed { source, range, head, head_bits } => {
+            Ok(headed::join(head, *head_bits, stored(*source, *range, encoded)?).into())
+        }
         ChunkContent::Assemble { shape, background, pieces } => {
             let raw = assemble::chunk(context.limits, shape, background, pieces, encoded)?;
             assemble::encode(&array.codecs, raw)
@@ -122,6 +123,14 @@ async fn chunk(
             let elements = context.model.elements(context, datatype, &raw).await?;
             assemble::encode(&array.codecs, vlen::encode(&array.codecs, &elements)?)
         }
+    }
+}
+
+/// The bytes of a range, all of them.
+fn stored(source: SourceId, range: ByteRange, fetched: &[Bytes]) -> Result<&Bytes, Failure> {
+    match fetched {
+        [bytes] if bytes.len() as u64 == range.length && source == SourceId(0) => Ok(bytes),
+        _ => Err(Failure::Chunk(format!("{range} cannot be read: the file ends before"))),
     }
 }
 

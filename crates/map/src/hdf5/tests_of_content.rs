@@ -1,0 +1,37 @@
+//! Chunks that are made: what their content is, and what is refused. Expected values are h5py's.
+
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::{ByteOrder, Dataset, Layout};
+use virtualize_zarr::ZarrFormat;
+
+use super::tests::{chunked, dataset, filter, float32, one, refused};
+use crate::ChunkContent;
+
+/// Client data as hdf5plugin 7.1 writes them for chunks of 256 floats at 16 bits a value.
+fn zfp(order: ByteOrder) -> Dataset {
+    let mut data = dataset(float32(order), &[512]);
+    data.filters = vec![filter(32013, &[0x1010_5111, 0x0570_667a, 0xff2, 0x03f0_0000])];
+    data.layout = Layout::Chunked(chunked(&[256], &[2], Some(vec![1]), &[512]));
+    data
+}
+
+#[test]
+fn zfp_chunks_get_their_heads_back() {
+    let (array, mapped) = one(zfp(ByteOrder::Little), ZarrFormat::V3);
+    assert_eq!((array.codecs.len(), array.chunks.len()), (1, 0));
+    let [task] = mapped.tasks.as_slice() else { panic!("one task") };
+    let ChunkContent::Headed { range, head, head_bits, .. } = &task.content else { panic!("a head") };
+    assert_eq!((task.positions.as_slice(), *range), (&[1][..], ByteRange::new(1000, 512)));
+    assert_eq!((head.as_ref(), *head_bits), (&b"zfp\x05\xf2\x0f\0\0\0\0\xf0\x03"[..], 96));
+}
+
+#[test]
+fn zfp_chunks_that_clients_would_not_decode_alike_are_refused() {
+    assert!(refused(zfp(ByteOrder::Big), ZarrFormat::V2).contains("byte order"));
+    let mut other = zfp(ByteOrder::Little);
+    other.filters[0].parameters[2] = 0xfe2;
+    assert!(refused(other, ZarrFormat::V2).contains("[255] of float32, not [256]"));
+    let mut mixed = zfp(ByteOrder::Little);
+    mixed.filters.push(filter(3, &[]));
+    assert!(refused(mixed, ZarrFormat::V2).contains("beside other filters"));
+}

@@ -1,0 +1,166 @@
+//! ZFP chunks (filter 32013). The filter keeps the head of the stream, which clients need to decode it, in its client
+//! data and stores the rest alone: such chunks are made, with the head in front.
+
+use bytes::Bytes;
+use virtualize_hdf5::model::{Chunked, Filter};
+use virtualize_zarr::{Codec, DataType, SourceId};
+
+use super::chunked::{check_table, entries, furthest_end};
+use super::layout::{INLINE_CHUNKS, Placed, Placing};
+use crate::ChunkContent;
+
+/// Its registered number.
+pub(super) const ZFP: u16 = 32013;
+
+/// Newest version of the stream that released decoders know.
+const NEWEST_CODEC: u32 = 5;
+
+/// The head of a ZFP stream: `zfp`, its version, 52 bits for type and shape, 12 or 64 bits for the mode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Head {
+    bytes: Bytes,
+    bits: u32,
+    data_type: DataType,
+    /// Slowest axis first.
+    shape: Vec<u64>,
+}
+
+impl Placing<'_> {
+    /// All chunks with the head in front; the filter must be the only one.
+    pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<Placed, String> {
+        let [filter] = filters else {
+            return Err("ZFP (32013) beside other filters is not mapped".to_owned());
+        };
+        let head = head(&filter.parameters).map_err(|why| format!("ZFP (32013): {why}"))?;
+        let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
+        self.fits(&head, &chunk_shape)?;
+        let grid: Vec<u64> =
+            self.shape.iter().zip(&chunk_shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+        let table = &chunked.chunks;
+        check_table(table, &grid)?;
+        self.check_end(furthest_end(table))?;
+        if chunked.unfiltered_edges || !table.filter_masks.is_empty() {
+            return Err("some of its chunks did not go through ZFP (32013)".to_owned());
+        }
+        let codec = Codec::Image { name: "imagecodecs_zfp", configuration: serde_json::Map::new() };
+        let codecs = vec![codec];
+        self.clients_decode(&codecs, &[], 0)?;
+        let bytes = entries(table).fold(0, |sum: u64, (_, range)| sum.saturating_add(range.length));
+        if bytes > self.options.inline_limit || table.addresses.len() as u64 > INLINE_CHUNKS {
+            return Err(format!(
+                "the heads of its ZFP (32013) chunks lie elsewhere, and {bytes} bytes are too much to inline (limit {})",
+                self.options.inline_limit
+            ));
+        }
+        let made = |(position, range)| {
+            let (head, head_bits) = (head.bytes.clone(), head.bits);
+            (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits })
+        };
+        Ok(Placed {
+            chunk_shape,
+            codecs,
+            inline: entries(table).map(made).collect(),
+            inline_reason: Some("the heads of ZFP chunks lie in the filter's client data".to_owned()),
+            ..self.one_chunk()?
+        })
+    }
+
+    /// Whether the head speaks of chunks of this type and shape. ZFP has no axes of length 1, and takes unsigned
+    /// integers for signed ones of the same bits.
+    fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<(), String> {
+        let long = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Vec<_>>();
+        let data_type = &self.element.data_type;
+        let signed = match data_type {
+            DataType::UInt32 => &DataType::Int32,
+            DataType::UInt64 => &DataType::Int64,
+            other => other,
+        };
+        if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {
+            return Err(format!("chunks of {chunk_shape:?} do not fit the extent {:?}", self.shape));
+        }
+        match head.data_type == *signed && long(&head.shape) == long(chunk_shape) {
+            true if self.element.is_stored_as_it_is() => Ok(()),
+            _ => Err(format!(
+                "ZFP (32013) chunks are {:?} of {}, not {chunk_shape:?} of {data_type}",
+                head.shape, head.data_type
+            )),
+        }
+    }
+}
+
+/// Reads the client data: a word of versions, then the head as little-endian words.
+fn head(parameters: &[u32]) -> Result<Head, String> {
+    let (versions, words) = parameters.split_first().ok_or("it has no client data")?;
+    let codec = (versions >> 12) & 0xf;
+    if codec > NEWEST_CODEC {
+        return Err(format!("streams of version {codec} are unknown"));
+    }
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let first = bytes.first_chunk::<16>().copied().or_else(|| {
+        let mut padded = [0; 16];
+        padded.get_mut(..12)?.copy_from_slice(bytes.get(..12)?);
+        Some(padded)
+    });
+    let first =
+        u128::from_le_bytes(first.ok_or_else(|| format!("its client data {parameters:x?} are too short"))?);
+    if first & 0xff_ffff != 0x70_667a {
+        return Err(format!("its client data {parameters:x?} are no head of a stream"));
+    }
+    let bits = if first >> 84 & 0xfff == 0xfff { 148 } else { 96_u32 };
+    let length = usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);
+    if bytes.len() < length {
+        return Err(format!("its client data {parameters:x?} are too short"));
+    }
+    bytes.truncate(length);
+    let (data_type, shape) = meaning((first >> 32) & 0xf_ffff_ffff_ffff);
+    Ok(Head { bytes: bytes.into(), bits, data_type, shape })
+}
+
+/// Type and shape: two bits for each of type and rank - 1, then 48 bits for all lengths - 1, the fastest axis first.
+fn meaning(meta: u128) -> (DataType, Vec<u64>) {
+    let data_type = match meta & 3 {
+        0 => DataType::Int32,
+        1 => DataType::Int64,
+        2 => DataType::Float32,
+        _ => DataType::Float64,
+    };
+    let rank = u32::try_from(meta >> 2 & 3).unwrap_or(0) + 1;
+    let width = 48 / rank;
+    let length = |axis: u32| u64::try_from(meta >> (4 + axis * width) & ((1 << width) - 1)).unwrap_or(0) + 1;
+    (data_type, (0..rank).rev().map(length).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Client data as hdf5plugin 7.1 writes them for (10, 20) doubles at 16 bits a value.
+    #[test]
+    fn short_head() {
+        let head = head(&[0x1010_5111, 0x0570_667a, 0x9000_0137, 0x0ff0_0000]).unwrap();
+        assert_eq!((head.bits, head.bytes.len()), (96, 12));
+        assert_eq!((head.data_type, head.shape), (DataType::Float64, vec![10, 20]));
+    }
+
+    /// In expert mode, which is also its default.
+    #[test]
+    fn long_head() {
+        let words = [0x1010_5111, 0x0570_667a, 0x9000_0136, 0xfff0_0000, 0xe088_8000, 0x0007_87af];
+        let head = head(&words).unwrap();
+        assert_eq!((head.bits, head.bytes.len()), (148, 19));
+        assert_eq!((head.data_type, head.shape), (DataType::Float32, vec![10, 20]));
+    }
+
+    #[test]
+    fn what_is_no_head_is_refused() {
+        for words in [
+            &[][..],
+            &[0x1010_5111, 0x0570_667a],
+            &[0x1000_7110, 0x0570_667a, 0xff3, 0x02f0_0000],
+            &[0x1010_5111, 0x7a66_7005, 0xff3, 0x02f0_0000],
+            &[0x1010_5111, 0x0570_667a, 0x9000_0136, 0xfff0_0000],
+        ] {
+            assert!(head(words).is_err(), "{words:x?}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/// One stream of bits, the least significant bit of a byte first: `head_bits` of the head, then the rest, then zero bits
+/// up to a whole word of 8 bytes.
+pub(super) fn join(head: &[u8], head_bits: u32, rest: &[u8]) -> Vec<u8> {
+    let whole = usize::try_from(head_bits / 8).unwrap_or(usize::MAX);
+    let shift = head_bits % 8;
+    let mut joined: Vec<u8> = head.iter().copied().take(whole).collect();
+    let mut carry = match shift {
+        0 => 0,
+        _ => head.get(whole).copied().unwrap_or(0) & !(u8::MAX << shift),
+    };
+    for byte in rest {
+        let [low, high] = (u16::from(*byte) << shift).to_le_bytes();
+        joined.push(carry | low);
+        carry = high;
+    }
+    if shift > 0 {
+        joined.push(carry);
+    }
+    joined.resize(joined.len().next_multiple_of(8), 0);
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_bytes_stand_side_by_side() {
+        assert_eq!(
+            join(&[1, 2], 16, &[3, 4, 5, 6, 7, 8, 9]),
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 0, 0, 0]
+        );
+    }
+
+    /// 12 bits 0x321, then 0x54 and 0x76, is 0x7654321.
+    #[test]
+    fn bits_follow_bits() {
+        assert_eq!(join(&[0x21, 0xf3], 12, &[0x54, 0x76]), [0x21, 0x43, 0x65, 0x07, 0, 0, 0, 0]);
+    }
+}
