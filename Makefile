@@ -8,6 +8,8 @@ PYTHON  := .env/bin/python
 INTEROP := crates/cli/tests/interop
 SHARED  := ../shared
 EVAL    := .eval
+# The C library is built by a newer CMake than many systems have.
+WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
 FORMAT  ?= kerchunk-json
 # Seconds for each fuzz target.
 SECONDS_EACH ?= 60
@@ -24,25 +26,31 @@ run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [
 	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
 	@cargo run --quiet --release --locked --package virtualize-cli -- "$(FILE)" --format $(FORMAT)
 
-env: ## the Python clients of the interop tests, in .env/
+env: ## the Python clients of the interop tests, and CMake, in .env/
 	@bash $(INTEROP)/setup.sh .env
 
-test: test-rust test-interop ## all tests: Rust, then real clients
+test: test-rust test-libhdf5 test-interop ## all tests: Rust, the HDF5 C library, then real clients
 
 test-rust: ## unit, golden and command-line tests
 	cargo test --workspace --locked
+
+test-libhdf5: env ## our HDF5 reader beside the C library, file by file (CORPUS=folder for more files)
+	$(WITH_CMAKE) cargo test --package virtualize-libhdf5 --features link --locked
 
 test-interop: env ## our references read by fsspec, zarr-python and xarray, beside the original
 	cargo build --locked --package virtualize-cli
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q $(INTEROP) $(PYTEST_ARGS)
 
-check: fmt clippy doc ## formatting, lints and documentation, warnings denied
+check: fmt clippy clippy-libhdf5 doc ## formatting, lints and documentation, warnings denied
 
 fmt:
 	cargo fmt --all --check
 
 clippy:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+clippy-libhdf5: env
+	$(WITH_CMAKE) cargo clippy --package virtualize-libhdf5 --features link --all-targets --locked -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -56,10 +64,14 @@ bench: build ## beside the other tools, if ../shared is there
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
 
-fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz and a nightly toolchain)
-	@test -d fuzz || { echo "no fuzz targets yet"; exit 0; }; \
-	for target in $$(cargo +nightly fuzz list); do \
-		cargo +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=1024; \
+fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz: cargo install cargo-fuzz); TARGETS=… for some
+	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
+	@# libFuzzer's instruments are compiler flags that stable Rust hides; no sanitizer, since there is no unsafe code.
+	@cd crates/fuzz; export RUSTC_BOOTSTRAP=1; \
+	for target in $(or $(TARGETS),$$(cargo fuzz list --fuzz-dir .)); do \
+		mkdir -p corpus/$$target; seeds=../../fixtures/$$target; test -d $$seeds || seeds=; \
+		cargo fuzz run --fuzz-dir . -s none $$target corpus/$$target $$seeds -- \
+			-max_total_time=$(SECONDS_EACH) -timeout=10 -rss_limit_mb=1024 -max_len=65536; \
 	done
 
 score: build ## the public corpus through real clients, if ../shared is there

@@ -40,7 +40,7 @@ const ALLOWANCES: &[Allowance] = &[
         file: "jamesmudd+jhdf/",
         class: "libhdf5 refuses attributes",
         detail: "global heap size is too small",
-        reason: "HDF5 2 refuses global heap collections under 4096 bytes, which HDF5 1.14 reads",
+        reason: "the library refuses global heap collections under 4096 bytes, ours reads them",
     },
     Allowance {
         file: "brtnfld+hdf5/test__testfiles__cve_2020_10810.h5",

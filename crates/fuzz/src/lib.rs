@@ -1,0 +1,115 @@
+//! What the fuzz targets do with their bytes.
+
+use futures::executor::block_on;
+use virtualize_bytes::{Limits, MemorySource};
+use virtualize_emit::Format;
+use virtualize_map::{MapOptions, Mapped};
+use virtualize_zarr::Source;
+
+/// Small enough that a run which keeps to them needs little time and memory.
+const LIMITS: Limits = Limits {
+    objects: 10_000,
+    depth: 32,
+    chunks: 100_000,
+    structure_bytes: 1 << 24,
+    metadata_bytes: 1 << 26,
+    attributes: 10_000,
+};
+
+/// Reads, maps and emits an HDF5 file.
+pub fn hdf5(data: &[u8]) {
+    let source = MemorySource(bytes::Bytes::copy_from_slice(data));
+    if let Ok(file) = block_on(virtualize_hdf5::read(&source, &LIMITS)) {
+        spell(|options| virtualize_map::hdf5::map_file(&file, origin(data), options));
+    }
+}
+
+/// Reads, maps and emits a TIFF file.
+pub fn tiff(data: &[u8]) {
+    let source = MemorySource(bytes::Bytes::copy_from_slice(data));
+    if let Ok(file) = block_on(virtualize_tiff::read(&source, &LIMITS)) {
+        spell(|options| virtualize_map::tiff::map_file(&file, origin(data), options));
+    }
+}
+
+/// A TIFF file of one byte whose GDAL metadata are these.
+pub fn gdal_metadata(data: &[u8]) {
+    const ENTRIES: u16 = 10;
+    let after = 8 + 2 + u32::from(ENTRIES) * 12 + 4;
+    let length = data.len() as u32;
+    let mut file = b"II\x2a\0\x08\0\0\0".to_vec();
+    file.extend(ENTRIES.to_le_bytes());
+    let mut entry = |tag: u16, kind: u16, count: u32, value: u32| {
+        file.extend(tag.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend(count.to_le_bytes());
+        file.extend(value.to_le_bytes());
+    };
+    for (tag, value) in
+        [(256, 1), (257, 1), (258, 8), (259, 1), (262, 1), (273, 0), (277, 1), (278, 1), (279, 1)]
+    {
+        entry(tag, 3, 1, value);
+    }
+    match length {
+        0..=4 => entry(42112, 2, 1, 0),
+        _ => entry(42112, 2, length, after),
+    }
+    file.extend([0; 4]);
+    file.extend(data);
+    tiff(&file);
+}
+
+/// Decodes a chunk. The first bytes choose codec, parameters and size.
+pub fn codecs(data: &[u8]) {
+    use virtualize_zarr::Codec;
+    let Some((&[which, parameter, low, high], rest)) = data.split_first_chunk() else { return };
+    let expected = usize::from(u16::from_le_bytes([low, high]));
+    let words = || {
+        rest.chunks_exact(4)
+            .take(usize::from(parameter))
+            .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+            .collect::<Vec<_>>()
+    };
+    let after_words = rest.get(usize::from(parameter) * 4..).unwrap_or_default();
+    let dtype = ["<u1", ">u2", "<u4", "<f4", ">f8", "<f2"][usize::from(parameter) % 6].to_owned();
+    let shape = vec![u64::from(low), u64::from(high)];
+    let (codec, bytes) = match which % 15 {
+        0 => (Codec::Hdf5Szip(words().into()), after_words),
+        1 => (Codec::Hdf5Nbit(words().into()), after_words),
+        2 => (Codec::Hdf5ScaleOffset(words().into()), after_words),
+        3 => (Codec::Hdf5Bitshuffle(words().into()), after_words),
+        4 => (Codec::Lzw, rest),
+        5 => (Codec::PackBits, rest),
+        6 => (Codec::Lzf, rest),
+        7 => (Codec::Hdf5Lz4, rest),
+        8 => (Codec::Delta { axis: isize::from(parameter % 4) - 2, dtype, shape }, rest),
+        9 => (Codec::FloatPredictor { axis: isize::from(parameter % 4) - 2, dtype, shape }, rest),
+        10 => (
+            Codec::PackBitsOfIntegers { bits_per_sample: parameter.into(), run_length: low.into(), dtype },
+            rest,
+        ),
+        11 => (Codec::Fletcher32, rest),
+        12 => (Codec::Shuffle { element_size: parameter.into() }, rest),
+        13 => (Codec::Zstd { level: 0, checksum: false }, rest),
+        _ => (Codec::Bz2 { level: 1 }, rest),
+    };
+    drop(virtualize_codec::decode(&[codec], bytes, expected));
+}
+
+fn origin(data: &[u8]) -> Source {
+    Source { url: "file:///fuzz".to_owned(), etag: None, size: data.len() as u64, modified: None }
+}
+
+/// Maps for both formats and writes what no task is left for.
+fn spell(map: impl Fn(&MapOptions) -> Mapped) {
+    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+        let options = MapOptions {
+            format: format.zarr_format(),
+            inline_limit: 1 << 20,
+            constant_chunk_limit: 100,
+            ..MapOptions::default()
+        };
+        let mapped = map(&options);
+        drop(virtualize_emit::write(&mapped.hierarchy, format, &mut std::io::sink()));
+    }
+}
