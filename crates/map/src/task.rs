@@ -1,7 +1,11 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::Datatype;
 use virtualize_zarr::{Codec, NodePath, SourceId};
+
+use crate::hdf5::ObjectNames;
 
 /// Chunks of one array that are to be made and put inline.
 ///
@@ -50,7 +54,8 @@ pub enum ChunkContent {
         pieces: Vec<Piece>,
     },
     /// Variable-length elements: decode the pieces (one for the chunk), look each element up in the global heap, then
-    /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty.
+    /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty. Object references become the
+    /// paths of their targets, null references the empty text.
     Variable {
         /// Elements of the chunk.
         shape: Vec<u64>,
@@ -58,6 +63,17 @@ pub enum ChunkContent {
         datatype: Datatype,
         /// At most one piece for each stretch of the file.
         pieces: Vec<Piece>,
+        /// What object references lead to.
+        objects: Arc<ObjectNames>,
+    },
+    /// The same of elements that are here already.
+    VariableHere {
+        /// Stored elements, all of the chunk.
+        elements: Bytes,
+        /// The HDF5 type of an element.
+        datatype: Datatype,
+        /// What object references lead to.
+        objects: Arc<ObjectNames>,
     },
 }
 

@@ -1,6 +1,7 @@
 //! One dataset as one array.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, FillTime};
@@ -12,7 +13,7 @@ use super::chunked::can_encode;
 use super::describe::{describe_filter, describe_layout, describe_type};
 use super::fill::{FillPlan, FillQuestion, missing_value};
 use super::header_fill::{HeaderFill, header_fill, zero};
-use super::layout::{Placed, Placing};
+use super::layout::{Placed, Placing, is_reference};
 use super::types::{ElementType, element_type, numpy_time};
 use crate::{ArrayReport, ChunkContent, InlineTask, Severity};
 
@@ -66,6 +67,7 @@ impl Mapper<'_> {
             element: &element,
             shape: &shape,
             background: inexpressible.is_none().then_some(&missing_reads),
+            objects: &Arc::clone(&self.names),
             options,
             file_size: self.file_size(),
         };
@@ -88,6 +90,10 @@ impl Mapper<'_> {
         }
         .decide();
         self.report_placed(path, &placed, &fill);
+        if is_reference(&dataset.datatype) {
+            let message = "object references are shown as the paths of their targets".to_owned();
+            self.diagnose(Severity::Info, "reference-as-path", path, message);
+        }
         let attributes = self.array_attributes(path, dataset, &element, &fill);
         self.resolve_sources(&mut placed);
         let mut dimension_names = dimensions;

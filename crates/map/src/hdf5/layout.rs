@@ -1,5 +1,7 @@
 //! Where the chunks of a dataset lie, and what must be made inline for it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{Dataset, Datatype, Layout};
@@ -7,6 +9,7 @@ use virtualize_zarr::{ChunkManifest, Codec, DataType, Endian, FillValue, Lengths
 
 use super::filters::clients_decode;
 use super::header_fill::turn;
+use super::names::ObjectNames;
 use super::types::ElementType;
 use crate::{ChunkContent, ElementTransform, MapOptions, Piece};
 
@@ -23,6 +26,8 @@ pub(super) struct Placing<'a> {
     pub(super) shape: &'a [u64],
     /// What missing elements read as; `None` where no scalar says it.
     pub(super) background: Option<&'a FillValue>,
+    /// Paths of the file's objects.
+    pub(super) objects: &'a Arc<ObjectNames>,
     /// The user's choices.
     pub(super) options: &'a MapOptions,
     /// Size of the file in bytes, 0 where it is not known.
@@ -102,6 +107,9 @@ impl Placing<'_> {
     /// Whether chunks cannot be referred to as they are stored, whatever their filters.
     pub(super) fn must_be_made(&self) -> Option<String> {
         match &self.element.transform {
+            _ if is_reference(&self.dataset.datatype) => {
+                Some("references become the paths of their targets".to_owned())
+            }
             _ if self.element.data_type == DataType::String => {
                 Some("text of variable length lies in the global heap".to_owned())
             }
@@ -141,6 +149,7 @@ impl Placing<'_> {
                 shape: chunk_shape.to_vec(),
                 datatype: item_type(&self.dataset.datatype).clone(),
                 pieces: vec![piece],
+                objects: Arc::clone(self.objects),
             },
             _ => ChunkContent::Assemble {
                 shape: chunk_shape.to_vec(),
@@ -164,13 +173,17 @@ impl Placing<'_> {
         if self.is_empty() {
             return Ok(placed);
         }
-        if self.element.data_type == DataType::String {
-            return Err("compact text of variable length is not mapped yet".to_owned());
-        }
         let needed = self.stored_bytes(&placed.chunk_shape).and_then(|n| usize::try_from(n).ok());
         let stored = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
             format!("the compact layout holds {} bytes, {needed:?} are needed", bytes.len())
         })?;
+        if self.element.data_type == DataType::String {
+            placed.inline_reason = self.must_be_made();
+            let datatype = item_type(&self.dataset.datatype).clone();
+            let (elements, objects) = (bytes.slice_ref(stored), Arc::clone(self.objects));
+            placed.inline.push((0, ChunkContent::VariableHere { elements, datatype, objects }));
+            return Ok(placed);
+        }
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         let chunk = match self.element.is_stored_as_it_is() {
             true => bytes.slice_ref(stored),
@@ -257,6 +270,11 @@ fn has_order(data_type: &DataType) -> bool {
         DataType::Struct(fields) => fields.iter().any(|field| has_order(&field.data_type)),
         other => other.number_size() > 1,
     }
+}
+
+/// Whether elements refer to objects.
+pub(super) fn is_reference(datatype: &Datatype) -> bool {
+    matches!(item_type(datatype), Datatype::Reference { .. })
 }
 
 /// The type of an item of an array type, else the type itself.

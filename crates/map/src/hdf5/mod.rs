@@ -21,10 +21,12 @@ mod tree;
 mod types;
 mod zfp;
 
+use std::sync::Arc;
+
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId};
 
-use self::names::ObjectNames;
+pub use self::names::ObjectNames;
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity};
 
 /// Maps a file that was read. `source` is the file, which becomes [`SourceId`] 0; external raw data files follow.
@@ -35,7 +37,7 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     let mut mapper = Mapper {
         file,
         options,
-        names: ObjectNames::new(file),
+        names: Arc::new(ObjectNames::new(file)),
         sources: vec![source],
         tasks: Vec::new(),
         report: Report::default(),
@@ -50,7 +52,7 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
 struct Mapper<'a> {
     file: &'a File,
     options: &'a MapOptions,
-    names: ObjectNames,
+    names: Arc<ObjectNames>,
     sources: Vec<Source>,
     tasks: Vec<InlineTask>,
     report: Report,

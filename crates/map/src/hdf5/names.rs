@@ -10,7 +10,7 @@ const SOFT_LINKS: u32 = 32;
 
 /// The first path of each object, breadth first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ObjectNames {
+pub struct ObjectNames {
     paths: BTreeMap<Address, String>,
 }
 
@@ -33,8 +33,8 @@ impl ObjectNames {
         Self { paths }
     }
 
-    /// Path without a leading slash.
-    pub(super) fn path(&self, address: Address) -> Option<&str> {
+    /// Path of an object without a leading slash; `None` where no hard link leads to it.
+    pub fn path(&self, address: Address) -> Option<&str> {
         self.paths.get(&address).map(String::as_str)
     }
 }

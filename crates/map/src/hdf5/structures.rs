@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use virtualize_hdf5::model::Member;
+use virtualize_hdf5::model::{Datatype, Member};
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
+use super::describe::describe_type;
 use super::types::{ElementType, element_type, field};
 use crate::ElementTransform;
 
@@ -46,6 +47,9 @@ pub(super) fn structure_type(
 
 fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, String> {
     let refuse = |why: &str| format!("member \"{}\" of the compound: {why}", member.name);
+    if let reference @ Datatype::Reference { .. } = &member.datatype {
+        return Err(refuse(&format!("Zarr has no type for a {}", describe_type(reference))));
+    }
     let element = element_type(&member.datatype, format).map_err(|why| refuse(&why))?;
     if element.data_type.size().is_none() {
         return Err(refuse("zarr-python opens no structures that hold text of variable length"));

@@ -1,10 +1,11 @@
 //! Chunks that are made: what their content is, and what is refused. Expected values are h5py's.
 
-use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{ByteOrder, Dataset, Layout};
-use virtualize_zarr::ZarrFormat;
+use bytes::Bytes;
+use virtualize_bytes::{Address, ByteRange};
+use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Layout, ReferenceKind};
+use virtualize_zarr::{Codec, DataType, ZarrFormat};
 
-use super::tests::{chunked, dataset, filter, float32, one, refused};
+use super::tests::{chunked, codes, dataset, filter, float32, one, refused};
 use crate::ChunkContent;
 
 /// Client data as hdf5plugin 7.1 writes them for chunks of 256 floats at 16 bits a value.
@@ -34,4 +35,26 @@ fn zfp_chunks_that_clients_would_not_decode_alike_are_refused() {
     let mut mixed = zfp(ByteOrder::Little);
     mixed.filters.push(filter(3, &[]));
     assert!(refused(mixed, ZarrFormat::V2).contains("beside other filters"));
+}
+
+#[test]
+fn object_references_are_shown_as_paths() {
+    let reference = Datatype::Reference { size: 8, kind: ReferenceKind::Object };
+    let (array, mapped) = one(dataset(reference, &[3]), ZarrFormat::V2);
+    assert_eq!((array.data_type, array.codecs), (DataType::String, vec![Codec::VlenUtf8]));
+    assert!(codes(&mapped).contains(&"reference-as-path"));
+    let ChunkContent::Variable { objects, pieces, .. } = &mapped.tasks[0].content else { panic!("text") };
+    assert_eq!((objects.path(Address(1)), objects.path(Address(0))), (Some("v"), Some("")));
+    assert_eq!(pieces[0].range, ByteRange::new(4096, 24));
+    let region = Datatype::Reference { size: 12, kind: ReferenceKind::Region };
+    assert!(refused(dataset(region, &[3]), ZarrFormat::V2).contains("reference (Region)"));
+}
+
+#[test]
+fn compact_references_are_here_already() {
+    let mut data = dataset(Datatype::Reference { size: 8, kind: ReferenceKind::Object }, &[1]);
+    data.layout = Layout::Compact(Bytes::from_static(&[1, 0, 0, 0, 0, 0, 0, 0, 9]));
+    let (_, mapped) = one(data, ZarrFormat::V3);
+    let ChunkContent::VariableHere { elements, .. } = &mapped.tasks[0].content else { panic!("text") };
+    assert_eq!(elements.as_ref(), [1, 0, 0, 0, 0, 0, 0, 0], "no more than the extent needs");
 }

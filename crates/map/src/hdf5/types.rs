@@ -1,6 +1,6 @@
 //! HDF5 datatypes as Zarr data types, and how stored elements become elements of such a type.
 
-use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member};
+use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, ReferenceKind};
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
@@ -42,6 +42,9 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         Datatype::String { size, .. } => sized(*size, DataType::FixedBytes(*size)),
         Datatype::Opaque { size, tag } => opaque_type(*size, tag),
         Datatype::VariableString { size, .. } => {
+            Ok(ElementType::plain(DataType::String, Endian::Little, *size))
+        }
+        Datatype::Reference { size, kind: ReferenceKind::Object } => {
             Ok(ElementType::plain(DataType::String, Endian::Little, *size))
         }
         Datatype::Complex { base } => complex_type(base),

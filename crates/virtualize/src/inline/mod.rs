@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
+use virtualize_hdf5::model::Datatype;
+use virtualize_map::hdf5::ObjectNames;
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, Mapped, Piece, Severity};
-use virtualize_zarr::{Hierarchy, Node, NodePath, SourceId};
+use virtualize_zarr::{Codec, Hierarchy, Node, NodePath, SourceId};
 
 use crate::formats::Model;
 
@@ -93,6 +95,7 @@ async fn fetch(context: &Context<'_>, tasks: &[InlineTask]) -> Result<Vec<Vec<By
 fn ranges(task: &InlineTask) -> impl Iterator<Item = ByteRange> {
     let (stored, pieces) = match &task.content {
         ChunkContent::AsStored { range, .. } | ChunkContent::Headed { range, .. } => (Some(*range), &[][..]),
+        ChunkContent::VariableHere { .. } => (None, &[][..]),
         ChunkContent::Assemble { pieces, .. } | ChunkContent::Variable { pieces, .. } => (None, &pieces[..]),
     };
     stored.into_iter().chain(pieces.iter().map(|piece| piece.range))
@@ -116,14 +119,27 @@ async fn chunk(
             let raw = assemble::chunk(context.limits, shape, background, pieces, encoded)?;
             assemble::encode(&array.codecs, raw)
         }
-        ChunkContent::Variable { shape, datatype, pieces } => {
-            let size = vlen::pointer_size(datatype)?;
-            let null = Bytes::from(vec![0; size]);
+        ChunkContent::Variable { shape, datatype, pieces, objects } => {
+            let null = Bytes::from(vec![0; vlen::pointer_size(datatype)?]);
             let raw = assemble::chunk(context.limits, shape, &null, pieces, encoded)?;
-            let elements = context.model.elements(context, datatype, &raw).await?;
-            assemble::encode(&array.codecs, vlen::encode(&array.codecs, &elements)?)
+            variable(context, &array.codecs, datatype, &raw, objects).await
+        }
+        ChunkContent::VariableHere { elements, datatype, objects } => {
+            variable(context, &array.codecs, datatype, elements, objects).await
         }
     }
+}
+
+/// Stored elements of variable length, encoded.
+async fn variable(
+    context: &Context<'_>,
+    codecs: &[Codec],
+    datatype: &Datatype,
+    raw: &[u8],
+    objects: &ObjectNames,
+) -> Result<Bytes, Failure> {
+    let elements = context.model.elements(context, datatype, raw).await?;
+    assemble::encode(codecs, vlen::encode(codecs, &elements, objects)?)
 }
 
 /// The bytes of a range, all of them.

@@ -1,4 +1,6 @@
+use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Datatype, Element};
+use virtualize_map::hdf5::ObjectNames;
 use virtualize_zarr::Codec;
 
 use super::Failure;
@@ -6,7 +8,9 @@ use super::Failure;
 /// Bytes of a stored element, which points into the global heap.
 pub(super) fn pointer_size(datatype: &Datatype) -> Result<usize, Failure> {
     match datatype {
-        Datatype::VariableString { size, .. } | Datatype::Sequence { size, .. } => {
+        Datatype::VariableString { size, .. }
+        | Datatype::Sequence { size, .. }
+        | Datatype::Reference { size, .. } => {
             usize::try_from(*size).map_err(|error| Failure::Chunk(error.to_string()))
         }
         _ => Err(Failure::Chunk("the type has no variable length".to_owned())),
@@ -14,12 +18,21 @@ pub(super) fn pointer_size(datatype: &Datatype) -> Result<usize, Failure> {
 }
 
 /// The layout that `vlen-utf8` and `vlen-bytes` share: the number of elements, then length and bytes of each, all
-/// numbers as little-endian 32-bit integers.
-pub(super) fn encode(codecs: &[Codec], elements: &[Element]) -> Result<Vec<u8>, Failure> {
+/// numbers as little-endian 32-bit integers. A reference to an object is its absolute path.
+pub(super) fn encode(
+    codecs: &[Codec],
+    elements: &[Element],
+    objects: &ObjectNames,
+) -> Result<Vec<u8>, Failure> {
     let is_text = codecs.contains(&Codec::VlenUtf8);
     let mut out = length(elements.len())?.to_vec();
     for element in elements {
+        let path = match element {
+            Element::Object(Some(address)) => path(objects, *address)?,
+            _ => String::new(),
+        };
         let bytes = match element {
+            Element::Object(_) => path.as_bytes(),
             Element::Text(text) => text.as_bytes(),
             Element::Bytes(bytes) if !is_text => bytes,
             Element::Bytes(_) => return Err(Failure::Chunk("a string is not UTF-8".to_owned())),
@@ -29,6 +42,11 @@ pub(super) fn encode(codecs: &[Codec], elements: &[Element]) -> Result<Vec<u8>, 
         out.extend_from_slice(bytes);
     }
     Ok(out)
+}
+
+fn path(objects: &ObjectNames, address: Address) -> Result<String, Failure> {
+    let path = objects.path(address).map(|path| format!("/{path}"));
+    path.ok_or_else(|| Failure::Chunk(format!("the object at {address} that it refers to has no path")))
 }
 
 fn length(count: usize) -> Result<[u8; 4], Failure> {
@@ -45,13 +63,24 @@ mod tests {
     fn layout_of_vlen_utf8() {
         let elements = [Element::Text("ä".to_owned()), Element::Text(String::new())];
         let expected = [2, 0, 0, 0, 2, 0, 0, 0, 0xC3, 0xA4, 0, 0, 0, 0];
-        assert_eq!(encode(&[Codec::VlenUtf8], &elements).unwrap(), expected);
+        assert_eq!(encode(&[Codec::VlenUtf8], &elements, &ObjectNames::default()).unwrap(), expected);
     }
 
     #[test]
     fn bytes_are_no_text() {
         let elements = [Element::Bytes(vec![0xFF])];
-        assert!(encode(&[Codec::VlenUtf8], &elements).is_err());
-        assert_eq!(encode(&[Codec::VlenBytes], &elements).unwrap(), [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]);
+        assert!(encode(&[Codec::VlenUtf8], &elements, &ObjectNames::default()).is_err());
+        assert_eq!(
+            encode(&[Codec::VlenBytes], &elements, &ObjectNames::default()).unwrap(),
+            [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]
+        );
+    }
+
+    #[test]
+    fn references_are_paths() {
+        let elements = [Element::Object(None)];
+        let encode = |elements: &[Element]| encode(&[Codec::VlenUtf8], elements, &ObjectNames::default());
+        assert_eq!(encode(&elements).unwrap(), [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(encode(&[Element::Object(Some(Address(7)))]).is_err(), "no link leads there");
     }
 }
