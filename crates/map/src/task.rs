@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::Datatype;
+use virtualize_hdf5::model::{Datatype, Float};
 use virtualize_zarr::{Codec, NodePath, SourceId};
 
 use crate::hdf5::ObjectNames;
@@ -126,4 +126,27 @@ pub enum ElementTransform {
         /// The array's bytes are most significant first.
         big_endian: bool,
     },
+    /// A floating-point number with an implied first bit as the IEEE 754 one of the same value, which has at least as
+    /// many bits for exponent and mantissa. NaNs lose their payload.
+    Float {
+        /// The stored format: at most 8 bytes, not in VAX order.
+        stored: Float,
+        /// Bits of the array's exponent.
+        exponent_size: u8,
+        /// Bits of the array's mantissa, the implied one not counted.
+        mantissa_size: u8,
+        /// The array's bytes are most significant first.
+        big_endian: bool,
+    },
+}
+
+impl ElementTransform {
+    /// Bytes of a stored element, where it differs from the array's.
+    pub fn stored_size(&self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Repack { stored_size, .. } | Self::Integer { stored_size, .. } => Some(*stored_size),
+            Self::Float { stored, .. } => Some(stored.size),
+        }
+    }
 }

@@ -116,6 +116,7 @@ impl Placing<'_> {
             ElementTransform::None => None,
             ElementTransform::Repack { .. } => Some("members of the compound leave gaps".to_owned()),
             ElementTransform::Integer { .. } => Some("integers have unused bits".to_owned()),
+            ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format".to_owned()),
         }
     }
 

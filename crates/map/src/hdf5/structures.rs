@@ -57,8 +57,10 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, Strin
     if !element.axes.is_empty() {
         return Err(refuse("zarr-python opens no structures that hold arrays"));
     }
-    if matches!(element.transform, ElementTransform::Integer { .. }) {
-        return Err(refuse("an integer has unused bits"));
+    match element.transform {
+        ElementTransform::Integer { .. } => return Err(refuse("an integer has unused bits")),
+        ElementTransform::Float { .. } => return Err(refuse("a float is in no IEEE 754 format")),
+        ElementTransform::None | ElementTransform::Repack { .. } => {}
     }
     Ok(element)
 }

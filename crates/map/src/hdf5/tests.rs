@@ -296,10 +296,14 @@ fn reduced_precision_is_inlined_by_value() {
 
 #[test]
 fn floats_of_other_formats_are_refused_by_their_fields() {
-    let Datatype::Float(mut bfloat) = float32(ByteOrder::Little) else { panic!() };
-    bfloat.mantissa_size = 22;
-    let why = refused(dataset(Datatype::Float(bfloat), &[4]), ZarrFormat::V2);
-    assert!(why.contains("22 mantissa bits"), "{why}");
+    let Datatype::Float(float) = float32(ByteOrder::Little) else { panic!() };
+    let long = virtualize_hdf5::model::Float { size: 16, mantissa_size: 63, ..float };
+    let unnormal = virtualize_hdf5::model::Float { normalization: 0, ..float };
+    let biased = virtualize_hdf5::model::Float { exponent_bias: 2000, ..float };
+    for odd in [long, unnormal, biased] {
+        let why = refused(dataset(Datatype::Float(odd), &[4]), ZarrFormat::V2);
+        assert!(why.contains(&format!("{} mantissa bits", odd.mantissa_size)), "{why}");
+    }
 }
 
 fn compound(size: u32, members: &[(&str, u32, Datatype)]) -> Datatype {

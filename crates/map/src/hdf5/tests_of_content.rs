@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use virtualize_bytes::{Address, ByteRange};
-use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Layout, ReferenceKind};
+use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Float, Layout, ReferenceKind};
 use virtualize_zarr::{Codec, DataType, ZarrFormat};
 
 use super::tests::{chunked, codes, dataset, filter, float32, one, refused};
-use crate::ChunkContent;
+use crate::{ChunkContent, ElementTransform};
 
 /// Client data as hdf5plugin 7.1 writes them for chunks of 256 floats at 16 bits a value.
 fn zfp(order: ByteOrder) -> Dataset {
@@ -57,4 +57,20 @@ fn compact_references_are_here_already() {
     let (_, mapped) = one(data, ZarrFormat::V3);
     let ChunkContent::VariableHere { elements, .. } = &mapped.tasks[0].content else { panic!("text") };
     assert_eq!(elements.as_ref(), [1, 0, 0, 0, 0, 0, 0, 0], "no more than the extent needs");
+}
+
+/// h5py 3.16 shows bfloat16 as float32, and one with a wider exponent range as float64.
+#[test]
+fn odd_floats_are_inlined_by_value() {
+    let Datatype::Float(float) = float32(ByteOrder::Little) else { panic!() };
+    let bfloat = Float { size: 2, sign_location: 15, exponent_location: 7, mantissa_size: 7, ..float };
+    for (bias, expected, bits) in [(127, DataType::Float32, 23), (100, DataType::Float64, 52)] {
+        let odd = Float { exponent_bias: bias, ..bfloat };
+        let (array, mapped) = one(dataset(Datatype::Float(odd), &[4]), ZarrFormat::V2);
+        assert_eq!(array.data_type, expected);
+        let ChunkContent::Assemble { pieces, .. } = &mapped.tasks[0].content else { panic!("a chunk") };
+        assert_eq!(pieces[0].range.length, 8);
+        let ElementTransform::Float { mantissa_size, .. } = pieces[0].transform else { panic!("a float") };
+        assert_eq!(mantissa_size, bits);
+    }
 }

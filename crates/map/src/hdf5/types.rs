@@ -192,8 +192,41 @@ fn float_type(float: &Float) -> Result<ElementType, String> {
         Some((.., data_type)) => {
             Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size))
         }
-        None => Err(format!("Zarr has no type for a {}", describe_type(&Datatype::Float(*float)))),
+        None => odd_float_type(float)
+            .ok_or_else(|| format!("Zarr has no type for a {}", describe_type(&Datatype::Float(*float)))),
     }
+}
+
+/// The smallest IEEE 754 format, not smaller than the stored one, that holds every value of another format.
+fn odd_float_type(float: &Float) -> Option<ElementType> {
+    let highest = 1_i64.checked_shl(float.exponent_size.into()).filter(|_| float.exponent_size < 32)? - 1;
+    let bias = i64::from(float.exponent_bias);
+    let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
+    let sound = (1..=8).contains(&float.size)
+        && float.normalization == 2
+        && (float.order != ByteOrder::Vax || float.size == 1)
+        && bits(float.sign_location, 1)
+        && bits(float.exponent_location, float.exponent_size)
+        && bits(float.mantissa_location, float.mantissa_size)
+        && float.exponent_size > 0
+        && float.mantissa_size > 0;
+    let holds =
+        |(size, _, _, exponent_size, mantissa_size, ieee_bias, _): &&(u32, u8, u8, u8, u8, u32, DataType)| {
+            let ieee_bias = i64::from(*ieee_bias);
+            let top = (1_i64 << exponent_size) - 1 - ieee_bias;
+            *size >= float.size
+                && float.mantissa_size <= *mantissa_size
+                && highest - bias <= top
+                && 1 - bias >= 1 - ieee_bias
+        };
+    let (.., exponent_size, mantissa_size, _, data_type) = IEEE.iter().filter(|_| sound).find(holds)?;
+    let transform = ElementTransform::Float {
+        stored: *float,
+        exponent_size: *exponent_size,
+        mantissa_size: *mantissa_size,
+        big_endian: false,
+    };
+    Some(ElementType { transform, ..ElementType::plain(data_type.clone(), Endian::Little, float.size) })
 }
 
 /// Whether an enumeration is h5py's and NetCDF's boolean: one byte, FALSE = 0, TRUE = 1.
@@ -222,6 +255,9 @@ fn complex_type(base: &Datatype) -> Result<ElementType, String> {
         return Err(format!("Zarr has no complex numbers of two {}s", describe_type(base)));
     };
     let part = float_type(float)?;
+    if !part.is_stored_as_it_is() {
+        return Err(format!("Zarr has no complex numbers of two {}s", describe_type(base)));
+    }
     let data_type = match part.data_type {
         DataType::Float32 => DataType::Complex64,
         DataType::Float64 => DataType::Complex128,

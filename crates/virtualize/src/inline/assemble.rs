@@ -3,7 +3,7 @@ use virtualize_bytes::Limits;
 use virtualize_map::{ElementTransform, Piece};
 use virtualize_zarr::Codec;
 
-use super::{Failure, is_here, place, transform};
+use super::{Failure, is_here, place};
 
 /// The elements of a chunk in stored order: pieces on a background.
 pub(super) fn chunk(
@@ -18,7 +18,7 @@ pub(super) fn chunk(
     for (piece, bytes) in pieces.iter().zip(encoded) {
         is_here(piece)?;
         let stored = decoded(limits, piece, bytes, element)?;
-        let elements = transform::apply(&piece.transform, stored, element)?;
+        let elements = converted(&piece.transform, stored, element)?;
         place::lay(&mut whole, shape, &elements, piece, element)?;
     }
     Ok(whole)
@@ -40,11 +40,9 @@ fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Res
     if bytes.len() as u64 != piece.range.length {
         return Err(Failure::Chunk(format!("{} cannot be read: the file ends before", piece.range)));
     }
-    let stored = match piece.transform {
-        ElementTransform::None => element,
-        ElementTransform::Repack { stored_size, .. } | ElementTransform::Integer { stored_size, .. } => {
-            usize::try_from(stored_size).unwrap_or(usize::MAX)
-        }
+    let stored = match piece.transform.stored_size() {
+        None => element,
+        Some(size) => usize::try_from(size).unwrap_or(usize::MAX),
     };
     let expected = count(&piece.shape, stored, limits)?.saturating_mul(stored);
     let mut decoded = virtualize_codec::decode(&piece.codecs, bytes, expected)
@@ -55,6 +53,16 @@ fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Res
     }
     decoded.truncate(expected);
     Ok(decoded)
+}
+
+/// Stored elements as the array's, `element` bytes each.
+fn converted(transform: &ElementTransform, stored: Vec<u8>, element: usize) -> Result<Vec<u8>, Failure> {
+    match transform {
+        ElementTransform::None => Ok(stored),
+        other => other
+            .apply(&stored, element)
+            .ok_or_else(|| Failure::Chunk("stored elements have no place in the array's type".to_owned())),
+    }
 }
 
 /// Encodes a buffer in stored order: the array's codecs without those that only lay out its elements.

@@ -4,7 +4,6 @@
 mod assemble;
 mod headed;
 mod place;
-mod transform;
 mod vlen;
 
 use std::collections::BTreeMap;
