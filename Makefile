@@ -10,6 +10,8 @@ SHARED  := ../shared
 EVAL    := .eval
 # The C library is built by a newer CMake than many systems have.
 WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
+# The same choice everywhere, so that the library is built once.
+LIBHDF5 = --package virtualize-libhdf5 --package virtualize --package virtualize-cli --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
 FORMAT  ?= kerchunk-json
 # Seconds for each fuzz target.
 SECONDS_EACH ?= 60
@@ -35,7 +37,7 @@ test-rust: ## unit, golden and command-line tests
 	cargo test --workspace --locked
 
 test-libhdf5: env ## our HDF5 reader beside the C library, file by file (CORPUS=folder for more files)
-	$(WITH_CMAKE) cargo test --package virtualize-libhdf5 --features link --locked
+	$(WITH_CMAKE) cargo test $(LIBHDF5) --test differential --test libhdf5_reader --locked
 
 test-interop: env ## our references read by fsspec, zarr-python and xarray, beside the original
 	cargo build --locked --package virtualize-cli
@@ -50,7 +52,7 @@ clippy:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 clippy-libhdf5: env
-	$(WITH_CMAKE) cargo clippy --package virtualize-libhdf5 --features link --all-targets --locked -- -D warnings
+	$(WITH_CMAKE) cargo clippy $(LIBHDF5) --all-targets --locked -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked

@@ -73,6 +73,10 @@ pub(crate) struct Input {
     /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Who reads HDF5 files; the C library reads local files only
+    #[cfg(feature = "libhdf5")]
+    #[arg(long, value_enum, default_value = "native", value_name = "READER")]
+    hdf5_reader: Hdf5ReaderChoice,
     #[command(flatten)]
     store: Store,
 }
@@ -121,6 +125,15 @@ enum InvalidNodataChoice {
     Warn,
 }
 
+#[cfg(feature = "libhdf5")]
+#[derive(ValueEnum, Clone, Copy)]
+enum Hdf5ReaderChoice {
+    /// Our own
+    Native,
+    /// The HDF5 C library
+    Libhdf5,
+}
+
 impl From<OutputFormat> for Format {
     fn from(format: OutputFormat) -> Self {
         match format {
@@ -147,7 +160,17 @@ impl Input {
             inline_limit: self.inline_limit,
             ..MapOptions::default()
         };
-        Options { store: self.store.options(), map, strict: self.strict, ..Options::default() }
+        Options {
+            store: self.store.options(),
+            map,
+            strict: self.strict,
+            #[cfg(feature = "libhdf5")]
+            hdf5_reader: match self.hdf5_reader {
+                Hdf5ReaderChoice::Native => virtualize::Hdf5Reader::Native,
+                Hdf5ReaderChoice::Libhdf5 => virtualize::Hdf5Reader::Libhdf5,
+            },
+            ..Options::default()
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::os::raw::c_uint;
 use bytes::Bytes;
 use hdf5_metno_sys::{
     h5d::{self, H5D_alloc_time_t, H5D_fill_time_t, H5D_fill_value_t},
-    h5p, h5t,
+    h5p, h5s, h5t,
 };
 use virtualize_bytes::Address;
-use virtualize_hdf5::model::{Dataset, FillMessage, FillTime, FillValue, Filter};
+use virtualize_hdf5::model::{Dataset, Element, FillMessage, FillTime, FillValue, Filter};
 
 use crate::{
     attribute,
@@ -102,15 +102,31 @@ fn fill(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Resul
     Ok(FillMessage { version: None, write_time, allocation_time, value })
 }
 
-/// The stored bytes of one element; none where the library would give pointers.
+/// The stored bytes of one element. Where the library gives pointers: zeros for empty text or an empty sequence, no
+/// bytes for all else.
 fn user_value(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Result<Bytes> {
-    if !datatype.memory.is_flat() {
-        return Ok(Bytes::new());
-    }
     let mut value = vec![0_u8; datatype.size];
+    let pointer = value.as_mut_ptr().cast();
     // SAFETY: the buffer has room for one element of this type.
-    at.done(unsafe { h5p::H5Pget_fill_value(properties.id(), type_id.id(), value.as_mut_ptr().cast()) })?;
-    Ok(value.into())
+    at.done(unsafe { h5p::H5Pget_fill_value(properties.id(), type_id.id(), pointer) })?;
+    if datatype.memory.is_flat() {
+        return Ok(value.into());
+    }
+    // SAFETY: the library has just written this element.
+    let element = unsafe { datatype.memory.decode(&value, 0) };
+    if datatype.memory.owns() {
+        // SAFETY: the result is a new identifier.
+        let scalar = at.handle(unsafe { h5s::H5Screate(h5s::H5S_class_t::H5S_SCALAR) })?;
+        // SAFETY: the element was written by the library with this type, and is not used again.
+        unsafe { h5t::H5Treclaim(type_id.id(), scalar.id(), 0, value.as_mut_ptr().cast()) };
+    }
+    let empty = match element {
+        Element::Text(text) => text.is_empty(),
+        Element::List(items) => items.is_empty(),
+        _ => false,
+    };
+    let size = usize::try_from(datatype.file.size()).unwrap_or(0);
+    Ok(if empty { vec![0; size].into() } else { Bytes::new() })
 }
 
 fn filters(at: At, properties: &Handle) -> Result<Vec<Filter>> {

@@ -6,7 +6,7 @@
 //!
 //! What the C library does not tell, and what the model holds instead:
 //! - the version of a fill value message: `None`; an allocation time that the file does not give: the library's default;
-//! - the user's fill value of a type with variable-length parts: no bytes;
+//! - the user's fill value of a type with pointers: zeros for empty text or an empty sequence, else no bytes;
 //! - which reference of HDF5 1.12 a type means: object; the stored size of such references: 64;
 //! - a filter without a name: the name that the library knows it by;
 //! - storage order of attributes that are not tracked: the library's own order.

@@ -155,7 +155,11 @@ fn number(handle: &Handle, datatype: &Datatype, bytes: &[u8]) -> Element {
         h5t::H5Tconvert(handle.id(), native, 1, buffer.as_mut_ptr().cast(), std::ptr::null_mut(), 0)
     };
     match (status, &ours) {
-        (0.., Element::Float(_)) => Element::Float(f64::from_ne_bytes(buffer)),
+        (0.., Element::Float(_)) => match f64::from_ne_bytes(buffer) {
+            // The library's conversion makes payloads of its own.
+            value if value.is_nan() => Element::Float(f64::NAN),
+            value => Element::Float(value),
+        },
         (0.., _) if native == *h5t::H5T_NATIVE_INT64 => Element::Integer(i64::from_ne_bytes(buffer).into()),
         (0.., _) => Element::Integer(u64::from_ne_bytes(buffer).into()),
         _ => Element::Unknown("refused by libhdf5"),

@@ -1,12 +1,12 @@
 //! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
 
-use virtualize_bytes::{Limits, ReadRanges};
-use virtualize_hdf5::model::{Datatype, Element};
+use virtualize_hdf5::model::{Datatype, Element, File};
 use virtualize_map::{MapOptions, Mapped};
+use virtualize_store::Object;
 use virtualize_zarr::Source;
 
 use crate::{
-    Error,
+    Error, Hdf5Reader, Options,
     inline::{Context, Failure},
     sniff::Kind,
 };
@@ -22,19 +22,14 @@ pub(crate) enum Model {
 
 impl Model {
     /// Reads a file of a known format.
-    pub(crate) async fn read(
-        kind: Kind,
-        source: &dyn ReadRanges,
-        limits: &Limits,
-        name: &str,
-    ) -> Result<Self, Error> {
-        let name = || name.to_owned();
+    pub(crate) async fn read(kind: Kind, object: &Object, options: &Options) -> Result<Self, Error> {
+        let name = || object.name().to_owned();
         match kind {
-            Kind::Hdf5 => match virtualize_hdf5::read(source, limits).await {
+            Kind::Hdf5 => match read_hdf5(object, options).await {
                 Ok(file) => Ok(Self::Hdf5(Box::new(file))),
                 Err(source) => Err(Error::Hdf5 { name: name(), source }),
             },
-            Kind::Tiff => match virtualize_tiff::read(source, limits).await {
+            Kind::Tiff => match virtualize_tiff::read(object, &options.limits).await {
                 Ok(file) => Ok(Self::Tiff(Box::new(file))),
                 Err(source) => Err(Error::Tiff { name: name(), source }),
             },
@@ -72,5 +67,21 @@ impl Model {
             Self::Hdf5(_) => "HDF5",
             Self::Tiff(_) => "TIFF",
         }
+    }
+}
+
+/// Reads an HDF5 file with the reader that the user chose.
+async fn read_hdf5(object: &Object, options: &Options) -> Result<File, virtualize_hdf5::Error> {
+    match options.hdf5_reader {
+        Hdf5Reader::Native => virtualize_hdf5::read(object, &options.limits).await,
+        #[cfg(feature = "libhdf5")]
+        Hdf5Reader::Libhdf5 => match object.path() {
+            Some(path) => virtualize_libhdf5::read(path),
+            None => Err(virtualize_hdf5::Error::Unsupported {
+                structure: "file",
+                address: 0,
+                problem: "libhdf5 reads local files only; leave --hdf5-reader out".to_owned(),
+            }),
+        },
     }
 }

@@ -27,7 +27,7 @@ mod sniff;
 
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
-pub use options::Options;
+pub use options::{Hdf5Reader, Options};
 pub use output::{write, write_to};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::Format;

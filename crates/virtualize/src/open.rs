@@ -58,7 +58,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
         Ok(kind) => kind,
         Err(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
     };
-    let model = Model::read(kind, source, &options.limits, object.name()).await?;
+    let model = Model::read(kind, &object, options).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     let mut mapped = model.map(source_of(&object), &options.map);
     let context = Context { source, limits: &options.limits, model: &model };

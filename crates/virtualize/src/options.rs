@@ -13,4 +13,18 @@ pub struct Options {
     pub limits: Limits,
     /// Warnings are a failure.
     pub strict: bool,
+    /// Who reads HDF5 files.
+    pub hdf5_reader: Hdf5Reader,
+}
+
+/// Who reads HDF5 files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Hdf5Reader {
+    /// Our own reader: any store, many requests at once, made for files that are not trusted.
+    #[default]
+    Native,
+    /// The HDF5 C library: local files, one at a time in a process, and only such as are trusted: damaged ones can
+    /// crash it.
+    #[cfg(feature = "libhdf5")]
+    Libhdf5,
 }
