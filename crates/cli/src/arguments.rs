@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use virtualize::{Format, InvalidNodata, MapOptions, Options, StoreOptions};
+use virtualize::{ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, StoreOptions};
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
 ///
@@ -67,6 +67,15 @@ pub(crate) struct Input {
     /// What to do with a nodata value that its array's type cannot hold
     #[arg(long, value_enum, default_value = "error", value_name = "WHAT")]
     invalid_nodata: InvalidNodataChoice,
+    /// Map this image of a TIFF only, by its number as in `inspect` (0, 1, …, or 0/1 for a SubIFD); may be repeated
+    #[arg(long = "ifd", value_name = "N", value_parser = ifd_path)]
+    ifds: Vec<IfdPath>,
+    /// Map all images of a TIFF (the default)
+    #[arg(long, conflicts_with = "ifds")]
+    all: bool,
+    /// Chunks of a TIFF whose last strip is shorter than the others
+    #[arg(long, value_enum, default_value = "regular", value_name = "KIND")]
+    chunk_grid: ChunkGridKind,
     /// Most bytes (decoded) that an array may inline where references cannot say it
     #[arg(long, value_name = "BYTES", default_value_t = MapOptions::default().inline_limit)]
     inline_limit: u64,
@@ -134,6 +143,25 @@ enum Hdf5ReaderChoice {
     Libhdf5,
 }
 
+#[derive(ValueEnum, Clone, Copy)]
+enum ChunkGridKind {
+    /// The last strip is encoded again at full height, and carried inline
+    Regular,
+    /// The last strip is a shorter chunk (Zarr v3 extension `rectilinear`)
+    Rectilinear,
+}
+
+/// Place of an image in a TIFF: its number in the main chain, then those of SubIFDs.
+#[derive(Clone)]
+struct IfdPath(Vec<usize>);
+
+fn ifd_path(text: &str) -> Result<IfdPath, String> {
+    let numbers: Result<Vec<usize>, _> = text.split('/').map(str::parse).collect();
+    numbers
+        .map(IfdPath)
+        .map_err(|_| format!("expected a number such as 2, or numbers such as 0/1, found {text:?}"))
+}
+
 impl From<OutputFormat> for Format {
     fn from(format: OutputFormat) -> Self {
         match format {
@@ -158,6 +186,11 @@ impl Input {
                 InvalidNodataChoice::Warn => InvalidNodata::Warn,
             },
             inline_limit: self.inline_limit,
+            ifds: self.ifds.iter().map(|path| path.0.clone()).collect(),
+            chunk_grid: match self.chunk_grid {
+                ChunkGridKind::Regular => ChunkGridChoice::Regular,
+                ChunkGridKind::Rectilinear => ChunkGridChoice::Rectilinear,
+            },
             ..MapOptions::default()
         };
         Options {

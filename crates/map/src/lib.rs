@@ -15,7 +15,7 @@ pub mod tiff;
 mod transform;
 
 pub use diagnostic::{Diagnostic, Severity};
-pub use options::{InvalidNodata, MapOptions};
+pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
 pub use task::{ChunkContent, ElementTransform, InlineTask, Piece};
 use virtualize_zarr::Hierarchy;

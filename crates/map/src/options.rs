@@ -11,6 +11,11 @@ pub struct MapOptions {
     pub inline_limit: u64,
     /// Most constant chunks written for an array whose missing chunks Zarr v2 could not express otherwise.
     pub constant_chunk_limit: u64,
+    /// The images of a TIFF that are mapped, each by its place: `[2]` is the third of the main chain, `[0, 1]` the second
+    /// SubIFD of the first. All where there is none.
+    pub ifds: Vec<Vec<usize>>,
+    /// How the strips of a TIFF become chunks where the last one is shorter.
+    pub chunk_grid: ChunkGridChoice,
 }
 
 impl Default for MapOptions {
@@ -20,6 +25,8 @@ impl Default for MapOptions {
             invalid_nodata: InvalidNodata::Error,
             inline_limit: 16 << 20,
             constant_chunk_limit: 10_000,
+            ifds: Vec::new(),
+            chunk_grid: ChunkGridChoice::Regular,
         }
     }
 }
@@ -31,4 +38,13 @@ pub enum InvalidNodata {
     Error,
     /// Drop the value with a warning.
     Warn,
+}
+
+/// The chunk grids of images whose last strip is shorter than the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChunkGridChoice {
+    /// Regular: the last strip is encoded again at full height, and carried inline. Every reader knows it.
+    Regular,
+    /// Zarr v3's extension `rectilinear`: the last strip is referenced as it is.
+    Rectilinear,
 }

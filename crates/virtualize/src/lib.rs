@@ -32,8 +32,8 @@ pub use output::{write, write_to};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::Format;
 pub use virtualize_map::{
-    ArrayReport, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome,
-    Report, Severity,
+    ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
+    MapOptions, Outcome, Report, Severity,
 };
 pub use virtualize_store::{Object, Stats, StoreError, StoreOptions};
 pub use virtualize_zarr as zarr;

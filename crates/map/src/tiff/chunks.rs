@@ -18,6 +18,8 @@ const BLOCK: u64 = 8 << 20;
 pub(super) struct Chunks {
     /// Rows of a chunk.
     pub(super) rows: u64,
+    /// The last chunk along the rows has only those that are left.
+    pub(super) short_end: bool,
     /// The array's codecs, but for `transpose`.
     pub(super) codecs: Vec<Codec>,
     /// Those that are in the file.
@@ -36,6 +38,8 @@ pub(super) struct ChunkMaker<'a> {
     pub(super) encoding: Encoding<'a>,
     /// Size of the file in bytes.
     pub(super) file_size: u64,
+    /// A shorter last strip may be a shorter chunk.
+    pub(super) rectilinear: bool,
     /// Most bytes, decoded, that may be inlined.
     pub(super) inline_limit: u64,
 }
@@ -54,14 +58,16 @@ impl ChunkMaker<'_> {
         let declarable = self.encoding.is_declarable()?;
         let rows = if declarable { self.rows_of_a_chunk()? } else { self.geometry.segment[1] };
         let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
-        let (whole, short) = self.stretches(rows)?;
+        let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
+        let short_end = self.rectilinear && declarable && uneven;
+        let (whole, short) = self.stretches(rows, short_end)?;
         if !declarable {
             let all: Vec<_> = whole.into_iter().chain(short).collect();
             return self.inlined(rows, &all, stored);
         }
         let tasks = self.complete(&short, rows)?;
         let manifest = ChunkManifest::of(references(&whole)?);
-        Ok(Chunks { rows, codecs: stored, manifest, tasks })
+        Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
     }
 
     fn check_count(&self) -> Result<(), Refusal> {
@@ -89,6 +95,9 @@ impl ChunkMaker<'_> {
             divisor(strip, BLOCK / row_bytes, strip >= height)
         };
         let planes = product(&self.geometry.counts()[..2])?;
+        if self.rectilinear {
+            return Ok(rows);
+        }
         let made = (height % rows).saturating_mul(row_bytes).saturating_mul(planes);
         Ok(if made > self.inline_limit { common_divisor(strip, height % strip) } else { rows })
     }
@@ -99,8 +108,9 @@ impl ChunkMaker<'_> {
             .ok_or_else(too_large)
     }
 
-    /// Whole chunks, and those that want rows; both in order of position.
-    fn stretches(&self, rows: u64) -> Result<(Vec<Stretch>, Vec<Stretch>), Refusal> {
+    /// Whole chunks, and those that want rows, of which there are none where the grid may end short; both in order of
+    /// position.
+    fn stretches(&self, rows: u64, short_end: bool) -> Result<(Vec<Stretch>, Vec<Stretch>), Refusal> {
         let [_, _, down, across] = self.geometry.counts();
         let image = self.encoding.image;
         let chunks_down = self.geometry.height.div_ceil(rows);
@@ -123,6 +133,10 @@ impl ChunkMaker<'_> {
             } else {
                 short.push(Stretch { position, range, rows: strip_rows });
             }
+        }
+        if short_end {
+            whole.append(&mut short);
+            whole.sort_unstable_by_key(|stretch| stretch.position);
         }
         Ok((whole, short))
     }
@@ -206,7 +220,7 @@ impl ChunkMaker<'_> {
         let tasks = self.tasks(all, rows)?;
         let numbers = stored.into_iter().filter(|codec| matches!(codec, Codec::Bytes { .. }));
         let codecs = numbers.chain([Codec::Zlib { level: 6 }]).collect();
-        Ok(Chunks { rows, codecs, manifest: ChunkManifest::default(), tasks })
+        Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 
     fn check_inline(&self, chunks: u64, rows: u64) -> Result<(), Refusal> {

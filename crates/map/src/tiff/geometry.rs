@@ -107,6 +107,15 @@ impl Geometry {
         self.in_array_order(self.bands_of_a_segment(), &[depth, rows, width])
     }
 
+    /// Sizes of chunks of so many rows along each axis, in the array's order; they end with the array.
+    pub(super) fn chunk_edges(&self, rows: u64) -> Vec<Vec<u64>> {
+        let edges = |(size, chunk): (u64, u64)| {
+            let rest = (!size.is_multiple_of(chunk)).then_some(size % chunk);
+            (0..size / chunk).map(|_| chunk).chain(rest).collect()
+        };
+        self.shape().into_iter().zip(self.chunk_shape(rows)).map(edges).collect()
+    }
+
     /// Shape of a piece of so many rows, in stored order.
     pub(super) fn stored_shape(&self, rows: u64) -> Vec<u64> {
         let [depth, _, width] = self.segment;

@@ -1,7 +1,7 @@
 //! One image → one array with what belongs to it.
 
 use virtualize_tiff::model::{Ifd, Image};
-use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, FillValue, Node};
+use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, FillValue, Node, ZarrFormat};
 
 use super::{
     ARRAY, attributes,
@@ -16,7 +16,7 @@ use super::{
     sample::{self, Sample},
     tags,
 };
-use crate::{ArrayReport, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
+use crate::{ArrayReport, ChunkGridChoice, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
 
 /// What the mapping of each image depends on.
 pub(super) struct ImageMapper<'a> {
@@ -75,6 +75,8 @@ impl ImageMapper<'_> {
             geometry: &geometry,
             encoding,
             file_size: self.file_size,
+            rectilinear: self.options.chunk_grid == ChunkGridChoice::Rectilinear
+                && self.options.format == ZarrFormat::V3,
             inline_limit: self.options.inline_limit,
         };
         let chunks = maker.make()?;
@@ -110,13 +112,22 @@ impl ImageMapper<'_> {
     }
 }
 
+fn grid(geometry: &Geometry, chunks: &Chunks) -> ChunkGrid {
+    if chunks.short_end {
+        ChunkGrid::Rectilinear(geometry.chunk_edges(chunks.rows))
+    } else {
+        ChunkGrid::Regular(geometry.chunk_shape(chunks.rows))
+    }
+}
+
 fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -> Array {
     let Parts { geometry, sample, nodata, chunks } = parts;
+    let chunk_grid = grid(&geometry, &chunks);
     let codecs: Vec<Codec> = geometry.transpose().into_iter().chain(chunks.codecs).collect();
     Array {
         shape: geometry.shape(),
         data_type: sample.data_type,
-        chunk_grid: ChunkGrid::Regular(geometry.chunk_shape(chunks.rows)),
+        chunk_grid,
         fill_value: nodata.decision.fill_value,
         codecs,
         dimension_names: geometry.dimensions().into_iter().map(Some).collect(),

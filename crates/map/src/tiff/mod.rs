@@ -20,11 +20,13 @@ mod wkt;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use virtualize_tiff::model::{File, Ifd};
-use virtualize_zarr::{Group, Hierarchy, Node, Source};
+use virtualize_zarr::{Group, Hierarchy, Node, Source, ZarrFormat};
 
 use self::image::ImageMapper;
-use crate::{Diagnostic, MapOptions, Mapped, Report, Severity};
+use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Report, Severity};
 
 /// Name of the array of an image, as xarray's rasterio engine has it.
 pub(super) const ARRAY: &str = "band_data";
@@ -46,20 +48,50 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     let main = file.ifds.first();
     let mapper = ImageMapper { endian: zarr_endian(file.endian), main, file_size: source.size, options };
     let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
+    let mut wanted: BTreeSet<&[usize]> = options.ifds.iter().map(Vec::as_slice).collect();
     while let Some(ifd) = pending.pop() {
-        mapper.map(ifd, &group_path(ifd), &mut mapped);
+        if options.ifds.is_empty() || wanted.remove(ifd.path.as_slice()) {
+            mapper.map(ifd, &group_path(ifd), &mut mapped);
+        }
         pending.extend(ifd.sub_ifds.iter().rev());
     }
+    mapped.report.diagnostics.extend(wanted.into_iter().map(no_such_image));
+    mapped.report.diagnostics.extend(grid_advice(options));
     multiscales::describe(file, &mut mapped.hierarchy);
     mapped.hierarchy.sources.push(source);
     mapped
+}
+
+fn no_such_image(path: &[usize]) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: "tiff-no-such-ifd",
+        path: "/".into(),
+        message: format!("the file has no image {}", spelled(path)),
+        hint: Some("`virtualize inspect` lists the images".into()),
+    }
+}
+
+fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
+    let ignored = options.chunk_grid == ChunkGridChoice::Rectilinear && options.format == ZarrFormat::V2;
+    ignored.then(|| Diagnostic {
+        severity: Severity::Warning,
+        code: "chunk-grid",
+        path: "/".into(),
+        message: "Zarr v2 knows regular chunk grids only: these are written".into(),
+        hint: Some("choose a Zarr v3 format".into()),
+    })
+}
+
+fn spelled(path: &[usize]) -> String {
+    path.iter().map(usize::to_string).collect::<Vec<_>>().join("/")
 }
 
 /// Path of the group of an image: the root for the first.
 pub(super) fn group_path(ifd: &Ifd) -> String {
     match ifd.path.as_slice() {
         [0] => String::new(),
-        path => path.iter().map(usize::to_string).collect::<Vec<_>>().join("/"),
+        path => spelled(path),
     }
 }
 

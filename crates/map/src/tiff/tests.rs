@@ -414,3 +414,56 @@ fn a_code_that_other_keys_change_is_left_out() {
     assert_eq!(code(9001), (Some(json!("EPSG:2853")), false));
     assert_eq!(code(9003), (None, true));
 }
+
+#[test]
+fn images_are_chosen_by_their_place() {
+    let options = |ifds: Vec<Vec<usize>>| MapOptions { ifds, ..MapOptions::default() };
+    let pages = || {
+        let first = ifd(image(4, 4, 1, 2));
+        let sub = Ifd { path: vec![0, 0], ..ifd(image(2, 2, 1, 2)) };
+        vec![Ifd { sub_ifds: vec![sub], ..first }, Ifd { path: vec![1], ..ifd(image(4, 4, 1, 2)) }]
+    };
+    let paths = |mapped: &Mapped| -> Vec<String> {
+        let arrays = mapped.hierarchy.arrays().into_iter().map(|(path, _)| path);
+        arrays.filter(|path| path.ends_with("band_data")).collect()
+    };
+    assert_eq!(paths(&map_ifds(pages(), &options(vec![]))), ["0/0/band_data", "1/band_data", "band_data"]);
+    assert_eq!(paths(&map_ifds(pages(), &options(vec![vec![1]]))), ["1/band_data"]);
+    assert_eq!(paths(&map_ifds(pages(), &options(vec![vec![0, 0]]))), ["0/0/band_data"]);
+    let mapped = map_ifds(pages(), &options(vec![vec![7]]));
+    assert_eq!(mapped.report.diagnostics[0].message, "the file has no image 7");
+    assert_eq!(mapped.report.diagnostics[0].severity, Severity::Error);
+}
+
+#[test]
+fn rectilinear_grids_end_with_a_short_strip() {
+    let rectilinear =
+        |format| MapOptions { chunk_grid: crate::ChunkGridChoice::Rectilinear, ..options(format) };
+    let mapped = map_ifds(vec![ifd(image(4, 7, 2, 3))], &rectilinear(ZarrFormat::V3));
+    let array = main_array(&mapped);
+    assert_eq!(array.chunk_grid, ChunkGrid::Rectilinear(vec![vec![2], vec![3, 3, 1], vec![4]]));
+    assert_eq!(array.chunks.references[0].offsets, [100, 150, 200]);
+    assert!(mapped.tasks.is_empty());
+    let mapped = map_ifds(vec![ifd(image(4, 6, 1, 3))], &rectilinear(ZarrFormat::V3));
+    assert_eq!(main_array(&mapped).chunk_grid, ChunkGrid::Regular(vec![1, 3, 4]), "all strips are whole");
+    let mapped = map_ifds(vec![ifd(image(4, 7, 1, 3))], &rectilinear(ZarrFormat::V2));
+    assert_eq!(main_array(&mapped).chunk_grid, ChunkGrid::Regular(vec![1, 3, 4]));
+    assert_eq!(mapped.report.diagnostics[0].code, "chunk-grid");
+}
+
+/// A large strip of plain rows is cut; the blocks end with the image.
+#[test]
+fn rectilinear_grids_cut_plain_strips() {
+    let mut image = image(1 << 20, 11, 1, 8);
+    image.compression = 1;
+    image.offsets = vec![100, 100 + (16 << 20)];
+    image.byte_counts = vec![16 << 20, 6 << 20];
+    let options = MapOptions { chunk_grid: crate::ChunkGridChoice::Rectilinear, ..options(ZarrFormat::V3) };
+    let file =
+        File { endian: virtualize_bytes::Endian::Big, big: false, ifds: vec![ifd(image)], chain_error: None };
+    let source = Source { url: "file:///a.tif".into(), size: 1 << 30, ..Source::default() };
+    let mapped = map_file(&file, source, &options);
+    let array = main_array(&mapped);
+    assert_eq!(array.chunk_grid, ChunkGrid::Rectilinear(vec![vec![1], vec![8, 3], vec![1 << 20]]));
+    assert_eq!(array.chunks.references[0].lengths, Lengths::Each(vec![16 << 20, 6 << 20]));
+}
