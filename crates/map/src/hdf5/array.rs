@@ -15,6 +15,7 @@ use super::fill::{FillPlan, FillQuestion, missing_value};
 use super::header_fill::{HeaderFill, header_fill, zero};
 use super::layout::{Placed, Placing, is_reference};
 use super::types::{ElementType, element_type, numpy_time};
+use crate::sentinel::number_json;
 use crate::{ArrayReport, ChunkContent, InlineTask, Severity};
 
 impl Mapper<'_> {
@@ -146,7 +147,7 @@ impl Mapper<'_> {
         }
         attributes.remove("_FillValue");
         attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
-        self.missing_value_attribute(path, dataset, element, &mut attributes);
+        self.missing_value_attribute(path, dataset, element, fill, &mut attributes);
         self.warn_of_widened_packing(path, dataset);
         if let Some(flags) = flags(&dataset.datatype) {
             for (name, value) in flags {
@@ -181,6 +182,7 @@ impl Mapper<'_> {
         path: &str,
         dataset: &Dataset,
         element: &ElementType,
+        fill: &FillPlan,
         attributes: &mut Map<String, Value>,
     ) {
         let named = |name: &str| dataset.attributes.iter().find(|attribute| attribute.name == name);
@@ -198,12 +200,44 @@ impl Mapper<'_> {
             );
             self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
         }
+        if element.data_type.is_float() {
+            self.part_infinities(path, &mut kept, element, fill);
+        }
         attributes.remove("missing_value");
         match kept.len() {
             0 => None,
             1 => attributes.insert("missing_value".to_owned(), kept.remove(0)),
             _ => attributes.insert("missing_value".to_owned(), kept.into()),
         };
+    }
+
+    /// Texts such as "Infinity" mask nothing and, among several values, keep xarray from masking by the others. NaN needs
+    /// no mask; one infinity can be the `_FillValue`.
+    fn part_infinities(&mut self, path: &str, kept: &mut Vec<Value>, element: &ElementType, fill: &FillPlan) {
+        let decision = &fill.decision;
+        let is_said = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
+        let sentinel = decision.sentinel.as_ref().filter(|_| is_said).and_then(|value| match value {
+            FillValue::Fixed(bytes) => number_json(&element.data_type, bytes),
+            _ => None,
+        });
+        let alone = kept.len() == 1;
+        let (finite, others) = std::mem::take(kept).into_iter().partition(|value| !value.is_string());
+        *kept = finite;
+        let others: Vec<Value> = others;
+        for value in others {
+            match value.as_str() {
+                Some("NaN") if alone => kept.push(value),
+                Some("NaN") => {}
+                _ if sentinel.as_ref() == Some(&value) => {
+                    let message = format!("missing_value {value} is said as _FillValue");
+                    self.diagnose(Severity::Info, "missing-value-as-fill-value", path, message);
+                }
+                _ => {
+                    let message = format!("missing_value {value} is dropped: JSON has no such number");
+                    self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
+                }
+            }
+        }
     }
 
     /// Gives external files their place among the sources.

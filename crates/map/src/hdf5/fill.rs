@@ -6,7 +6,7 @@
 //! neither zero nor the mask are written as constant chunks.
 
 use serde_json::Value;
-use virtualize_hdf5::model::{Attribute, Datatype, FillMessage, FillValue as Stored};
+use virtualize_hdf5::model::{Attribute, Datatype, Element, FillMessage, FillValue as Stored};
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
 use super::cast::{cast, cast_unsigned, show};
@@ -88,7 +88,7 @@ impl FillQuestion<'_> {
     }
 
     fn read_sentinel(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attribute("_FillValue") else { return };
+        let Some(attribute) = self.attribute("_FillValue") else { return self.read_infinite(plan) };
         let text = attribute.elements.iter().map(show).collect::<Vec<_>>().join(", ");
         let outcome = match self.cast_sentinel(attribute) {
             Ok(value) => {
@@ -103,6 +103,20 @@ impl FillQuestion<'_> {
             }
         };
         plan.decision.sources.push(FillSource { origin: "attribute _FillValue".to_owned(), text, outcome });
+    }
+
+    /// JSON has no infinite `missing_value` that xarray masks by; as `_FillValue` it masks alike.
+    fn read_infinite(&self, plan: &mut FillPlan) {
+        let Some(attribute) = self.attribute("missing_value").filter(|_| self.data_type.is_float()) else {
+            return;
+        };
+        let infinite = |element: &&Element| matches!(element, Element::Float(value) if value.is_infinite());
+        let Some(element) = attribute.elements.iter().find(infinite) else { return };
+        if let Ok(value) = cast(element, self.data_type) {
+            plan.decision.sentinel = Some(value);
+            let (origin, text) = ("attribute missing_value".to_owned(), show(element));
+            plan.decision.sources.push(FillSource { origin, text, outcome: Outcome::Kept });
+        }
     }
 
     fn cast_sentinel(&self, attribute: &Attribute) -> Result<FillValue, String> {

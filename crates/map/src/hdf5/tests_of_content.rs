@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use virtualize_bytes::{Address, ByteRange};
-use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Float, Layout, ReferenceKind};
-use virtualize_zarr::{Codec, DataType, ZarrFormat};
+use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Element, Float, Layout, ReferenceKind};
+use virtualize_zarr::{Codec, DataType, FillValue, ZarrFormat};
 
-use super::tests::{chunked, codes, dataset, filter, float32, one, refused};
+use super::tests::{attribute, chunked, codes, dataset, filter, float32, one, refused};
 use crate::{ChunkContent, ElementTransform};
 
 /// Client data as hdf5plugin 7.1 writes them for chunks of 256 floats at 16 bits a value.
@@ -73,4 +73,40 @@ fn odd_floats_are_inlined_by_value() {
         let ElementTransform::Float { mantissa_size, .. } = pieces[0].transform else { panic!("a float") };
         assert_eq!(mantissa_size, bits);
     }
+}
+
+#[test]
+fn no_chunk_lies_past_the_end_of_the_file() {
+    let mut data = dataset(float32(ByteOrder::Little), &[4]);
+    let mut past = chunked(&[2], &[2], None, &[8, 8]);
+    past.chunks.addresses = vec![1000, (1 << 20) - 4];
+    data.layout = Layout::Chunked(past.clone());
+    assert!(refused(data.clone(), ZarrFormat::V2).contains("past the end"));
+    past.chunks.addresses = vec![1000, u64::MAX - 4];
+    data.layout = Layout::Chunked(past.clone());
+    assert!(refused(data.clone(), ZarrFormat::V3).contains("past the end"));
+    past.chunks.addresses = vec![(1 << 20) - 8, (1 << 20) - 12];
+    data.layout = Layout::Chunked(past);
+    assert_eq!(one(data, ZarrFormat::V2).0.chunks.len(), 2, "chunks may overlap");
+}
+
+/// xarray 2026.9 masks by a `_FillValue` of infinity as it does by a `missing_value`, which JSON cannot say.
+#[test]
+fn infinite_missing_values_are_said_as_fill_value() {
+    let with = |values: &[f64]| {
+        let mut data = dataset(float32(ByteOrder::Little), &[4]);
+        let elements = values.iter().map(|value| Element::Float(*value)).collect();
+        data.attributes.push(attribute("missing_value", float32(ByteOrder::Little), elements));
+        data
+    };
+    let (array, mapped) = one(with(&[5.0, f64::INFINITY, f64::NAN]), ZarrFormat::V2);
+    assert_eq!(array.attributes["missing_value"], 5.0);
+    assert_eq!(array.fill_value, Some(FillValue::Fixed(Bytes::from_static(&[0, 0, 0x80, 0x7f]))));
+    assert!(codes(&mapped).contains(&"missing-value-as-fill-value"));
+    let (array, mapped) = one(with(&[f64::INFINITY, f64::NEG_INFINITY]), ZarrFormat::V3);
+    assert_eq!(array.attributes["_FillValue"], "AAAAAAAA8H8=");
+    assert!(!array.attributes.contains_key("missing_value"));
+    assert!(codes(&mapped).contains(&"missing-value-dropped"));
+    let (array, _) = one(with(&[f64::NAN]), ZarrFormat::V3);
+    assert_eq!(array.attributes["missing_value"], "NaN");
 }
