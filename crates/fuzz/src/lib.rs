@@ -32,6 +32,18 @@ pub fn tiff(data: &[u8]) {
     }
 }
 
+/// All that the library does with a file, inlined chunks included.
+pub fn open(data: &[u8]) {
+    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+        let map = MapOptions { format: format.zarr_format(), inline_limit: 1 << 16, ..MapOptions::default() };
+        let options = virtualize::Options { map, limits: LIMITS, ..virtualize::Options::default() };
+        let object = virtualize_store::Object::in_memory("memory:///fuzz", data.to_vec());
+        if let Ok(store) = block_on(virtualize::open_object(object, &options)) {
+            drop(virtualize::write_to(&store, format, &mut std::io::sink()));
+        }
+    }
+}
+
 /// A TIFF file of one byte whose GDAL metadata are these.
 pub fn gdal_metadata(data: &[u8]) {
     const ENTRIES: u16 = 10;

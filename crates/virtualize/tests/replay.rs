@@ -1,0 +1,85 @@
+//! Files that fuzzing made, in folders by what must become of them: `fuzz_cases/FORMAT/refused`, `…/left_out` (something is
+//! left out, with a warning), and `…/crashed` for those that once made a panic, a hang or too much memory.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use virtualize::{Format, MapOptions, Options, open, write_to};
+
+/// How long one case may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Refused,
+    LeftOut,
+    Whole,
+}
+
+fn outcome(path: &Path, format: Format) -> Outcome {
+    let map = MapOptions { format: format.zarr_format(), ..MapOptions::default() };
+    let options = Options { map, ..Options::default() };
+    let Ok(store) = futures::executor::block_on(open(&path.to_string_lossy(), &options)) else {
+        return Outcome::Refused;
+    };
+    match (write_to(&store, format, &mut std::io::sink()), store.warnings().next()) {
+        (Err(_), _) => Outcome::Refused,
+        (Ok(()), Some(_)) => Outcome::LeftOut,
+        (Ok(()), None) => Outcome::Whole,
+    }
+}
+
+/// The outcome for both formats, which must come in time and without a panic.
+fn outcomes(path: PathBuf) -> [Outcome; 2] {
+    let (sender, receiver) = mpsc::channel();
+    let name = path.display().to_string();
+    thread::spawn(move || {
+        sender.send([Format::KerchunkJson, Format::Zarr3Json].map(|format| outcome(&path, format)))
+    });
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(outcomes) => outcomes,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name}: still running after {PATIENCE:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => panic!("{name}: panicked"),
+    }
+}
+
+/// Files of all formats in the folders of a class.
+fn cases(class: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz_cases");
+    let formats = std::fs::read_dir(folder).unwrap().map(|format| format.unwrap().path().join(class));
+    let files = formats.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn refused() {
+    let cases = cases("refused");
+    assert!(!cases.is_empty());
+    for case in cases {
+        let name = case.display().to_string();
+        assert_eq!(outcomes(case), [Outcome::Refused, Outcome::Refused], "{name}");
+    }
+}
+
+#[test]
+fn left_out() {
+    let cases = cases("left_out");
+    assert!(!cases.is_empty());
+    for case in cases {
+        let name = case.display().to_string();
+        assert!(!outcomes(case).contains(&Outcome::Whole), "{name}");
+    }
+}
+
+#[test]
+fn crashed() {
+    for case in cases("crashed") {
+        outcomes(case);
+    }
+}
