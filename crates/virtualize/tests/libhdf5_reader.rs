@@ -1,4 +1,5 @@
 //! The references of each HDF5 fixture are the same, whoever reads the file.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
 

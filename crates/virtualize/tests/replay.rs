@@ -1,5 +1,6 @@
 //! Files that fuzzing made, in folders by what must become of them: `fuzz_cases/FORMAT/refused`, `…/left_out` (something is
 //! left out, with a warning), and `…/crashed` for those that once made a panic, a hang or too much memory.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{
     path::{Path, PathBuf},
