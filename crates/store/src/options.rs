@@ -31,7 +31,7 @@ impl Default for StoreOptions {
             anonymous: false,
             endpoint: None,
             bearer_token: None,
-            concurrency: 32,
+            concurrency: 64,
             retries: 5,
             retry_timeout: Duration::from_secs(60),
             whole_limit: 256 << 20,

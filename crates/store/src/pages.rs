@@ -33,6 +33,11 @@ impl Cache {
         Self { kept: Mutex::default(), limit: (bytes / PAGE).try_into().unwrap_or(usize::MAX) }
     }
 
+    /// Whether a file of so many bytes fits.
+    pub(crate) fn holds(&self, bytes: u64) -> bool {
+        usize::try_from(bytes.div_ceil(PAGE)).is_ok_and(|pages| pages <= self.limit)
+    }
+
     /// The pages among `wanted` that are here, and the numbers of the others.
     pub(crate) fn split(&self, wanted: BTreeSet<u64>) -> (Pages, Vec<u64>) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,6 +23,9 @@ const FIRST: u64 = 16 * PAGE;
 const GAP: u64 = 8 * PAGE;
 /// Longest read that merges ranges, in bytes, so that large batches go over several connections.
 const LONGEST: u64 = 1 << 20;
+/// A file of at most so many bytes is fetched whole once its first bytes do not suffice: over a network that takes less
+/// time than the round trips of a walk through it.
+const SMALL: u64 = 4 << 20;
 
 /// An object behind a network.
 #[derive(Debug)]
@@ -136,9 +139,12 @@ impl Remote {
         meter: &Meter,
     ) -> Result<Vec<Bytes>, StoreError> {
         let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.meta.size)).collect();
-        let (mut pages, missing) = self.cache.split(pages::of(&clamped));
+        let (mut pages, mut missing) = self.cache.split(pages::of(&clamped));
         if !missing.is_empty() {
             let start = Instant::now();
+            if self.meta.size <= SMALL && self.cache.holds(self.meta.size) {
+                missing = self.cache.split(pages::of(&[ByteRange::new(0, self.meta.size)])).1;
+            }
             for (run, bytes) in self.fetch(&missing, meter).await? {
                 pages.extend(self.keep(run, &bytes)?);
             }

@@ -41,6 +41,19 @@ fn neighbours_are_fetched_together_and_once() {
 }
 
 #[test]
+fn a_file_that_is_not_large_is_fetched_whole_at_its_second_read() {
+    let server = Server::of_file(content());
+    run(async {
+        let object = open(&format!("{}/a", server.url), &options()).await.unwrap();
+        object.read_ranges(&[ByteRange::new(500_000, 10)]).await.unwrap();
+        let stats = object.stats();
+        assert_eq!(stats.bytes, content().len() as u64, "no byte twice");
+        object.read_ranges(&[ByteRange::new(900_000, 10), ByteRange::new(200_000, 10)]).await.unwrap();
+        assert_eq!(object.stats().requests, stats.requests);
+    });
+}
+
+#[test]
 fn refusals_have_their_class_and_show_no_signature() {
     let cases = [
         (404, ReadErrorKind::NotFound),
