@@ -30,7 +30,7 @@ fn a_small_file_costs_one_request() {
 
 #[test]
 fn neighbours_are_fetched_together_and_once() {
-    let server = Server::of_file(content());
+    let server = Server::of_file(content().repeat(5).leak());
     run(async {
         let object = open(&format!("{}/a", server.url), &options()).await.unwrap();
         let ranges: Vec<_> = (0..20).map(|n| ByteRange::new(500_000 + n * 1000, 100)).collect();
