@@ -73,6 +73,9 @@ pub(crate) struct Input {
     /// Map all images of a TIFF (the default)
     #[arg(long, conflicts_with = "ifds")]
     all: bool,
+    /// Put pages of a TIFF that have equal shape, type, chunks and codecs into one array along a new axis
+    #[arg(long)]
+    stack: bool,
     /// Chunks of a TIFF whose last strip is shorter than the others
     #[arg(long, value_enum, default_value = "regular", value_name = "KIND")]
     chunk_grid: ChunkGridKind,
@@ -187,6 +190,7 @@ impl Input {
             },
             inline_limit: self.inline_limit,
             ifds: self.ifds.iter().map(|path| path.0.clone()).collect(),
+            stack: self.stack,
             chunk_grid: match self.chunk_grid {
                 ChunkGridKind::Regular => ChunkGridChoice::Regular,
                 ChunkGridKind::Rectilinear => ChunkGridChoice::Rectilinear,

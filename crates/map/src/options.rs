@@ -16,6 +16,8 @@ pub struct MapOptions {
     pub ifds: Vec<Vec<usize>>,
     /// How the strips of a TIFF become chunks where the last one is shorter.
     pub chunk_grid: ChunkGridChoice,
+    /// Pages of a TIFF that have equal shape, type, chunks and codecs become one array along a new axis.
+    pub stack: bool,
 }
 
 impl Default for MapOptions {
@@ -27,6 +29,7 @@ impl Default for MapOptions {
             constant_chunk_limit: 10_000,
             ifds: Vec::new(),
             chunk_grid: ChunkGridChoice::Regular,
+            stack: false,
         }
     }
 }

@@ -32,6 +32,12 @@ pub(super) fn add(
     }
 }
 
+/// Adds a variable of whole numbers along an axis of its name.
+pub(super) fn add_numbers(group: &mut Group, name: &str, numbers: Vec<u64>, options: &MapOptions) {
+    let content = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+    insert(group, name, Some(name), DataType::Int64, content, Map::new(), options);
+}
+
 fn add_axes(
     group: &mut Group,
     geometry: &Geometry,

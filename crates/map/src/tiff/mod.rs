@@ -13,6 +13,7 @@ mod nodata;
 mod number;
 mod refusal;
 mod sample;
+mod stack;
 mod tags;
 mod units;
 mod wkt;
@@ -57,6 +58,9 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     }
     mapped.report.diagnostics.extend(wanted.into_iter().map(no_such_image));
     mapped.report.diagnostics.extend(grid_advice(options));
+    if options.stack {
+        stack::stack(file, &mut mapped, options);
+    }
     multiscales::describe(file, &mut mapped.hierarchy);
     mapped.hierarchy.sources.push(source);
     mapped

@@ -467,3 +467,31 @@ fn rectilinear_grids_cut_plain_strips() {
     assert_eq!(array.chunk_grid, ChunkGrid::Rectilinear(vec![vec![1], vec![8, 3], vec![1 << 20]]));
     assert_eq!(array.chunks.references[0].lengths, Lengths::Each(vec![16 << 20, 6 << 20]));
 }
+
+#[test]
+fn pages_that_are_alike_are_stacked() {
+    let page = |index: usize, height: u64| Ifd { path: vec![index], ..ifd(image(4, height, 2, 3)) };
+    let mut overview = page(3, 7);
+    overview.image.as_mut().unwrap().subfile_type = 1;
+    for (format, shape) in [(ZarrFormat::V2, vec![2, 7, 4, 2]), (ZarrFormat::V3, vec![2, 2, 7, 4])] {
+        let options = MapOptions { stack: true, ..options(format) };
+        let pages = vec![page(0, 7), page(1, 9), page(2, 7), overview.clone()];
+        let mapped = map_ifds(pages, &options);
+        let array = main_array(&mapped);
+        assert_eq!(array.shape, shape);
+        assert_eq!(array.dimension_names[0].as_deref(), Some("page"));
+        assert_eq!(array.chunks.references[0].positions, Some(vec![0, 1, 3, 4]), "the third chunks are made");
+        let made: Vec<&[u64]> = mapped
+            .tasks
+            .iter()
+            .filter(|task| task.array == "band_data")
+            .map(|task| &task.positions[..])
+            .collect();
+        assert_eq!(made, [[2], [5]]);
+        let numbers = mapped.hierarchy.array("page").unwrap();
+        assert_eq!(numbers.chunks.inline[&0][..], [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(mapped.hierarchy.array("1/band_data").is_some(), "unlike the first");
+        assert!(mapped.hierarchy.array("2/band_data").is_none());
+        assert!(mapped.hierarchy.array("3/band_data").is_some(), "an overview is no page");
+    }
+}
