@@ -25,6 +25,8 @@ pub struct File {
     pub root: Address,
     /// Every object reachable by hard links from the root group.
     pub objects: BTreeMap<Address, Object>,
+    /// Text of the datasets `/HDFEOS INFORMATION/StructMetadata.0`, `.1` and on, which describes an HDF-EOS5 file.
+    pub struct_metadata: Option<String>,
 }
 
 /// What lies at an object header.

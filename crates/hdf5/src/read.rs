@@ -20,6 +20,7 @@ use crate::{
         headers::{Header, read_headers},
         layouts::{LayoutRequest, read_layouts},
         shared::{Body, SharedMessages},
+        struct_metadata::struct_metadata,
     },
 };
 
@@ -44,18 +45,20 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let attributes = read_attributes(&io, format, &headers, &mut shared).await?;
     let drafts = drafts(&mut graph, attributes, format, &shared);
     let objects = finish(&io, format, drafts).await?;
-    let file = File {
+    let mut file = File {
         superblock_version: superblock.version,
         base_address: Address(superblock.address),
         offset_size: format.offset_size,
         length_size: format.length_size,
         root: Address(superblock.root),
         objects: objects.into_iter().collect(),
+        struct_metadata: None,
     };
-    match failed_read(&file) {
-        Some(error) => Err(error.clone()),
-        None => Ok(file),
+    if let Some(error) = failed_read(&file) {
+        return Err(error.clone());
     }
+    file.struct_metadata = struct_metadata(&io, &file).await?;
+    Ok(file)
 }
 
 /// Decodes elements of a dataset that lie one after the other in `raw` (a decoded chunk), fetching from the global

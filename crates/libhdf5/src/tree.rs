@@ -60,6 +60,7 @@ pub fn read(path: &Path) -> Result<File> {
         length_size: format.length_size,
         root,
         objects,
+        struct_metadata: None,
     })
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod layouts;
 pub(crate) mod ready;
 pub(crate) mod shared;
 mod sized;
+pub(crate) mod struct_metadata;
 pub(crate) mod symbol_tables;
 
 pub(crate) use io::Io;

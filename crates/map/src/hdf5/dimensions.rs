@@ -146,17 +146,20 @@ fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
         .then_some(labels)
 }
 
-/// Names of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own.
+/// Names of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own, `fields` the names that
+/// HDF-EOS5 gives.
 pub(super) fn dimension_names(
     name: &str,
     dataset: &Dataset,
     scopes: &[Dimensions],
     names: &ObjectNames,
+    fields: Option<&[String]>,
 ) -> Vec<Option<String>> {
     let shape = dataset.dataspace.shape().unwrap_or_default();
     let found = by_coordinates(dataset, scopes)
         .or_else(|| by_labels(dataset, scopes, names))
-        .or_else(|| by_own_name(name, shape, scopes));
+        .or_else(|| by_own_name(name, shape, scopes))
+        .or_else(|| fields.map(<[String]>::to_vec));
     match found {
         Some(found) if found.len() == shape.len() => found.into_iter().map(Some).collect(),
         _ => phony(shape, scopes.last()),

@@ -9,6 +9,7 @@ mod dimensions;
 mod external;
 mod fill;
 mod filters;
+mod hdfeos;
 mod header_fill;
 mod layout;
 mod names;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId};
 
+use self::hdfeos::Fields;
 pub use self::names::ObjectNames;
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity};
 
@@ -41,6 +43,7 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
         sources: vec![source],
         tasks: Vec::new(),
         report: Report::default(),
+        fields: Fields::new(file.struct_metadata.as_deref().unwrap_or_default()),
         nodes: 0,
     };
     let root = mapper.root();
@@ -56,6 +59,8 @@ struct Mapper<'a> {
     sources: Vec<Source>,
     tasks: Vec<InlineTask>,
     report: Report,
+    /// What HDF-EOS5 says of the dimensions of its fields.
+    fields: Fields,
     /// Groups and arrays so far: hard links can make a tree far bigger than the file.
     nodes: u64,
 }

@@ -120,6 +120,7 @@ pub(super) fn file(datasets: Vec<(&str, Dataset)>) -> File {
         length_size: 8,
         root: Address(0),
         objects,
+        struct_metadata: None,
     }
 }
 

@@ -147,7 +147,8 @@ impl Mapper<'_> {
         if is_dimension_only(dataset) {
             return None;
         }
-        let dimensions = dimension_names(name, dataset, &place.scopes, &self.names);
+        let fields = self.fields.of(place.path, name, dataset.dataspace.shape().unwrap_or_default());
+        let dimensions = dimension_names(name, dataset, &place.scopes, &self.names, fields);
         let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
         let path = join(place.path, name);
         let mut array = self.array(&path, dataset, dimensions)?;
