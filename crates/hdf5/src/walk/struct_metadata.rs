@@ -66,3 +66,78 @@ fn text_range(dataset: &Dataset) -> Option<ByteRange> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use virtualize_bytes::{Limits, MemorySource};
+
+    use super::*;
+    use crate::{
+        model::{CharacterSet, Dataspace, FillMessage, FillTime, FillValue, Filter, Link, StringPadding},
+        walk::ready::ready,
+    };
+
+    fn text(start: u64, size: u32) -> Dataset {
+        Dataset {
+            datatype: Datatype::String {
+                size,
+                padding: StringPadding::NullTerminated,
+                charset: CharacterSet::Ascii,
+            },
+            committed_datatype: None,
+            dataspace: Dataspace::Scalar,
+            fill: FillMessage {
+                version: None,
+                write_time: FillTime::IfSet,
+                allocation_time: 0,
+                value: FillValue::Default,
+            },
+            filters: Vec::<Filter>::new(),
+            layout: Layout::Contiguous(Some(ByteRange::new(start, size.into()))),
+            attributes: Vec::new(),
+            unreadable_attributes: Vec::new(),
+        }
+    }
+
+    fn group(links: &[(&str, u64)]) -> Object {
+        let link = |(name, at): &(&str, u64)| Link {
+            name: (*name).to_owned(),
+            target: LinkTarget::Hard(Address(*at)),
+        };
+        Object::Group(Group { links: links.iter().map(link).collect(), ..Group::default() })
+    }
+
+    fn read(parts: &[Dataset]) -> Option<String> {
+        let names: Vec<_> = (0..parts.len()).map(|n| format!("StructMetadata.{n}")).collect();
+        let links: Vec<_> = names.iter().zip(2..).map(|(name, at)| (name.as_str(), at)).collect();
+        let mut objects = BTreeMap::from([(Address(0), group(&[(GROUP, 1)])), (Address(1), group(&links))]);
+        for (part, at) in parts.iter().zip(2..) {
+            objects.insert(Address(at), Object::Dataset(Box::new(part.clone())));
+        }
+        let file = File {
+            superblock_version: 0,
+            base_address: Address(0),
+            offset_size: 8,
+            length_size: 8,
+            root: Address(0),
+            objects,
+            struct_metadata: None,
+        };
+        let source = MemorySource(b"GROUP=a\nEND\0\0\0\0GROUP".as_slice().into());
+        ready(struct_metadata(&Io::new(&source, Limits::default()), &file)).unwrap()
+    }
+
+    #[test]
+    fn parts_are_joined_without_their_padding() {
+        assert_eq!(read(&[text(0, 8), text(8, 6)]).as_deref(), Some("GROUP=a\nEND"));
+    }
+
+    #[test]
+    fn parts_past_the_end_of_the_file_are_not_read() {
+        assert_eq!(read(&[text(0, 100)]), None);
+        assert_eq!(read(&[text(0, 5), text(u64::MAX - 2, 9)]).as_deref(), Some("GROUP"));
+        assert_eq!(read(&[]), None);
+    }
+}
