@@ -104,11 +104,15 @@ fn one_or_all(values: impl Iterator<Item = Value>) -> Option<Value> {
 
 fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
     let Ok(image) = &ifd.image else { return };
+    if let Some(name) = subfile_type(image.subfile_type) {
+        attributes.insert("subfile_type".into(), name.into());
+    }
     if let Some(name) = image.photometric.and_then(photometric) {
         attributes.insert("photometric_interpretation".into(), name.into());
     }
     if !image.extra_samples.is_empty() {
-        attributes.insert("extra_samples".into(), json!(image.extra_samples));
+        let names: Vec<&str> = image.extra_samples.iter().map(|code| extra_sample(*code)).collect();
+        attributes.insert("extra_samples".into(), json!(names));
     }
     let Some(map) = &image.color_map else { return };
     let count = map.len() / 3;
@@ -120,6 +124,27 @@ fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
         "color_map".into(),
         json!({ "red": channels.first(), "green": channels.get(1), "blue": channels.get(2) }),
     );
+}
+
+/// What the samples beyond those of the colours are (ExtraSamples).
+fn extra_sample(code: u16) -> &'static str {
+    match code {
+        0 => "unspecified",
+        1 => "associated alpha",
+        2 => "unassociated alpha",
+        _ => "unknown",
+    }
+}
+
+/// What an image is to the others of the file (NewSubfileType), where it says so.
+fn subfile_type(bits: u32) -> Option<&'static str> {
+    match bits & 0b111 {
+        0 => None,
+        1 | 3 => Some("reduced image"),
+        2 => Some("page"),
+        bits if bits & 1 == 0 => Some("transparency mask"),
+        _ => Some("transparency mask of a reduced image"),
+    }
 }
 
 /// PhotometricInterpretation by name.

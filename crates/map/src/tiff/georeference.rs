@@ -57,7 +57,11 @@ impl Georeference {
         let transform = Transform::of(geo);
         let control_points = match transform {
             Some(_) => Vec::new(),
-            None => geo.tie_points.iter().map(|[i, j, _, x, y, z]| [*i, *j, *x, *y, *z]).collect(),
+            None => {
+                // GDAL counts from the corner of a pixel here too.
+                let shift = if is_point(geo) { 0.5 } else { 0.0 };
+                geo.tie_points.iter().map(|[i, j, _, x, y, z]| [i + shift, j + shift, *x, *y, *z]).collect()
+            }
         };
         Self { transform, crs: Crs::of(&geo.keys), control_points, rpc: geo.rpc.clone() }
     }
@@ -95,13 +99,33 @@ impl Georeference {
             attributes.insert("GeoTransform".into(), transform.gdal_text().into());
         }
         if !self.control_points.is_empty() {
-            attributes.insert("ground_control_points".into(), json!(self.control_points));
+            attributes.insert("gcps".into(), control_points(&self.control_points).to_string().into());
         }
         if let Some(rpc) = &self.rpc {
             attributes.insert("rpc_coefficients".into(), json!(rpc));
         }
         attributes
     }
+}
+
+/// PixelIsPoint: raster coordinates count from the centres of pixels.
+fn is_point(geo: &Geo) -> bool {
+    geo.keys.get(&RASTER_TYPE) == Some(&GeoKey::Short(2))
+}
+
+/// Ground control points as GeoJSON, in the form in which rioxarray keeps them.
+fn control_points(points: &[[f64; 5]]) -> Value {
+    let feature = |(number, [column, row, x, y, z]): (usize, &[f64; 5])| {
+        json!({
+            "type": "Feature",
+            "properties": { "id": number.to_string(), "info": "", "row": row, "col": column },
+            "geometry": { "type": "Point", "coordinates": [x, y, z] },
+        })
+    };
+    json!({
+        "type": "FeatureCollection",
+        "features": (1..).zip(points).map(feature).collect::<Vec<Value>>(),
+    })
 }
 
 impl Transform {
@@ -117,11 +141,7 @@ impl Transform {
             }
             _ => return None,
         };
-        Some(if geo.keys.get(&RASTER_TYPE) == Some(&GeoKey::Short(2)) {
-            corner.with_origin_at_centre()
-        } else {
-            corner
-        })
+        Some(if is_point(geo) { corner.with_origin_at_centre() } else { corner })
     }
 
     /// PixelIsPoint: the origin is the centre of the first pixel.

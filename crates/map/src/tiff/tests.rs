@@ -495,3 +495,30 @@ fn pages_that_are_alike_are_stacked() {
         assert!(mapped.hierarchy.array("3/band_data").is_some(), "an overview is no page");
     }
 }
+
+/// `rasterio.open(…).gcps` of a file with PixelIsPoint: half a pixel more than the tie points say; the form is that of
+/// `rioxarray.open_rasterio(…).spatial_ref.attrs["gcps"]`.
+#[test]
+fn control_points_are_geojson() {
+    let mut ifd = ifd(image(4, 4, 1, 2));
+    let tie_points = vec![[0.5, 0.5, 0.0, 10.0, 50.0, 0.0], [63.5, 0.5, 0.0, 11.0, 50.0, 5.0]];
+    let keys = [(1024, GeoKey::Short(2)), (1025, GeoKey::Short(2)), (2048, GeoKey::Short(4326))];
+    ifd.geo = Some(Geo { keys: keys.into(), tie_points, ..Geo::default() });
+    let mapped = map(ifd, ZarrFormat::V2);
+    let text = mapped.hierarchy.array("spatial_ref").unwrap().attributes["gcps"].as_str().unwrap();
+    let points: serde_json::Value = serde_json::from_str(text).unwrap();
+    let last = &points["features"][1];
+    assert_eq!(last["properties"], json!({ "id": "2", "info": "", "row": 1.0, "col": 64.0 }));
+    assert_eq!(last["geometry"]["coordinates"], json!([11.0, 50.0, 5.0]));
+}
+
+#[test]
+fn extra_samples_and_masks_are_named() {
+    let mut image = image(4, 4, 2, 2);
+    image.extra_samples = vec![2];
+    image.subfile_type = 4;
+    let mapped = map(ifd(image), ZarrFormat::V2);
+    let attributes = &main_array(&mapped).attributes;
+    assert_eq!(attributes["extra_samples"], json!(["unassociated alpha"]));
+    assert_eq!(attributes["subfile_type"], "transparency mask");
+}
