@@ -1,6 +1,9 @@
 //! Pages of equal shape, type, chunks and codecs as one array along a new axis.
 
-use virtualize_tiff::model::{File, Ifd};
+use virtualize_tiff::{
+    model::{File, Ifd, Value as TagValue},
+    ome_axes,
+};
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, Lengths, Node, NodePath, References, SourceId,
 };
@@ -16,14 +19,15 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let Some(first) = file.ifds.iter().find(|ifd| is_page(ifd, mapped)) else { return };
     let alike: Vec<&Ifd> = file.ifds.iter().filter(|ifd| is_like(ifd, first, mapped)).collect();
     let pages: Vec<&Array> = alike.iter().filter_map(|ifd| mapped.hierarchy.array(&path(ifd))).collect();
-    let Some(stacked) = (alike.len() > 1).then(|| join_pages(&pages)).flatten() else {
+    let axes = axes(&alike, first, pages.first().copied());
+    let Some(stacked) = (alike.len() > 1).then(|| join_pages(&pages, &axes)).flatten() else {
         mapped.report.diagnostics.push(note("no further page is like the first: nothing is stacked".into()));
         return;
     };
     let left_out: Vec<String> = different_attributes(&pages);
     let count: u64 = pages.first().map_or(1, |page| chunk_count(page));
     let others = file.ifds.iter().filter(|ifd| is_page(ifd, mapped)).count().saturating_sub(alike.len());
-    move_tasks(&mut mapped.tasks, &alike, &path(first), count);
+    move_tasks(&mut mapped.tasks, &alike, &path(first), count, axes.len());
     for page in alike.iter().skip(1) {
         remove(page, mapped);
     }
@@ -41,9 +45,31 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
             .push(note(format!("{others} pages that are unlike the first are not stacked")));
     }
     let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(first)) else { return };
-    let numbers = alike.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect();
-    coordinates::add_numbers(group, AXIS, numbers, options);
+    if axes.iter().any(|(name, _)| name == AXIS) {
+        coordinates::add_numbers(group, AXIS, page_numbers(&alike), options);
+    }
     group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(stacked)));
+}
+
+/// The axes that pages lie along, slowest first: those of OME-XML where all pages are its planes, else one.
+fn axes(pages: &[&Ifd], first: &Ifd, array: Option<&Array>) -> Vec<(String, u64)> {
+    let one = vec![(AXIS.to_owned(), pages.len() as u64)];
+    let in_order = pages.iter().enumerate().all(|(index, page)| page.path == [index]);
+    let (Some(TagValue::Text(texts)), Ok(image), true) = (first.tags.get(&270), &first.image, in_order)
+    else {
+        return one;
+    };
+    let found = ome_axes(&texts.join("\0"), u64::from(image.samples_per_pixel)).unwrap_or_default();
+    let named: Vec<(String, u64)> = found.into_iter().map(|(name, size)| (name.to_string(), size)).collect();
+    let taken =
+        |name: &String| array.is_some_and(|array| array.dimension_names.contains(&Some(name.clone())));
+    let planes = named.iter().try_fold(1_u64, |product, (_, size)| product.checked_mul(*size));
+    let fits = planes == Some(pages.len() as u64) && !named.iter().any(|(name, _)| taken(name));
+    if fits { named } else { one }
+}
+
+fn page_numbers(pages: &[&Ifd]) -> Vec<u64> {
+    pages.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect()
 }
 
 fn path(ifd: &Ifd) -> NodePath {
@@ -102,19 +128,21 @@ fn chunk_count(page: &Array) -> u64 {
     page.chunk_grid.counts(&page.shape).iter().fold(1, |product: u64, count| product.saturating_mul(*count))
 }
 
-/// One array of all pages; `None` where its chunks cannot be counted.
-fn join_pages(pages: &[&Array]) -> Option<Array> {
+/// One array of all pages, which lie along `axes`; `None` where its chunks cannot be counted.
+fn join_pages(pages: &[&Array], axes: &[(String, u64)]) -> Option<Array> {
     let mut array = (*pages.first()?).clone();
     let different = different_attributes(pages);
     array.attributes.retain(|name, _| !different.contains(name));
     array.chunks = join_chunks(pages, chunk_count(&array))?;
-    array.shape.insert(0, pages.len() as u64);
-    array.dimension_names.insert(0, Some(AXIS.to_owned()));
-    match &mut array.chunk_grid {
-        ChunkGrid::Regular(chunk) => chunk.insert(0, 1),
-        ChunkGrid::Rectilinear(edges) => edges.insert(0, vec![1; pages.len()]),
+    for (name, size) in axes.iter().rev() {
+        array.shape.insert(0, *size);
+        array.dimension_names.insert(0, Some(name.clone()));
+        match &mut array.chunk_grid {
+            ChunkGrid::Regular(chunk) => chunk.insert(0, 1),
+            ChunkGrid::Rectilinear(edges) => edges.insert(0, vec![1; usize::try_from(*size).ok()?]),
+        }
+        array.codecs.iter_mut().for_each(with_an_axis);
     }
-    array.codecs.iter_mut().for_each(with_an_axis);
     Some(array)
 }
 
@@ -153,8 +181,9 @@ fn with_an_axis(codec: &mut Codec) {
     }
 }
 
-/// Chunks of pages that are made become chunks of the array at `target`, whose pages have `count` chunks each.
-fn move_tasks(tasks: &mut [InlineTask], pages: &[&Ifd], target: &str, count: u64) {
+/// Chunks of pages that are made become chunks of the array at `target`, whose pages have `count` chunks each and lie
+/// along so many `axes`.
+fn move_tasks(tasks: &mut [InlineTask], pages: &[&Ifd], target: &str, count: u64, axes: usize) {
     let starts: std::collections::BTreeMap<NodePath, u64> = pages
         .iter()
         .map(|page| path(page))
@@ -164,15 +193,21 @@ fn move_tasks(tasks: &mut [InlineTask], pages: &[&Ifd], target: &str, count: u64
         let Some(start) = starts.get(&task.array) else { continue };
         target.clone_into(&mut task.array);
         task.positions.iter_mut().for_each(|position| *position = position.saturating_add(*start));
-        let ChunkContent::Assemble { shape, pieces, .. } = &mut task.content else { continue };
-        shape.insert(0, 1);
-        for piece in pieces {
-            piece.shape.insert(0, 1);
-            piece.extent.insert(0, 1);
-            piece.from.insert(0, 0);
-            piece.to.insert(0, 0);
-            piece.codecs.iter_mut().for_each(with_an_axis);
+        for _ in 0..axes {
+            add_an_axis(&mut task.content);
         }
+    }
+}
+
+fn add_an_axis(content: &mut ChunkContent) {
+    let ChunkContent::Assemble { shape, pieces, .. } = content else { return };
+    shape.insert(0, 1);
+    for piece in pieces {
+        piece.shape.insert(0, 1);
+        piece.extent.insert(0, 1);
+        piece.from.insert(0, 0);
+        piece.to.insert(0, 0);
+        piece.codecs.iter_mut().for_each(with_an_axis);
     }
 }
 

@@ -522,3 +522,23 @@ fn extra_samples_and_masks_are_named() {
     assert_eq!(attributes["extra_samples"], json!(["unassociated alpha"]));
     assert_eq!(attributes["subfile_type"], "transparency mask");
 }
+
+/// tifffile's `series[0].axes` of such a file is `TCYX`.
+#[test]
+fn planes_of_ome_tiff_lie_along_their_axes() {
+    let mut pages: Vec<Ifd> =
+        (0..6).map(|index| Ifd { path: vec![index], ..ifd(image(4, 7, 1, 3)) }).collect();
+    let text = r#"<OME><Image><Pixels DimensionOrder="XYCTZ" SizeX="4" SizeY="7" SizeZ="1" SizeC="2" SizeT="3">
+        <TiffData IFD="0" PlaneCount="6"/></Pixels></Image></OME>"#;
+    pages[0].tags.insert(270, virtualize_tiff::model::Value::Text(vec![text.into()]));
+    let options = MapOptions { stack: true, ..MapOptions::default() };
+    let mapped = map_ifds(pages, &options);
+    let array = main_array(&mapped);
+    assert_eq!(array.shape, [3, 2, 1, 7, 4]);
+    assert_eq!(array.chunk_grid, ChunkGrid::Regular(vec![1, 1, 1, 3, 4]));
+    let names: Vec<_> = array.dimension_names.iter().flatten().map(String::as_str).collect();
+    assert_eq!(names, ["t", "c", "band", "y", "x"]);
+    let ChunkContent::Assemble { shape, .. } = &mapped.tasks[5].content else { panic!("a made chunk") };
+    assert_eq!((shape, &mapped.tasks[5].positions), (&vec![1, 1, 1, 3, 4], &vec![17]));
+    assert!(mapped.hierarchy.array("page").is_none());
+}

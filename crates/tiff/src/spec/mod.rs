@@ -10,6 +10,7 @@ mod geometry;
 mod header;
 mod ifd;
 mod image;
+mod ome;
 mod tables;
 pub(crate) mod tag;
 mod value;
@@ -19,3 +20,4 @@ pub(crate) use header::{Format, Header};
 pub(crate) use ifd::{RawValue, build, pieces};
 
 pub use header::is_tiff;
+pub use ome::ome_axes;
