@@ -82,6 +82,11 @@ pub(crate) struct Input {
     /// Most bytes (decoded) that an array may inline where references cannot say it
     #[arg(long, value_name = "BYTES", default_value_t = MapOptions::default().inline_limit)]
     inline_limit: u64,
+    /// Cut contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes (K, M, G stand for KiB, MiB,
+    /// GiB), one slice at least. Chunks are of one size: a divisor of the axis where one is at least half of SIZE; else
+    /// the last chunk is filled up and inlined; else, past the inline limit, the largest divisor
+    #[arg(long, value_name = "SIZE", value_parser = byte_size)]
+    split_contiguous: Option<u64>,
     /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -195,6 +200,7 @@ impl Input {
                 ChunkGridKind::Regular => ChunkGridChoice::Regular,
                 ChunkGridKind::Rectilinear => ChunkGridChoice::Rectilinear,
             },
+            split_contiguous: self.split_contiguous,
             ..MapOptions::default()
         };
         Options {
@@ -233,6 +239,37 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A number of bytes from 1 on, such as 1000 or 64M.
+fn byte_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 1 << 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 1 << 30),
+        _ => (Some(text), 1),
+    };
+    let count = digits.and_then(|digits| digits.parse::<u64>().ok());
+    count
+        .and_then(|count| count.checked_mul(unit))
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "expected a number of bytes from 1 on, such as 1000 or 64M".to_owned())
+}
+
 fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a number from 1 on".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(byte_size("1000"), Ok(1000));
+        assert_eq!(byte_size("64M"), Ok(64 << 20));
+        assert_eq!(byte_size("2k"), Ok(2048));
+        assert_eq!(byte_size("1G"), Ok(1 << 30));
+        for text in ["", "0", "M", "-1", "1.5M", "99999999999G"] {
+            assert!(byte_size(text).is_err(), "{text}");
+        }
+    }
 }

@@ -18,6 +18,11 @@ pub struct MapOptions {
     pub chunk_grid: ChunkGridChoice,
     /// Pages of a TIFF that have equal shape, type, chunks and codecs become one array along a new axis.
     pub stack: bool,
+    /// Most bytes of a chunk that contiguous HDF5 data are cut into along their slowest axis (one slice at least).
+    /// Chunks are of one size: a divisor of the axis where one is at least half of what is wanted, else what is wanted
+    /// with the last chunk filled up and inlined, else (past `inline_limit`) the largest divisor. Data that this would
+    /// cut into more than a million chunks stay whole.
+    pub split_contiguous: Option<u64>,
 }
 
 impl Default for MapOptions {
@@ -30,6 +35,7 @@ impl Default for MapOptions {
             ifds: Vec::new(),
             chunk_grid: ChunkGridChoice::Regular,
             stack: false,
+            split_contiguous: None,
         }
     }
 }

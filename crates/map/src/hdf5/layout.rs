@@ -213,6 +213,9 @@ impl Placing<'_> {
             placed.inline_reason = Some(why);
             return Ok(placed);
         }
+        if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
+            return Ok(split);
+        }
         placed.chunks = ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,

@@ -13,6 +13,7 @@ mod hdfeos;
 mod header_fill;
 mod layout;
 mod names;
+mod split;
 mod structures;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,173 @@
+//! Contiguous data cut along the slowest axis.
+//!
+//! Chunks of a regular grid all have the same number of bytes, so that the last one must be whole, or made inline with
+//! what sticks out of the array filled up.
+
+use virtualize_bytes::ByteRange;
+use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
+
+use super::layout::{Placed, Placing};
+use crate::{ChunkContent, Piece};
+
+/// Most chunks that one array is cut into.
+const CHUNKS: u64 = 1_000_000;
+
+/// How an axis is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cut {
+    /// The axis.
+    axis: usize,
+    /// Its size, in slices.
+    size: u64,
+    /// Slices of a chunk.
+    height: u64,
+    /// Bytes of a slice.
+    slice: u64,
+}
+
+impl Placing<'_> {
+    /// References to the parts of a run that holds the whole array, in chunks of at most `most` bytes (one slice at
+    /// least); `None` where there is nothing to cut.
+    pub(super) fn split(&self, range: ByteRange, most: u64) -> Option<Placed> {
+        let cut = self.cut(most)?;
+        let mut placed = self.one_chunk().ok()?;
+        *placed.chunk_shape.get_mut(cut.axis)? = cut.height;
+        let length = cut.height.checked_mul(cut.slice)?;
+        let starts = (0..cut.size / cut.height).map(|chunk| range.start.saturating_add(chunk * length));
+        placed.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: starts.collect(),
+            lengths: Lengths::Uniform(length),
+        });
+        if !cut.size.is_multiple_of(cut.height) {
+            placed.inline.push((cut.size / cut.height, self.last(range, &cut, &placed.chunk_shape)));
+            placed.inline_reason =
+                Some("the last part of contiguous data is shorter than a chunk".to_owned());
+        }
+        Some(placed)
+    }
+
+    fn cut(&self, most: u64) -> Option<Cut> {
+        let axis = self.shape.iter().position(|n| *n > 1)?;
+        let size = *self.shape.get(axis)?;
+        let slice = self.stored_bytes(self.shape.get(axis + 1..)?).filter(|bytes| *bytes > 0)?;
+        let height = height(size, most / slice, self.options.inline_limit / slice)?;
+        Some(Cut { axis, size, height, slice })
+    }
+
+    /// The last chunk: what is left of the array, on a background.
+    fn last(&self, range: ByteRange, cut: &Cut, chunk_shape: &[u64]) -> ChunkContent {
+        let rest = cut.size % cut.height;
+        let length = rest.saturating_mul(cut.slice);
+        let mut extent = chunk_shape.to_vec();
+        if let Some(n) = extent.get_mut(cut.axis) {
+            *n = rest;
+        }
+        let origin = vec![0; extent.len()];
+        let piece = Piece {
+            source: SourceId(0),
+            range: ByteRange::new(range.end().saturating_sub(length), length),
+            codecs: Vec::new(),
+            shape: extent.clone(),
+            from: origin.clone(),
+            to: origin,
+            extent,
+            transform: self.element.transform.clone(),
+        };
+        ChunkContent::Assemble {
+            shape: chunk_shape.to_vec(),
+            background: self.background_bytes(),
+            pieces: vec![piece],
+        }
+    }
+}
+
+/// Slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` where it is at least half of
+/// that; else `most`, where a chunk of it may be inlined (`inline` slices); else the largest divisor. `None`: not cut.
+fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
+    let most = most.max(1);
+    if most >= size || size.div_ceil(most) > CHUNKS {
+        return None;
+    }
+    let divisor = largest_divisor(size, most);
+    if divisor.is_none_or(|height| height < most.div_ceil(2)) && most <= inline {
+        return Some(most);
+    }
+    divisor
+}
+
+/// The largest divisor of `size` up to `most` that makes no more chunks than allowed.
+fn largest_divisor(size: u64, most: u64) -> Option<u64> {
+    (size.div_ceil(most)..=CHUNKS.min(size))
+        .find(|chunks| size.is_multiple_of(*chunks))
+        .map(|chunks| size / chunks)
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_zarr::{ChunkGrid, Reference};
+
+    use super::super::tests::{dataset, file, int};
+    use super::*;
+    use crate::hdf5::map_file;
+    use crate::{MapOptions, Mapped};
+
+    fn mapped(shape: &[u64], most: u64, inline_limit: u64) -> Mapped {
+        let options = MapOptions { split_contiguous: Some(most), inline_limit, ..MapOptions::default() };
+        let source = virtualize_zarr::Source { url: "file:///a.h5".to_owned(), ..Default::default() };
+        map_file(&file(vec![("x", dataset(int(4, true), shape))]), source, &options)
+    }
+
+    fn chunks(mapped: &Mapped) -> (ChunkGrid, Vec<(u64, u64)>) {
+        let array = mapped.hierarchy.array("x").unwrap();
+        let all = array.chunks.references.iter().flat_map(References::iter);
+        let place = |(_, Reference { offset, length, .. })| (offset, length);
+        (array.chunk_grid.clone(), all.map(place).collect())
+    }
+
+    #[test]
+    fn a_divisor_is_taken_where_it_is_large_enough() {
+        let (grid, places) = chunks(&mapped(&[12, 5], 100, 1 << 20));
+        assert_eq!(grid, ChunkGrid::Regular(vec![4, 5]));
+        assert_eq!(places, [(4096, 80), (4176, 80), (4256, 80)]);
+    }
+
+    #[test]
+    fn else_the_last_chunk_is_made_with_the_rest_filled_up() {
+        let mapped = mapped(&[1, 7, 5], 60, 1 << 20);
+        let (grid, places) = chunks(&mapped);
+        assert_eq!(grid, ChunkGrid::Regular(vec![1, 3, 5]));
+        assert_eq!(places, [(4096, 60), (4156, 60)]);
+        let [task] = mapped.tasks.as_slice() else { panic!("{:?}", mapped.tasks) };
+        let ChunkContent::Assemble { shape, pieces, .. } = &task.content else { panic!("{task:?}") };
+        assert_eq!((task.positions.as_slice(), shape.as_slice()), (&[2][..], &[1, 3, 5][..]));
+        assert_eq!(pieces[0].range, ByteRange::new(4216, 20));
+        assert_eq!(pieces[0].extent, [1, 1, 5]);
+    }
+
+    #[test]
+    fn past_the_inline_limit_the_largest_divisor_is_taken() {
+        let (grid, places) = chunks(&mapped(&[7, 5], 60, 10));
+        assert_eq!(grid, ChunkGrid::Regular(vec![1, 5]));
+        assert_eq!(places.len(), 7);
+    }
+
+    #[test]
+    fn one_slice_at_least_and_nothing_to_cut() {
+        assert_eq!(chunks(&mapped(&[3, 5], 1, 1 << 20)).1.len(), 3);
+        assert_eq!(chunks(&mapped(&[3, 5], 60, 1 << 20)).1, [(4096, 60)]);
+        assert_eq!(chunks(&mapped(&[1, 1], 1, 1 << 20)).1, [(4096, 4)]);
+    }
+
+    #[test]
+    fn divisors() {
+        assert_eq!(largest_divisor(12, 5), Some(4));
+        assert_eq!(largest_divisor(12, 11), Some(6));
+        assert_eq!(largest_divisor(36, 6), Some(6));
+        assert_eq!(largest_divisor(7, 6), Some(1));
+        assert_eq!(height(1_000_003, 2, 0), None);
+        assert_eq!(height(1_000_003, 2, 2), Some(2));
+        assert_eq!(height(u64::MAX, 1, 1), None);
+    }
+}
