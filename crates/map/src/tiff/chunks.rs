@@ -234,7 +234,7 @@ impl ChunkMaker<'_> {
                     "{bytes} bytes would have to be inlined, the limit is {}",
                     self.inline_limit
                 ),
-                hint: Some("raise the limit of inlined bytes".into()),
+                hint: Some("raise `--inline-limit`".into()),
                 is_error: false,
             });
         }

@@ -113,7 +113,7 @@ fn check_values(
         let Err(why) = &candidate.value else { continue };
         let message = complaint(candidate, why, data_type);
         if options.invalid_nodata == InvalidNodata::Error {
-            let hint = Some("set invalid nodata to `warn` to drop it".to_owned());
+            let hint = Some("`--invalid-nodata warn` drops it".to_owned());
             return Err(Refusal { code: "invalid-nodata", message, hint, is_error: true });
         }
         diagnostics.push(Diagnostic {
