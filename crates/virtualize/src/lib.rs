@@ -23,6 +23,7 @@ mod inline;
 mod open;
 mod options;
 mod output;
+mod outside;
 mod sniff;
 
 pub use error::{Error, ErrorClass};

@@ -9,6 +9,7 @@ use crate::{
     Error, Options,
     formats::Model,
     inline::{self, Context},
+    outside,
     sniff::sniff,
 };
 
@@ -61,6 +62,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let model = Model::read(kind, &object, options).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     let mut mapped = model.map(source_of(&object), &options.map);
+    outside::check(&mut mapped, &options.store).await;
     let context = Context { source, limits: &options.limits, model: &model };
     inline::run(&context, &mut mapped).await?;
     object.verify()?;
@@ -69,7 +71,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     Ok(VirtualStore { hierarchy, report, source_format: format, object })
 }
 
-fn source_of(object: &Object) -> Source {
+pub(crate) fn source_of(object: &Object) -> Source {
     Source {
         url: object.url().to_owned(),
         etag: object.etag().map(str::to_owned),

@@ -168,7 +168,8 @@ fn leave_out(mapped: &mut Mapped, path: &str, reason: String) {
     });
 }
 
-fn remove(hierarchy: &mut Hierarchy, path: &str) {
+/// Takes a node out of the hierarchy.
+pub(crate) fn remove(hierarchy: &mut Hierarchy, path: &str) {
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut group = &mut hierarchy.root;
     for step in parent.split('/').filter(|step| !step.is_empty()) {
