@@ -79,12 +79,22 @@ fn array(
         writeln!(out, "{indent}source  {}", printable(&said.join("; ")))?;
     }
     writeln!(out, "{indent}chunks  {}", chunks(array))?;
-    let codecs = array.codecs.iter().map(|each| codec(each, store.hierarchy.format).to_string());
-    writeln!(out, "{indent}codecs  {}", codecs.collect::<Vec<_>>().join(" "))?;
+    let codecs = array.codecs.iter().map(|each| brief(&codec(each, store.hierarchy.format)));
+    writeln!(out, "{indent}codecs  {}", codecs.collect::<Vec<_>>().join(", "))?;
     if let Some(fill) = report.and_then(|report| report.fill.as_ref()) {
         decision(fill, &array.data_type, &indent, out)?;
     }
     attributes(&array.attributes, depth, out)
+}
+
+/// A codec on one line: its name, and its configuration in brackets.
+fn brief(codec: &Value) -> String {
+    let name = ["name", "id"].iter().find_map(|key| codec.get(key)?.as_str());
+    let Some(name) = name else { return printable(&codec.to_string()) };
+    let parameters = codec.get("configuration").unwrap_or(codec).as_object();
+    let said = parameters.into_iter().flatten().filter(|(key, _)| !["name", "id"].contains(&key.as_str()));
+    let said: Vec<_> = said.map(|(key, value)| format!("{key}={value}")).collect();
+    if said.is_empty() { name.to_owned() } else { printable(&format!("{name}({})", said.join(", "))) }
 }
 
 fn chunks(array: &Array) -> String {

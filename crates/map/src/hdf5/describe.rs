@@ -1,23 +1,15 @@
 //! HDF5 in its own words, for reports and diagnostics.
 
-use virtualize_hdf5::model::{ByteOrder, ChunkIndexKind, Datatype, Filter, Integer, Layout};
+use virtualize_hdf5::model::{ByteOrder, ChunkIndexKind, Datatype, Filter, Float, Integer, Layout};
+
+use super::types::ieee_type;
 
 /// A datatype in a few words.
 pub(super) fn describe_type(datatype: &Datatype) -> String {
     match datatype {
         Datatype::Integer(integer) => describe_integer(integer, "integer"),
         Datatype::Bitfield(integer) => describe_integer(integer, "bit field"),
-        Datatype::Float(float) => format!(
-            "{}{}-bit float (sign at {}, {} exponent bits at {}, {} mantissa bits at {}, bias {})",
-            order(float.order, float.size),
-            float.precision,
-            float.sign_location,
-            float.exponent_size,
-            float.exponent_location,
-            float.mantissa_size,
-            float.mantissa_location,
-            float.exponent_bias
-        ),
+        Datatype::Float(float) => describe_float(float),
         Datatype::Time { size } => format!("time of {size} bytes"),
         Datatype::String { size, .. } => format!("string of {size} bytes"),
         Datatype::Opaque { size, tag } if tag.is_empty() => format!("opaque data of {size} bytes"),
@@ -28,13 +20,29 @@ pub(super) fn describe_type(datatype: &Datatype) -> String {
         }
         Datatype::Reference { kind, .. } => format!("reference ({kind:?})"),
         Datatype::Enum { base, members } => {
-            format!("enumeration of {} values over a {}", members.len(), describe_type(base))
+            format!("enumeration of {} values of {}", members.len(), describe_type(base))
         }
         Datatype::Sequence { base, .. } => format!("variable-length sequence of {}", describe_type(base)),
         Datatype::VariableString { .. } => "variable-length string".to_owned(),
         Datatype::Array { base, shape } => format!("array {shape:?} of {}", describe_type(base)),
         Datatype::Complex { base } => format!("complex number of two {}", describe_type(base)),
     }
+}
+
+fn describe_float(float: &Float) -> String {
+    let name = format!("{}{}-bit float", order(float.order, float.size), float.precision);
+    if ieee_type(float).is_some() {
+        return name;
+    }
+    format!(
+        "{name} (sign at {}, {} exponent bits at {}, {} mantissa bits at {}, bias {})",
+        float.sign_location,
+        float.exponent_size,
+        float.exponent_location,
+        float.mantissa_size,
+        float.mantissa_location,
+        float.exponent_bias
+    )
 }
 
 fn describe_integer(integer: &Integer, what: &str) -> String {

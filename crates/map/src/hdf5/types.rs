@@ -168,13 +168,14 @@ fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
 }
 
 /// (bytes, sign bit, first exponent bit, exponent bits, mantissa bits, bias) of the three IEEE 754 formats.
-const IEEE: [(u32, u8, u8, u8, u8, u32, DataType); 3] = [
+static IEEE: [(u32, u8, u8, u8, u8, u32, DataType); 3] = [
     (2, 15, 10, 5, 10, 15, DataType::Float16),
     (4, 31, 23, 8, 23, 127, DataType::Float32),
     (8, 63, 52, 11, 52, 1023, DataType::Float64),
 ];
 
-fn float_type(float: &Float) -> Result<ElementType, String> {
+/// The IEEE 754 format that a float is in, if it is in one.
+pub(super) fn ieee_type(float: &Float) -> Option<&'static DataType> {
     let fields = (
         float.size,
         float.sign_location,
@@ -188,10 +189,12 @@ fn float_type(float: &Float) -> Result<ElementType, String> {
             && u32::from(float.precision) == size * 8
             && (float.bit_offset, float.mantissa_location, float.normalization) == (0, 0, 2)
     });
-    match known {
-        Some((.., data_type)) => {
-            Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size))
-        }
+    known.map(|(.., data_type)| data_type)
+}
+
+fn float_type(float: &Float) -> Result<ElementType, String> {
+    match ieee_type(float) {
+        Some(data_type) => Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size)),
         None => odd_float_type(float)
             .ok_or_else(|| format!("Zarr has no type for a {}", describe_type(&Datatype::Float(*float)))),
     }
