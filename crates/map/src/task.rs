@@ -43,6 +43,13 @@ pub enum ChunkContent {
         /// How many of its bits count.
         head_bits: u32,
     },
+    /// The bytes of the file, the bits of each byte turned round (TIFF's FillOrder 2). They are already encoded.
+    BitsReversed {
+        /// In which file.
+        source: SourceId,
+        /// Where.
+        range: ByteRange,
+    },
     /// Decode pieces, lay them on a background, then encode with the array's codecs (`transpose` and the codec that
     /// turns the array into bytes aside: the buffer is in stored order).
     Assemble {

@@ -209,8 +209,11 @@ impl ChunkMaker<'_> {
     }
 
     /// All chunks, decoded here because no reader decodes them.
-    fn inlined(&self, rows: u64, all: &[Stretch], stored: Vec<Codec>) -> Result<Chunks, Refusal> {
+    fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks, Refusal> {
         if !self.encoding.is_decodable()? {
+            if stored.pop() == Some(Codec::BitOrder) && self.encoding.short_strip()? == ShortStrip::AsItIs {
+                return self.with_bits_reversed(rows, all, stored);
+            }
             return Err(Refusal::unsupported(format!(
                 "no reader of this Zarr format decodes {}",
                 words(self.encoding.image).join(", ")
@@ -220,6 +223,18 @@ impl ChunkMaker<'_> {
         let tasks = self.tasks(all, rows)?;
         let numbers = stored.into_iter().filter(|codec| matches!(codec, Codec::Bytes { .. }));
         let codecs = numbers.chain([Codec::Zlib { level: 6 }]).collect();
+        Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
+    }
+
+    /// All chunks, still compressed, with their bits in the usual order.
+    fn with_bits_reversed(&self, rows: u64, all: &[Stretch], codecs: Vec<Codec>) -> Result<Chunks, Refusal> {
+        self.check_inline(all.len() as u64, rows)?;
+        let task = |stretch: &Stretch| InlineTask {
+            array: self.path.to_owned(),
+            positions: vec![stretch.position],
+            content: ChunkContent::BitsReversed { source: SourceId(0), range: stretch.range },
+        };
+        let tasks = all.iter().map(task).collect();
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 

@@ -194,6 +194,18 @@ fn packed_bits_with_reversed_order_are_inlined_where_v3_cannot_say_it() {
     assert_eq!(pieces[0].codecs, stored);
 }
 
+#[test]
+fn fax_strips_with_reversed_bits_are_inlined_in_the_usual_order_where_v3_cannot_say_it() {
+    let mut fax = image(16, 4, 1, 4);
+    (fax.bits_per_sample, fax.compression, fax.reversed_bits) = (vec![1], 4, true);
+    let v2 = map(ifd(fax.clone()), ZarrFormat::V2);
+    assert_eq!(main_array(&v2).codecs.last(), Some(&Codec::BitOrder));
+    let v3 = map(ifd(fax), ZarrFormat::V3);
+    assert!(!main_array(&v3).codecs.contains(&Codec::BitOrder));
+    assert!(main_array(&v3).chunks.is_empty());
+    assert!(matches!(v3.tasks[0].content, ChunkContent::BitsReversed { .. }));
+}
+
 fn item(name: &str, value: &str) -> GdalItem {
     GdalItem { domain: String::new(), name: name.into(), sample: None, role: None, value: value.into() }
 }

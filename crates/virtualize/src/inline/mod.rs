@@ -93,7 +93,9 @@ async fn fetch(context: &Context<'_>, tasks: &[InlineTask]) -> Result<Vec<Vec<By
 /// The byte ranges that a task needs.
 fn ranges(task: &InlineTask) -> impl Iterator<Item = ByteRange> {
     let (stored, pieces) = match &task.content {
-        ChunkContent::AsStored { range, .. } | ChunkContent::Headed { range, .. } => (Some(*range), &[][..]),
+        ChunkContent::AsStored { range, .. }
+        | ChunkContent::Headed { range, .. }
+        | ChunkContent::BitsReversed { range, .. } => (Some(*range), &[][..]),
         ChunkContent::VariableHere { .. } => (None, &[][..]),
         ChunkContent::Assemble { pieces, .. } | ChunkContent::Variable { pieces, .. } => (None, &pieces[..]),
     };
@@ -113,6 +115,9 @@ async fn chunk(
         ChunkContent::AsStored { source, range } => stored(*source, *range, encoded).cloned(),
         ChunkContent::Headed { source, range, head, head_bits } => {
             Ok(headed::join(head, *head_bits, stored(*source, *range, encoded)?).into())
+        }
+        ChunkContent::BitsReversed { source, range } => {
+            Ok(stored(*source, *range, encoded)?.iter().map(|byte| byte.reverse_bits()).collect())
         }
         ChunkContent::Assemble { shape, background, pieces } => {
             let raw = assemble::chunk(context.limits, shape, background, pieces, encoded)?;
