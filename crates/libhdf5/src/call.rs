@@ -2,7 +2,7 @@
 
 use std::{ffi::CStr, os::raw::c_char};
 
-use hdf5_metno_sys::{h5e, h5i, h5p};
+use hdf5_metno_sys::{h5e, h5i};
 use virtualize_hdf5::Error;
 
 /// Results of this crate.
@@ -93,12 +93,6 @@ impl At {
 /// A property list of an object.
 pub(crate) fn property_list(at: At, id: h5i::hid_t) -> Result<Handle> {
     at.handle(id)
-}
-
-/// A new property list of a class.
-pub(crate) fn new_property_list(at: At, class: h5i::hid_t) -> Result<Handle> {
-    // SAFETY: the library checks the class.
-    at.handle(unsafe { h5p::H5Pcreate(class) })
 }
 
 /// Keeps the library from printing its errors.

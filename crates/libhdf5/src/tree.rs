@@ -1,7 +1,8 @@
 //! From a file to its model: objects and links.
 
-use std::{collections::BTreeMap, ffi::CString, os::raw::c_int, path::Path};
+use std::{collections::BTreeMap, os::raw::c_int, path::Path};
 
+use hdf5_metno::plist::file_access::FileCloseDegree;
 use hdf5_metno_sys::{
     LOCK,
     h5::H5open,
@@ -15,7 +16,7 @@ use virtualize_hdf5::model::{Datatype, File, Group, Link, LinkTarget, Object};
 
 use crate::{
     attribute,
-    call::{At, Handle, Result, new_property_list, property_list, silence},
+    call::{At, Handle, Result, property_list, silence},
     dataset, datatype,
     links::links_of,
 };
@@ -64,20 +65,15 @@ pub fn read(path: &Path) -> Result<File> {
     })
 }
 
+/// Opens a file for reading. Whatever is still open goes with it, and nothing is locked.
 fn open(at: At, path: &Path) -> Result<Handle> {
-    let path =
-        CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| at.malformed("NUL in its path"))?;
-    let access = new_property_list(at, *h5p::H5P_CLS_FILE_ACCESS)?;
-    // SAFETY: the handle is open. Whatever is still open goes with the file; nothing is locked for reading.
-    let status = unsafe {
-        [
-            h5p::H5Pset_fclose_degree(access.id(), h5f::H5F_close_degree_t::H5F_CLOSE_STRONG),
-            h5p::H5Pset_file_locking(access.id(), 0, 1),
-        ]
-    };
-    status.into_iter().try_for_each(|status| at.done(status))?;
-    // SAFETY: the path ends with a NUL, and the property list is open.
-    at.handle(unsafe { h5f::H5Fopen(path.as_ptr(), h5f::H5F_ACC_RDONLY, access.id()) })
+    let opened = hdf5_metno::File::with_options()
+        .with_fapl(|access| access.fclose_degree(FileCloseDegree::Strong).file_locking(false))
+        .open(path);
+    let file = opened.map_err(|error| at.malformed(error.to_string()))?;
+    // SAFETY: the identifier is open; the reference is the handle's own.
+    at.number(unsafe { h5i::H5Iinc_ref(file.id()) })?;
+    at.handle(file.id())
 }
 
 fn format(at: At, creation: &Handle) -> Result<Format> {
