@@ -1,6 +1,7 @@
 //! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
 
 use virtualize_hdf5::model::{Datatype, Element, File};
+use virtualize_map::hdf5::OtherFiles;
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::Object;
 use virtualize_zarr::Source;
@@ -36,10 +37,10 @@ impl Model {
         }
     }
 
-    /// Maps it to Zarr.
-    pub(crate) fn map(&self, source: Source, options: &MapOptions) -> Mapped {
+    /// Maps it to Zarr, with the other files that it takes data from.
+    pub(crate) fn map(&self, source: Source, others: &OtherFiles, options: &MapOptions) -> Mapped {
         match self {
-            Self::Hdf5(file) => virtualize_map::hdf5::map_file(file, source, options),
+            Self::Hdf5(file) => virtualize_map::hdf5::map_file_among(file, source, others, options),
             Self::Tiff(file) => virtualize_map::tiff::map_file(file, source, options),
         }
     }

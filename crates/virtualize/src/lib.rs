@@ -22,6 +22,7 @@ mod formats;
 mod inline;
 mod open;
 mod options;
+mod others;
 mod output;
 mod outside;
 mod sniff;

@@ -9,7 +9,7 @@ use crate::{
     Error, Options,
     formats::Model,
     inline::{self, Context},
-    outside,
+    others, outside,
     sniff::sniff,
 };
 
@@ -61,11 +61,13 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     };
     let model = Model::read(kind, &object, options).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
-    let mut mapped = model.map(source_of(&object), &options.map);
+    let others = others::read(&model, object.url(), options).await;
+    let mut mapped = model.map(source_of(&object), &others.files, &options.map);
     outside::check(&mut mapped, &options.store).await;
     let context = Context { source, limits: &options.limits, model: &model };
     inline::run(&context, &mut mapped).await?;
     object.verify()?;
+    others.verify()?;
     let format = model.format();
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     Ok(VirtualStore { hierarchy, report, source_format: format, object })

@@ -33,7 +33,7 @@ pub(crate) async fn check(mapped: &mut Mapped, options: &StoreOptions) {
 }
 
 /// Whether a file may be referred to: it lies in the folder of the file that names it, or below.
-fn is_allowed(own: &str, url: &str) -> Result<(), String> {
+pub(crate) fn is_allowed(own: &str, url: &str) -> Result<(), String> {
     let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
     let is_http = own.starts_with("http://") || own.starts_with("https://");
     let below = url.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, FillTime};
+use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, FillTime, Layout};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
@@ -58,8 +58,9 @@ impl Mapper<'_> {
             HeaderFill::Scalar(value) => (value, None),
             HeaderFill::Inexpressible(why) => (zero(&element.data_type), Some(why)),
         };
+        let is_virtual = matches!(dataset.layout, Layout::Virtual(_));
         let missing_reads = match dataset.fill.write_time {
-            FillTime::Never => zero(&element.data_type),
+            FillTime::Never if !is_virtual => zero(&element.data_type),
             _ => header.clone(),
         };
         let options = self.options;
@@ -70,7 +71,8 @@ impl Mapper<'_> {
             background: inexpressible.is_none().then_some(&missing_reads),
             objects: &Arc::clone(&self.names),
             options,
-            file_size: self.file_size(),
+            file_size: self.own.source.size,
+            world: self.world(),
         };
         let placed =
             if matches!(dataset.dataspace, Dataspace::Null) { placing.one_chunk() } else { placing.place() };
@@ -120,6 +122,13 @@ impl Mapper<'_> {
         if let Some(why) = &placed.inline_reason {
             let message = format!("{} chunks are put inline: {why}", placed.inline.len());
             self.diagnose(Severity::Info, "chunks-inlined", path, message);
+        }
+        if let [first, ..] = placed.missing_files.as_slice() {
+            let count = placed.missing_files.len();
+            let message = format!(
+                "{count} of its source files do not exist (\"{first}\"), so that their parts read as the fill value"
+            );
+            self.diagnose(Severity::Warning, "source-missing", path, message);
         }
         for (code, message) in &fill.warnings {
             self.diagnose(Severity::Warning, code, path, message.clone());

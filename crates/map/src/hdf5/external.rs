@@ -5,6 +5,7 @@ use virtualize_hdf5::model::ExternalSegment;
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
 
 use super::layout::{Placed, Placing};
+use super::others::beside;
 
 impl Placing<'_> {
     /// One segment that holds everything, or segments of whole rows, can be referred to.
@@ -30,7 +31,7 @@ impl Placing<'_> {
             *rows = length / row;
         }
         for (position, (file, range)) in (0u64..).zip(runs) {
-            let source = source_of(&mut placed.external_files, file)?;
+            let source = source_of(&mut placed.external_files, &beside(&self.world.here.source.url, file))?;
             placed.chunks.references.push(References {
                 source,
                 positions: Some(vec![position]),

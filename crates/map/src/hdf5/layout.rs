@@ -10,6 +10,7 @@ use virtualize_zarr::{ChunkManifest, Codec, DataType, Endian, FillValue, Lengths
 use super::filters::clients_decode;
 use super::header_fill::turn;
 use super::names::ObjectNames;
+use super::others::World;
 use super::types::ElementType;
 use crate::{ChunkContent, ElementTransform, MapOptions, Piece};
 
@@ -17,6 +18,7 @@ use crate::{ChunkContent, ElementTransform, MapOptions, Piece};
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
 
 /// What placing the chunks looks at.
+#[derive(Clone, Copy)]
 pub(super) struct Placing<'a> {
     /// The dataset.
     pub(super) dataset: &'a Dataset,
@@ -32,6 +34,8 @@ pub(super) struct Placing<'a> {
     pub(super) options: &'a MapOptions,
     /// Size of the file in bytes, 0 where it is not known.
     pub(super) file_size: u64,
+    /// The file and those beside it.
+    pub(super) world: World<'a>,
 }
 
 /// The chunks of an array.
@@ -47,8 +51,10 @@ pub(super) struct Placed {
     pub(super) inline: Vec<(u64, ChunkContent)>,
     /// Why chunks are made inline, where they are.
     pub(super) inline_reason: Option<String>,
-    /// External files that chunks refer to, as stored; [`SourceId`] 1 and on.
+    /// Urls of other files that chunks refer to; [`SourceId`] 1 and on.
     pub(super) external_files: Vec<String>,
+    /// Names of other files that do not exist.
+    pub(super) missing_files: Vec<String>,
 }
 
 impl Placing<'_> {
@@ -60,9 +66,7 @@ impl Placing<'_> {
             Layout::Contiguous(Some(range)) => self.contiguous(*range),
             Layout::External(segments) => self.external(segments),
             Layout::Chunked(chunked) => self.chunked(chunked),
-            Layout::Virtual(mappings) => {
-                Err(format!("virtual datasets ({} mappings) are not mapped yet", mappings.len()))
-            }
+            Layout::Virtual(mappings) => self.virtual_sources(mappings),
             Layout::Unreadable(error) => Err(error.to_string()),
         }
     }
@@ -96,6 +100,7 @@ impl Placing<'_> {
             inline: Vec::new(),
             inline_reason: None,
             external_files: Vec::new(),
+            missing_files: Vec::new(),
         })
     }
 

@@ -13,6 +13,8 @@ mod hdfeos;
 mod header_fill;
 mod layout;
 mod names;
+mod others;
+mod spans;
 mod split;
 mod structures;
 #[cfg(test)]
@@ -21,8 +23,10 @@ mod tests;
 mod tests_of_content;
 mod tree;
 mod types;
+mod virtual_layout;
 mod zfp;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use virtualize_hdf5::model::File;
@@ -30,15 +34,29 @@ use virtualize_zarr::{Hierarchy, Source, SourceId};
 
 use self::hdfeos::Fields;
 pub use self::names::ObjectNames;
+use self::others::{Known, World};
+pub use self::others::{OtherFile, OtherFiles, beside, virtual_source_files};
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity};
+
+/// Most sources that the virtual datasets of a file are made of, nested ones counted each time.
+const VIRTUAL_SOURCES: u32 = 100_000;
 
 /// Maps a file that was read. `source` is the file, which becomes [`SourceId`] 0; external raw data files follow.
 ///
 /// Reads no bytes: what must be fetched is in [`Mapped::tasks`]. What cannot be mapped exactly is left out, with a
 /// diagnostic.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
+    map_file_among(file, source, &OtherFiles::default(), options)
+}
+
+/// Maps a file that was read, with the other files in which its virtual datasets find their sources.
+pub fn map_file_among(file: &File, source: Source, others: &OtherFiles, options: &MapOptions) -> Mapped {
+    let own = source.clone();
     let mut mapper = Mapper {
         file,
+        own: Known { file, source: &own },
+        others,
+        budget: &Cell::new(VIRTUAL_SOURCES),
         options,
         names: Arc::new(ObjectNames::new(file)),
         sources: vec![source],
@@ -55,6 +73,9 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
 /// What mapping a file gathers.
 struct Mapper<'a> {
     file: &'a File,
+    own: Known<'a>,
+    others: &'a OtherFiles,
+    budget: &'a Cell<u32>,
     options: &'a MapOptions,
     names: Arc<ObjectNames>,
     sources: Vec<Source>,
@@ -66,21 +87,15 @@ struct Mapper<'a> {
     nodes: u64,
 }
 
-impl Mapper<'_> {
-    fn file_size(&self) -> u64 {
-        self.sources.first().map_or(0, |source| source.size)
+impl<'a> Mapper<'a> {
+    fn world(&self) -> World<'a> {
+        World { root: self.own, here: self.own, others: self.others, budget: self.budget, depth: 0 }
     }
 
-    /// The source of an external file, whose name is relative to the folder of the HDF5 file.
-    fn external_source(&mut self, file: &str) -> SourceId {
-        let own = self.sources.first().map_or("", |source| source.url.as_str());
-        let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let url = match file.strip_prefix('/') {
-            Some(absolute) => format!("file:///{absolute}"),
-            None => format!("{folder}/{file}"),
-        };
+    /// The source of another file.
+    fn external_source(&mut self, url: &str) -> SourceId {
         let at = self.sources.iter().position(|source| source.url == url).unwrap_or_else(|| {
-            self.sources.push(Source { url, ..Source::default() });
+            self.sources.push(Source { url: url.to_owned(), ..Source::default() });
             self.sources.len() - 1
         });
         SourceId(u16::try_from(at).unwrap_or(u16::MAX))

@@ -1,0 +1,102 @@
+//! Other HDF5 files that a file refers to, read before it is mapped.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize_hdf5::model::{File, Layout, Object};
+use virtualize_zarr::Source;
+
+/// Deepest chain of virtual datasets.
+const DEPTH: u32 = 8;
+
+/// What became of another file.
+#[derive(Clone, Debug)]
+pub enum OtherFile {
+    /// It was read.
+    Read(Box<File>, Source),
+    /// There is none, so that what it would hold reads as the fill value.
+    Missing,
+    /// It may or could not be read; why.
+    Refused(String),
+}
+
+/// Other files by url.
+#[derive(Clone, Debug, Default)]
+pub struct OtherFiles {
+    /// Each with what became of it.
+    pub files: BTreeMap<String, OtherFile>,
+}
+
+/// The url of a file that the file at `own` names: relative names start at its folder.
+pub fn beside(own: &str, name: &str) -> String {
+    let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
+    match name.strip_prefix('/') {
+        Some(absolute) => format!("file:///{absolute}"),
+        None => format!("{folder}/{}", name.strip_prefix("./").unwrap_or(name)),
+    }
+}
+
+/// Urls of the files in which the virtual datasets of a file, which lies at `own`, find their sources.
+pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
+    let layouts = file.objects.values().filter_map(|object| match object {
+        Object::Dataset(dataset) => Some(&dataset.layout),
+        _ => None,
+    });
+    let mappings = layouts.flat_map(|layout| match layout {
+        Layout::Virtual(mappings) => mappings.as_slice(),
+        _ => &[],
+    });
+    mappings
+        .filter(|mapping| mapping.file != "." && !mapping.file.contains('%'))
+        .map(|mapping| beside(own, &mapping.file))
+        .filter(|url| url != own)
+        .collect()
+}
+
+/// A file that was read, and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    /// What it says.
+    pub(super) file: &'a File,
+    /// Where it lies.
+    pub(super) source: &'a Source,
+}
+
+/// The files that mapping a dataset may look into.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct World<'a> {
+    /// The file that is mapped.
+    pub(super) root: Known<'a>,
+    /// The file of the dataset.
+    pub(super) here: Known<'a>,
+    /// The others.
+    pub(super) others: &'a OtherFiles,
+    /// How many sources of virtual datasets may still be looked at.
+    pub(super) budget: &'a Cell<u32>,
+    /// Virtual datasets on the way from the dataset that is mapped.
+    pub(super) depth: u32,
+}
+
+impl<'a> World<'a> {
+    /// The world as a source in a file sees it that this file names; `None` where there is no such file.
+    pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>, String> {
+        let left = self.budget.get().checked_sub(1).ok_or("virtual datasets have too many sources")?;
+        self.budget.set(left);
+        if self.depth >= DEPTH {
+            return Err(format!("virtual datasets are nested deeper than {DEPTH}"));
+        }
+        let url = match name {
+            "." => self.here.source.url.clone(),
+            _ => beside(&self.here.source.url, name),
+        };
+        let here = match self.others.files.get(&url) {
+            _ if url == self.here.source.url => self.here,
+            _ if url == self.root.source.url => self.root,
+            Some(OtherFile::Read(file, source)) => Known { file, source },
+            Some(OtherFile::Missing) => return Ok(None),
+            Some(OtherFile::Refused(why)) => return Err(format!("its source \"{name}\": {why}")),
+            None => return Err(format!("its source \"{name}\" was not read")),
+        };
+        Ok(Some(Self { here, depth: self.depth + 1, ..*self }))
+    }
+}

@@ -1,0 +1,237 @@
+//! Which elements of a source a mapping puts where, axis by axis.
+
+use std::collections::BTreeSet;
+
+use virtualize_hdf5::model::{Selection, Slab};
+
+/// Most spans of one axis.
+const SPANS: u64 = 1_000_000;
+
+/// Elements that lie side by side in the source and in the destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    /// First element in the destination.
+    pub(super) to: u64,
+    /// First element in the source.
+    pub(super) from: u64,
+    /// How many.
+    pub(super) length: u64,
+}
+
+/// An axis of the destination, of the source, or of both.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Axis {
+    /// Axis of the destination; `None` where it has none of the kind.
+    pub(super) to: Option<usize>,
+    /// Axis of the source; `None` where it has none of the kind.
+    pub(super) from: Option<usize>,
+    /// What goes where; one element where one of the two is lacking.
+    pub(super) spans: Vec<Span>,
+}
+
+/// One run of an axis: first element and how many.
+type Run = (u64, u64);
+
+/// Pairs the axes of two selections. Elements go in row-major order, so that two regular selections agree axis by axis
+/// once axes of one element are dropped.
+pub(super) fn axes(
+    to: &Selection,
+    to_shape: &[u64],
+    from: &Selection,
+    from_shape: &[u64],
+) -> Result<Vec<Axis>, String> {
+    let to = runs(to, to_shape)?;
+    let from = runs(from, from_shape)?;
+    let size = |runs: &Vec<Run>| runs.iter().map(|run| run.1).sum::<u64>();
+    if to.iter().map(size).eq(from.iter().map(size)) {
+        let pairs = to.iter().zip(&from).enumerate();
+        return Ok(pairs.map(|(at, (to, from))| axis(Some((at, to)), Some((at, from)))).collect());
+    }
+    let (mut axes, mut rest) = (Vec::new(), from.iter().enumerate().peekable());
+    for (at, runs) in to.iter().enumerate() {
+        if size(runs) == 1 {
+            axes.push(axis(Some((at, runs)), None));
+            continue;
+        }
+        while let Some((alone, one)) = rest.next_if(|(_, runs)| size(runs) == 1) {
+            axes.push(axis(None, Some((alone, one))));
+        }
+        match rest.next() {
+            Some(source) if size(source.1) == size(runs) => axes.push(axis(Some((at, runs)), Some(source))),
+            _ => return Err("the selections of a mapping differ in shape".to_owned()),
+        }
+    }
+    for (alone, one) in rest {
+        if size(one) != 1 {
+            return Err("the selections of a mapping differ in shape".to_owned());
+        }
+        axes.push(axis(None, Some((alone, one))));
+    }
+    Ok(axes)
+}
+
+fn axis(to: Option<(usize, &Vec<Run>)>, from: Option<(usize, &Vec<Run>)>) -> Axis {
+    let spans = match (to, from) {
+        (Some((_, to)), Some((_, from))) => paired(to, from),
+        (Some((_, to)), None) => to.iter().map(|run| Span { to: run.0, from: 0, length: run.1 }).collect(),
+        (None, Some((_, from))) => {
+            from.iter().map(|run| Span { to: 0, from: run.0, length: run.1 }).collect()
+        }
+        (None, None) => Vec::new(),
+    };
+    Axis { to: to.map(|axis| axis.0), from: from.map(|axis| axis.0), spans }
+}
+
+/// Cuts runs of equal total length where either of the two ends.
+fn paired(to: &[Run], from: &[Run]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let (mut to, mut from) = (to.iter().copied(), from.iter().copied());
+    let (mut here, mut there) = (to.next(), from.next());
+    while let (Some((at, left)), Some((source, more))) = (here, there) {
+        let length = left.min(more);
+        spans.push(Span { to: at, from: source, length });
+        here = if left > length { Some((at + length, left - length)) } else { to.next() };
+        there = if more > length { Some((source + length, more - length)) } else { from.next() };
+    }
+    spans
+}
+
+/// The runs of each axis of a selection, within an extent.
+fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
+    match selection {
+        Selection::All => Ok(shape.iter().map(|n| vec![(0, *n)]).collect()),
+        // Axes of array types come after those of the dataspace.
+        Selection::Regular(slabs) if slabs.len() <= shape.len() => {
+            let whole = shape.get(slabs.len()..).unwrap_or_default().iter().map(|n| Ok(vec![(0, *n)]));
+            slabs.iter().zip(shape).map(|(slab, extent)| slab_runs(slab, *extent)).chain(whole).collect()
+        }
+        Selection::Regular(slabs) => {
+            Err(format!("a selection has {} axes, not {}", slabs.len(), shape.len()))
+        }
+        Selection::None => Err("a mapping selects nothing".to_owned()),
+        Selection::Blocks(blocks) => {
+            let mut axes = block_runs(blocks, shape)?;
+            let rest = shape.get(axes.len()..).unwrap_or_default();
+            axes.extend(rest.iter().map(|n| vec![(0, *n)]));
+            Ok(axes)
+        }
+        Selection::Points(_) => Err("selected points of virtual datasets are not mapped".to_owned()),
+    }
+}
+
+/// The runs of each axis of blocks that are all combinations of these runs, as a list of one block is.
+fn block_runs(blocks: &[(Vec<u64>, Vec<u64>)], shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
+    let irregular = || "irregular selections of virtual datasets are not mapped".to_owned();
+    let rank = blocks.first().map_or(0, |(first, _)| first.len());
+    let all: BTreeSet<_> = blocks.iter().collect();
+    let is_sound = |(first, last): &(Vec<u64>, Vec<u64>)| first.len() == rank && last.len() == rank;
+    if rank == 0 || rank > shape.len() || !blocks.iter().all(is_sound) || all.len() != blocks.len() {
+        return Err(irregular());
+    }
+    let mut axes = Vec::new();
+    for (axis, extent) in shape.iter().take(rank).enumerate() {
+        let along = |(first, last): &(Vec<u64>, Vec<u64>)| Some((*first.get(axis)?, *last.get(axis)?));
+        let runs: BTreeSet<_> = blocks.iter().filter_map(along).collect();
+        let apart = runs.iter().zip(runs.iter().skip(1)).all(|(one, next)| one.1 < next.0);
+        if !apart || runs.iter().any(|(first, last)| first > last || last >= extent) {
+            return Err(irregular());
+        }
+        axes.push(runs);
+    }
+    let count = axes.iter().try_fold(1_usize, |n, runs| n.checked_mul(runs.len()));
+    match count == Some(blocks.len()) {
+        true => Ok(axes.into_iter().map(joined).collect()),
+        false => Err(irregular()),
+    }
+}
+
+/// Runs from their first and last elements, joined where one follows the other.
+fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
+    let mut all: Vec<Run> = Vec::new();
+    for (first, last) in runs {
+        match all.last_mut() {
+            Some((start, length)) if *start + *length == first => *length += last - first + 1,
+            _ => all.push((first, last - first + 1)),
+        }
+    }
+    all
+}
+
+fn slab_runs(slab: &Slab, extent: u64) -> Result<Vec<Run>, String> {
+    let (Some(count), Some(block)) = (slab.count, slab.block) else {
+        return Err("unlimited selections of virtual datasets are not mapped".to_owned());
+    };
+    if count == 0 || block == 0 || (count > 1 && slab.stride < block) {
+        return Err("a selection is empty, or its blocks overlap".to_owned());
+    }
+    let last = (count - 1).checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
+    if last.and_then(|last| last.checked_add(block)).is_none_or(|end| end > extent) {
+        return Err(format!("a selection passes the extent ({extent}) of its dataset"));
+    }
+    match count {
+        1 => Ok(vec![(slab.start, block)]),
+        _ if slab.stride == block => Ok(vec![(slab.start, count * block)]),
+        _ if count > SPANS => Err(format!("a selection has more than {SPANS} blocks")),
+        _ => Ok((0..count).map(|n| (slab.start + n * slab.stride, block)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slab(start: u64, stride: u64, count: u64, block: u64) -> Slab {
+        Slab { start, stride, count: Some(count), block: Some(block) }
+    }
+
+    #[test]
+    fn axes_of_one_element_have_no_partner() {
+        let to = Selection::Regular(vec![slab(3, 1, 1, 1), slab(0, 1, 1, 100)]);
+        let axes = axes(&to, &[5, 100], &Selection::All, &[100]).unwrap();
+        assert_eq!(
+            axes,
+            [
+                Axis { to: Some(0), from: None, spans: vec![Span { to: 3, from: 0, length: 1 }] },
+                Axis { to: Some(1), from: Some(0), spans: vec![Span { to: 0, from: 0, length: 100 }] },
+            ]
+        );
+    }
+
+    #[test]
+    fn strides_cut_spans() {
+        let to = Selection::Regular(vec![slab(1, 4, 2, 2)]);
+        let axes = axes(&to, &[8], &Selection::All, &[4]).unwrap();
+        assert_eq!(axes[0].spans, [Span { to: 1, from: 0, length: 2 }, Span { to: 5, from: 2, length: 2 }]);
+    }
+
+    #[test]
+    fn blocks_are_taken_where_they_are_all_combinations() {
+        let shape = [6, 6];
+        let block = |first: [u64; 2], last: [u64; 2]| (first.to_vec(), last.to_vec());
+        let four =
+            [block([0, 0], [0, 1]), block([0, 4], [0, 5]), block([2, 0], [3, 1]), block([2, 4], [3, 5])];
+        assert_eq!(block_runs(&four, &shape).unwrap(), [[(0, 1), (2, 2)], [(0, 2), (4, 2)]]);
+        assert_eq!(block_runs(&four[..2], &shape).unwrap(), [vec![(0, 1)], vec![(0, 2), (4, 2)]]);
+        for refused in [
+            &four[..3],
+            &[block([0, 0], [0, 6])],
+            &[block([1, 0], [0, 1])],
+            &[block([0, 0], [2, 1]), block([1, 0], [3, 1])],
+            &[four[0].clone(), four[0].clone()],
+        ] {
+            assert!(block_runs(refused, &shape).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let refused = |to: Vec<Slab>, from: &[u64]| {
+            axes(&Selection::Regular(to), &[8], &Selection::All, from).unwrap_err()
+        };
+        assert!(refused(vec![slab(1, 4, 2, 2)], &[5]).contains("differ in shape"));
+        assert!(refused(vec![slab(5, 1, 1, 4)], &[4]).contains("passes the extent"));
+        assert!(refused(vec![slab(u64::MAX, 2, 2, 1)], &[2]).contains("passes the extent"));
+        assert!(refused(vec![Slab { count: None, ..slab(0, 1, 1, 1) }], &[8]).contains("unlimited"));
+        assert!(refused(vec![slab(0, 1, 2, 2)], &[4]).contains("overlap"));
+    }
+}

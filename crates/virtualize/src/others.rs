@@ -1,0 +1,73 @@
+//! The HDF5 files in which virtual datasets find their sources: each is read once, before anything is mapped.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use virtualize_bytes::ReadErrorKind;
+use virtualize_map::hdf5::{OtherFile, OtherFiles, virtual_source_files};
+use virtualize_store::{Object, StoreError};
+
+use crate::open::source_of;
+use crate::sniff::{Kind, sniff};
+use crate::{Options, formats::Model, outside::is_allowed};
+
+/// Most other files that one file may make us read.
+const FILES: usize = 4096;
+
+/// Other files, and what keeps them open.
+#[derive(Default)]
+pub(crate) struct Others {
+    /// What they say.
+    pub(crate) files: OtherFiles,
+    objects: Vec<Arc<Object>>,
+}
+
+impl Others {
+    /// Whether they are still what they were.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        self.objects.iter().try_for_each(|object| object.verify())
+    }
+}
+
+/// Reads the files that the virtual datasets of a file at `own` need, and those that these need in turn.
+pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others {
+    let mut others = Others::default();
+    let Model::Hdf5(file) = model else { return others };
+    let mut wanted: BTreeSet<String> = virtual_source_files(file, own);
+    while let Some(url) = wanted.pop_first() {
+        if url == own || others.files.files.contains_key(&url) {
+            continue;
+        }
+        let other = match is_allowed(own, &url) {
+            Err(why) => OtherFile::Refused(why),
+            Ok(()) if others.files.files.len() >= FILES => {
+                OtherFile::Refused(format!("more than {FILES} other files are needed"))
+            }
+            Ok(()) => read_one(&url, options, &mut others.objects).await,
+        };
+        if let OtherFile::Read(file, _) = &other {
+            wanted.extend(virtual_source_files(file, &url));
+        }
+        others.files.files.insert(url, other);
+    }
+    others
+}
+
+async fn read_one(url: &str, options: &Options, objects: &mut Vec<Arc<Object>>) -> OtherFile {
+    let object = match virtualize_store::open(url, &options.store).await {
+        Ok(object) => object,
+        Err(error) if error.kind() == ReadErrorKind::NotFound => return OtherFile::Missing,
+        Err(error) => return OtherFile::Refused(error.to_string()),
+    };
+    objects.push(Arc::clone(&object));
+    match sniff(object.as_ref()).await {
+        Ok(Ok(Kind::Hdf5)) => {}
+        Ok(_) => return OtherFile::Refused("it is no HDF5 file".to_owned()),
+        Err(error) => return OtherFile::Refused(error.to_string()),
+    }
+    match Model::read(Kind::Hdf5, &object, options).await {
+        Ok(Model::Hdf5(file)) => OtherFile::Read(file, source_of(&object)),
+        Ok(Model::Tiff(_)) => OtherFile::Refused("it is no HDF5 file".to_owned()),
+        Err(error) => OtherFile::Refused(error.to_string()),
+    }
+}
