@@ -87,6 +87,9 @@ pub(crate) struct Input {
     /// the last chunk is filled up and inlined; else, past the inline limit, the largest divisor
     #[arg(long, value_name = "SIZE", value_parser = byte_size)]
     split_contiguous: Option<u64>,
+    /// Follow external links of HDF5 files to files in the same folder or below
+    #[arg(long)]
+    follow_external: bool,
     /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -201,6 +204,7 @@ impl Input {
                 ChunkGridKind::Rectilinear => ChunkGridChoice::Rectilinear,
             },
             split_contiguous: self.split_contiguous,
+            follow_external: self.follow_external,
             ..MapOptions::default()
         };
         Options {

@@ -23,6 +23,8 @@ pub struct MapOptions {
     /// with the last chunk filled up and inlined, else (past `inline_limit`) the largest divisor. Data that this would
     /// cut into more than a million chunks stay whole.
     pub split_contiguous: Option<u64>,
+    /// External links of HDF5 files are followed.
+    pub follow_external: bool,
 }
 
 impl Default for MapOptions {
@@ -36,6 +38,7 @@ impl Default for MapOptions {
             chunk_grid: ChunkGridChoice::Regular,
             stack: false,
             split_contiguous: None,
+            follow_external: false,
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The HDF5 files in which virtual datasets find their sources: each is read once, before anything is mapped.
+//! The HDF5 files in which virtual datasets find their sources, and to which external links lead: each is read once, before anything is mapped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use virtualize_bytes::ReadErrorKind;
-use virtualize_map::hdf5::{OtherFile, OtherFiles, virtual_source_files};
+use virtualize_hdf5::model::File;
+use virtualize_map::hdf5::{OtherFile, OtherFiles, link_files, virtual_source_files};
 use virtualize_store::{Object, StoreError};
 
 use crate::open::source_of;
@@ -29,11 +30,18 @@ impl Others {
     }
 }
 
-/// Reads the files that the virtual datasets of a file at `own` need, and those that these need in turn.
+/// Reads the files that the virtual datasets of a file at `own` need, or its external links where they are followed, and those that these need in turn.
 pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others {
     let mut others = Others::default();
     let Model::Hdf5(file) = model else { return others };
-    let mut wanted: BTreeSet<String> = virtual_source_files(file, own);
+    let needed = |file: &File, url: &str| {
+        let mut urls = virtual_source_files(file, url);
+        if options.map.follow_external {
+            urls.extend(link_files(file, url));
+        }
+        urls
+    };
+    let mut wanted: BTreeSet<String> = needed(file, own);
     while let Some(url) = wanted.pop_first() {
         if url == own || others.files.files.contains_key(&url) {
             continue;
@@ -46,7 +54,7 @@ pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others 
             Ok(()) => read_one(&url, options, &mut others.objects).await,
         };
         if let OtherFile::Read(file, _) = &other {
-            wanted.extend(virtual_source_files(file, &url));
+            wanted.extend(needed(file, &url));
         }
         others.files.files.insert(url, other);
     }

@@ -9,6 +9,7 @@ mod dimensions;
 mod external;
 mod fill;
 mod filters;
+mod graft;
 mod hdfeos;
 mod header_fill;
 mod layout;
@@ -32,10 +33,11 @@ use std::sync::Arc;
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId};
 
+use self::graft::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
 pub use self::names::ObjectNames;
 use self::others::{Known, World};
-pub use self::others::{OtherFile, OtherFiles, beside, virtual_source_files};
+pub use self::others::{OtherFile, OtherFiles, beside, link_files, virtual_source_files};
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity};
 
 /// Most sources that the virtual datasets of a file are made of, nested ones counted each time.
@@ -51,12 +53,30 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
 
 /// Maps a file that was read, with the other files in which its virtual datasets find their sources.
 pub fn map_file_among(file: &File, source: Source, others: &OtherFiles, options: &MapOptions) -> Mapped {
+    let (budget, mapped, chain) = (Cell::new(VIRTUAL_SOURCES), MappedFiles::default(), [source.url.clone()]);
+    map_within(file, source, (others, &budget, &mapped), options, &chain)
+}
+
+/// What the mappings of several files share: the files, the budget of virtual datasets, the mapped files.
+type Shared<'a> = (&'a OtherFiles, &'a Cell<u32>, &'a MappedFiles);
+
+fn map_within(
+    file: &File,
+    source: Source,
+    shared: Shared<'_>,
+    options: &MapOptions,
+    chain: &[String],
+) -> Mapped {
     let own = source.clone();
+    let (others, budget, mapped) = shared;
     let mut mapper = Mapper {
         file,
         own: Known { file, source: &own },
         others,
-        budget: &Cell::new(VIRTUAL_SOURCES),
+        budget,
+        mapped,
+        links: Vec::new(),
+        linked_chunks: 0,
         options,
         names: Arc::new(ObjectNames::new(file)),
         sources: vec![source],
@@ -65,7 +85,8 @@ pub fn map_file_among(file: &File, source: Source, others: &OtherFiles, options:
         fields: Fields::new(file.struct_metadata.as_deref().unwrap_or_default()),
         nodes: 0,
     };
-    let root = mapper.root();
+    let mut root = mapper.root();
+    mapper.graft_all(&mut root, chain);
     let hierarchy = Hierarchy { format: options.format, root, sources: mapper.sources };
     Mapped { hierarchy, tasks: mapper.tasks, report: mapper.report }
 }
@@ -76,6 +97,11 @@ struct Mapper<'a> {
     own: Known<'a>,
     others: &'a OtherFiles,
     budget: &'a Cell<u32>,
+    mapped: &'a MappedFiles,
+    /// External links that are to be followed.
+    links: Vec<ExternalLink>,
+    /// Chunks that links brought.
+    linked_chunks: u64,
     options: &'a MapOptions,
     names: Arc<ObjectNames>,
     sources: Vec<Source>,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use virtualize_hdf5::model::{File, Layout, Object};
+use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
 use virtualize_zarr::Source;
 
 /// Deepest chain of virtual datasets.
@@ -51,6 +51,19 @@ pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
         .map(|mapping| beside(own, &mapping.file))
         .filter(|url| url != own)
         .collect()
+}
+
+/// Urls of the files to which the external links of a file lead, which lies at `own`.
+pub fn link_files(file: &File, own: &str) -> BTreeSet<String> {
+    let groups = file.objects.values().filter_map(|object| match object {
+        Object::Group(group) => Some(group),
+        _ => None,
+    });
+    let names = groups.flat_map(|group| &group.links).filter_map(|link| match &link.target {
+        LinkTarget::External { file, .. } => Some(beside(own, file)),
+        _ => None,
+    });
+    names.filter(|url| url != own).collect()
 }
 
 /// A file that was read, and where it lies.

@@ -9,11 +9,12 @@ use virtualize_zarr::{Group, Node};
 use super::Mapper;
 use super::attributes::attributes_json;
 use super::dimensions::{Counters, Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
+use super::graft::ExternalLink;
 use super::names::{join, refuse_name, resolve};
-use crate::Severity;
+use crate::{Diagnostic, Severity};
 
 /// Most groups and arrays of a hierarchy.
-const NODES: u64 = 1_000_000;
+pub(super) const NODES: u64 = 1_000_000;
 
 /// Deepest nesting of groups.
 const DEPTH: usize = 64;
@@ -157,7 +158,7 @@ impl Mapper<'_> {
     }
 
     /// xarray opens no group whose arrays differ in the size of a dimension: the later one gets a name of its own.
-    fn part_dimensions(
+    pub(super) fn part_dimensions(
         &mut self,
         path: &str,
         array: &mut virtualize_zarr::Array,
@@ -185,6 +186,10 @@ impl Mapper<'_> {
                 self.left_out(&child, why);
                 continue;
             }
+            if let LinkTarget::External { file, path } = &link.target {
+                self.external_link(ExternalLink { at: child, file: file.clone(), path: path.clone() });
+                continue;
+            }
             match self.target(address, link) {
                 Ok(target) => children.push((link.name.clone(), target)),
                 Err(why) => self.diagnose(Severity::Warning, "link-left-out", &child, why),
@@ -193,15 +198,26 @@ impl Mapper<'_> {
         children
     }
 
+    fn external_link(&mut self, link: ExternalLink) {
+        if self.options.follow_external {
+            return self.links.push(link);
+        }
+        self.report.diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            code: "link-left-out",
+            path: format!("/{}", link.at),
+            message: format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
+            hint: Some("--follow-external follows it".to_owned()),
+        });
+    }
+
     fn target(&self, from: Address, link: &Link) -> Result<Address, String> {
         match &link.target {
             LinkTarget::Hard(address) => Ok(*address),
             LinkTarget::Soft(target) => resolve(self.file, from, target)
                 .filter(|address| self.file.objects.contains_key(address))
                 .ok_or_else(|| format!("the soft link to \"{target}\" leads nowhere")),
-            LinkTarget::External { file, path } => {
-                Err(format!("the link to \"{path}\" in the file \"{file}\" is not followed"))
-            }
+            LinkTarget::External { .. } => Err("external links lie in other files".to_owned()),
             LinkTarget::UserDefined(class) => Err(format!("links of class {class} have no known meaning")),
             LinkTarget::Unreadable(error) => Err(error.to_string()),
         }

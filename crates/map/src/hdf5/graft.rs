@@ -1,0 +1,224 @@
+//! External links: what another file maps to is put where the link lies.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use virtualize_zarr::{Group, Node, SourceId};
+
+use super::names::join;
+use super::others::{OtherFile, beside};
+use super::tree::NODES;
+use super::{Mapper, map_within};
+use crate::{ChunkContent, InlineTask, Mapped, Severity};
+
+/// Longest chain of files that link to each other.
+const DEPTH: usize = 8;
+
+/// Most sources of a hierarchy.
+const SOURCES: usize = 60_000;
+
+/// Most chunks that links may bring.
+const CHUNKS: u64 = 20_000_000;
+
+/// Files that were mapped because a link leads to them, by url.
+pub(super) type MappedFiles = RefCell<BTreeMap<String, Rc<Mapped>>>;
+
+/// An external link.
+#[derive(Clone, Debug)]
+pub(super) struct ExternalLink {
+    /// Where it lies, without a leading slash.
+    pub(super) at: String,
+    /// The file as stored.
+    pub(super) file: String,
+    /// The path in that file.
+    pub(super) path: String,
+}
+
+impl Mapper<'_> {
+    /// Follows all links that were found. `chain` holds the urls of the files on the way, this one last.
+    pub(super) fn graft_all(&mut self, root: &mut Group, chain: &[String]) {
+        for link in std::mem::take(&mut self.links) {
+            if let Err(why) = self.graft(root, &link, chain) {
+                let message = format!("the link to \"{}\" in the file \"{}\": {why}", link.path, link.file);
+                self.diagnose(Severity::Warning, "link-left-out", &link.at, message);
+            }
+        }
+    }
+
+    fn graft(&mut self, root: &mut Group, link: &ExternalLink, chain: &[String]) -> Result<(), String> {
+        let mapped = self.linked_file(&link.file, chain)?;
+        let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
+        let path = steps.join("/");
+        let mut node = match path.is_empty() {
+            true => Node::Group(mapped.hierarchy.root.clone()),
+            false => mapped.hierarchy.node(&path).cloned().ok_or("nothing is mapped there")?,
+        };
+        let made = made(&mapped, &path, &link.at);
+        let ids: Vec<SourceId> =
+            mapped.hierarchy.sources.iter().map(|source| self.external_source(&source.url)).collect();
+        if self.sources.len() > SOURCES {
+            return Err("it brings too many files".to_owned());
+        }
+        let (parent, name) = link.at.rsplit_once('/').unwrap_or(("", &link.at));
+        let parent = group_mut(root, parent).ok_or("its group is left out")?;
+        if parent.children.contains_key(name) {
+            return Err("two objects have this name".to_owned());
+        }
+        if let Node::Array(array) = &mut node {
+            let mut sizes = sizes(parent);
+            self.part_dimensions(&link.at, array, &mut sizes);
+        }
+        self.settle(&mut node, &link.at, &ids, &made)?;
+        if !made.contains(&link.at) {
+            parent.children.insert(name.to_owned(), node);
+        }
+        self.take_report(&mapped, &path, &link.at);
+        self.take_tasks(&mapped, &path, &link.at, &made);
+        Ok(())
+    }
+
+    /// The file of a link, mapped.
+    fn linked_file(&self, name: &str, chain: &[String]) -> Result<Rc<Mapped>, String> {
+        let url = beside(&self.own.source.url, name);
+        if chain.contains(&url) {
+            return Err("it leads back to a file on the way".to_owned());
+        }
+        if let Some(mapped) = self.mapped.borrow().get(&url) {
+            return Ok(Rc::clone(mapped));
+        }
+        if chain.len() >= DEPTH {
+            return Err(format!("more than {DEPTH} files link to each other"));
+        }
+        let (file, source) = match self.others.files.get(&url) {
+            Some(OtherFile::Read(file, source)) => (file, source),
+            Some(OtherFile::Missing) => return Err("the file does not exist".to_owned()),
+            Some(OtherFile::Refused(why)) => return Err(why.clone()),
+            None => return Err("the file was not read".to_owned()),
+        };
+        let chain: Vec<String> = chain.iter().cloned().chain([url.clone()]).collect();
+        let shared = (self.others, self.budget, self.mapped);
+        let mapped = Rc::new(map_within(file, source.clone(), shared, self.options, &chain));
+        self.mapped.borrow_mut().insert(url, Rc::clone(&mapped));
+        Ok(mapped)
+    }
+
+    fn take_report(&mut self, mapped: &Mapped, path: &str, at: &str) {
+        for diagnostic in &mapped.report.diagnostics {
+            if let Some(moved) = moved(diagnostic.path.trim_start_matches('/'), path, at) {
+                let path = format!("/{moved}");
+                self.report.diagnostics.push(crate::Diagnostic { path, ..diagnostic.clone() });
+            }
+        }
+        for (array, report) in &mapped.report.arrays {
+            if let Some(moved) = moved(array, path, at) {
+                self.report.arrays.insert(moved, report.clone());
+            }
+        }
+    }
+
+    /// Takes the tasks of the arrays that stay, and says which do not.
+    fn take_tasks(&mut self, mapped: &Mapped, path: &str, at: &str, left_out: &BTreeSet<String>) {
+        for task in &mapped.tasks {
+            if let Some(array) = moved(&task.array, path, at).filter(|array| !left_out.contains(array)) {
+                self.tasks.push(InlineTask { array, ..task.clone() });
+            }
+        }
+        for array in left_out {
+            let why = "its chunks would have to be made from another file".to_owned();
+            self.diagnose(
+                Severity::Warning,
+                "array-left-out",
+                array,
+                format!("the array is left out: {why}"),
+            );
+            self.report.arrays.entry(array.clone()).or_default().left_out = Some(why);
+        }
+    }
+
+    /// Gives the chunks their new sources, and drops the arrays that are left out.
+    fn settle(
+        &mut self,
+        node: &mut Node,
+        at: &str,
+        ids: &[SourceId],
+        left_out: &BTreeSet<String>,
+    ) -> Result<(), String> {
+        self.nodes += 1;
+        if self.nodes > NODES {
+            return Err("it brings too many groups and arrays".to_owned());
+        }
+        match node {
+            Node::Array(array) => {
+                self.linked_chunks = self.linked_chunks.saturating_add(array.chunks.len());
+                for column in &mut array.chunks.references {
+                    let id = ids.get(usize::from(column.source.0));
+                    column.source = *id.ok_or("a chunk lies in no known file")?;
+                }
+            }
+            Node::Group(group) => {
+                group.children.retain(|name, _| !left_out.contains(&join(at, name)));
+                for (name, child) in &mut group.children {
+                    self.settle(child, &join(at, name), ids, left_out)?;
+                }
+            }
+        }
+        match self.linked_chunks > CHUNKS {
+            true => Err(format!("links bring more than {CHUNKS} chunks")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Arrays of which chunks have to be made from bytes of the other file.
+fn made(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
+    let needs_bytes = |task: &&InlineTask| match &task.content {
+        ChunkContent::Assemble { pieces, .. } => !pieces.is_empty(),
+        _ => true,
+    };
+    mapped.tasks.iter().filter(needs_bytes).filter_map(|task| moved(&task.array, path, at)).collect()
+}
+
+/// The sizes of the dimensions of a group's arrays.
+fn sizes(group: &Group) -> BTreeMap<String, u64> {
+    let arrays = group.children.values().filter_map(|node| match node {
+        Node::Array(array) => Some(array),
+        Node::Group(_) => None,
+    });
+    let named = arrays.flat_map(|array| array.dimension_names.iter().zip(&array.shape));
+    named.filter_map(|(name, size)| Some((name.clone()?, *size))).collect()
+}
+
+fn group_mut<'a>(root: &'a mut Group, path: &str) -> Option<&'a mut Group> {
+    path.split('/').filter(|step| !step.is_empty()).try_fold(root, |group, step| {
+        match group.children.get_mut(step) {
+            Some(Node::Group(child)) => Some(child),
+            _ => None,
+        }
+    })
+}
+
+/// The path of what lies at or below `path`, when `path` becomes `at`.
+fn moved(full: &str, path: &str, at: &str) -> Option<String> {
+    let rest = full.strip_prefix(path)?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(join(at, rest)),
+        None if rest.is_empty() => Some(at.to_owned()),
+        None if path.is_empty() => Some(join(at, rest)),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::moved;
+
+    #[test]
+    fn paths_move_with_their_node() {
+        assert_eq!(moved("a/b/c", "a/b", "x").as_deref(), Some("x/c"));
+        assert_eq!(moved("a/b", "a/b", "x/y").as_deref(), Some("x/y"));
+        assert_eq!(moved("a/bc", "a/b", "x"), None);
+        assert_eq!(moved("a", "", "x").as_deref(), Some("x/a"));
+        assert_eq!(moved("", "", "x").as_deref(), Some("x"));
+    }
+}
