@@ -75,6 +75,9 @@ def original(tmp_path_factory):
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         properties.set_virtual(space, b"c%b.h5", b"x", h5py.h5s.create_simple((6, 10)))
         h5py.h5d.create(f.id, b"pattern", h5py.h5t.STD_I32LE, space, properties)
+        space = h5py.h5s.create_simple((0, 10), (h5py.h5s.UNLIMITED, 10))
+        space.select_hyperslab((0, 0), (h5py.h5s.UNLIMITED, 1), (6, 1), (6, 10))
+        h5py.h5d.create(f.id, b"from_nothing", h5py.h5t.STD_I32LE, space, properties)
         build(f, "no_dataset", (6, 10), "<i4", [(all_, "c0.h5", "nowhere", (6, 10), all_)])
         growing = h5py.VirtualLayout(shape=(6, 10), dtype="<i4", maxshape=(None, 10))
         growing[:h5py.h5s.UNLIMITED] = h5py.VirtualSource("c0.h5", "x", shape=(6, 10), maxshape=(None, 10))[:h5py.h5s.UNLIMITED]
@@ -87,7 +90,7 @@ def original(tmp_path_factory):
 
 MAPPED = {"chunked", "contiguous", "stacked", "rows", "last_short", "uneven", "interleaved", "part_of_source",
           "missing_file", "all_missing", "unmapped", "other_fill", "part_fill", "same_fill", "below", "same_file", "here"}
-LEFT_OUT = {"edges", "shifted", "mixed", "overlapping", "outside", "other_type", "pattern", "no_dataset", "growing"}
+LEFT_OUT = {"edges", "shifted", "mixed", "overlapping", "outside", "other_type", "pattern", "no_dataset", "growing", "from_nothing"}
 
 
 def compare(path, fmt, names):

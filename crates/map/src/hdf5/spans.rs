@@ -70,6 +70,14 @@ pub(super) fn axes(
     Ok(axes)
 }
 
+/// Whether a selection has no end.
+pub(super) fn is_unlimited(selection: &Selection) -> bool {
+    match selection {
+        Selection::Regular(slabs) => slabs.iter().any(|slab| slab.count.is_none() || slab.block.is_none()),
+        _ => false,
+    }
+}
+
 fn axis(to: Option<(usize, &Vec<Run>)>, from: Option<(usize, &Vec<Run>)>) -> Axis {
     let spans = match (to, from) {
         (Some((_, to)), Some((_, from))) => paired(to, from),

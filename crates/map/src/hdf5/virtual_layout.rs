@@ -12,7 +12,7 @@ use super::header_fill::{HeaderFill, header_fill, zero};
 use super::layout::{Placed, Placing};
 use super::names::resolve;
 use super::others::World;
-use super::spans::{Axis, Span, axes};
+use super::spans::{Axis, Span, axes, is_unlimited};
 use super::types::ElementType;
 use crate::{ChunkContent, MapOptions};
 
@@ -70,6 +70,11 @@ pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<
 impl Placing<'_> {
     /// Puts the chunks of all sources on the grid of the virtual dataset.
     pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<Placed, String> {
+        // The extent of such a dataset follows from its sources: what the file says is not to be trusted.
+        if mappings.iter().any(|mapping| is_unlimited(&mapping.destination) || is_unlimited(&mapping.source))
+        {
+            return Err("unlimited selections of virtual datasets are not mapped".to_owned());
+        }
         let mut placed = self.one_chunk()?;
         if self.is_empty() {
             return Ok(placed);
