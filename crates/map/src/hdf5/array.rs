@@ -12,7 +12,7 @@ use super::attributes::{attributes_json, flags};
 use super::chunked::can_encode;
 use super::describe::{describe_filter, describe_layout, describe_type};
 use super::fill::{FillPlan, FillQuestion, missing_value};
-use super::header_fill::{HeaderFill, header_fill, zero};
+use super::header_fill::{HeaderFill, header_fill};
 use super::layout::{Placed, Placing, is_reference};
 use super::types::{ElementType, element_type, numpy_time};
 use crate::sentinel::number_json;
@@ -56,11 +56,11 @@ impl Mapper<'_> {
         };
         let (header, inexpressible) = match header_fill(&dataset.fill, &element)? {
             HeaderFill::Scalar(value) => (value, None),
-            HeaderFill::Inexpressible(why) => (zero(&element.data_type), Some(why)),
+            HeaderFill::Inexpressible(why) => (FillValue::zero(&element.data_type), Some(why)),
         };
         let is_virtual = matches!(dataset.layout, Layout::Virtual(_));
         let missing_reads = match dataset.fill.write_time {
-            FillTime::Never if !is_virtual => zero(&element.data_type),
+            FillTime::Never if !is_virtual => FillValue::zero(&element.data_type),
             _ => header.clone(),
         };
         let options = self.options;

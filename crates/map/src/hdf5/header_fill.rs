@@ -1,6 +1,5 @@
 //! The fill value message as a scalar of the array's type.
 
-use bytes::Bytes;
 use virtualize_hdf5::model::{FillMessage, FillValue as Stored};
 use virtualize_zarr::{DataType, Endian, FillValue};
 
@@ -21,7 +20,7 @@ pub(super) enum HeaderFill {
 /// A message whose size is not that of an element.
 pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Result<HeaderFill, String> {
     let Stored::User(stored) = &message.value else {
-        return Ok(HeaderFill::Scalar(zero(&element.data_type)));
+        return Ok(HeaderFill::Scalar(FillValue::zero(&element.data_type)));
     };
     let items = element.axes.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));
     let expected = items.and_then(|n| n.checked_mul(element.stored_size));
@@ -34,7 +33,7 @@ pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Resul
     }
     let Some(size) = element.data_type.size().and_then(|size| usize::try_from(size).ok()) else {
         return Ok(match stored.iter().all(|byte| *byte == 0) {
-            true => HeaderFill::Scalar(zero(&element.data_type)),
+            true => HeaderFill::Scalar(FillValue::zero(&element.data_type)),
             false => HeaderFill::Inexpressible("its fill value is text in the global heap".to_owned()),
         });
     };
@@ -46,15 +45,6 @@ pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Resul
     }
     let little = turn(first, &element.data_type, element.endian);
     Ok(HeaderFill::Scalar(FillValue::Fixed(little.into())))
-}
-
-/// The zero of a type: zero bytes, or empty text.
-pub(super) fn zero(data_type: &DataType) -> FillValue {
-    match (data_type, data_type.size().and_then(|size| usize::try_from(size).ok())) {
-        (DataType::String, _) => FillValue::Text(String::new()),
-        (_, Some(size)) => FillValue::Fixed(Bytes::from(vec![0; size])),
-        (_, None) => FillValue::Variable(Bytes::new()),
-    }
 }
 
 /// Whether a scalar is the type's zero, to the bit.

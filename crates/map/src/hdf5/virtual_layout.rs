@@ -8,7 +8,7 @@ use virtualize_hdf5::model::{Dataset, FillTime, Layout, Object, VirtualMapping};
 use virtualize_zarr::{ChunkGrid, Codec, FillValue, Lengths, Reference, References, SourceId};
 
 use super::chunked::can_encode;
-use super::header_fill::{HeaderFill, header_fill, zero};
+use super::header_fill::{HeaderFill, header_fill};
 use super::layout::{Placed, Placing};
 use super::names::resolve;
 use super::others::World;
@@ -61,7 +61,7 @@ pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<
     Ok(match header_fill(&dataset.fill, element)? {
         HeaderFill::Inexpressible(_) => None,
         HeaderFill::Scalar(_) if dataset.fill.write_time == FillTime::Never && !is_virtual => {
-            Some(zero(&element.data_type))
+            Some(FillValue::zero(&element.data_type))
         }
         HeaderFill::Scalar(value) => Some(value),
     })

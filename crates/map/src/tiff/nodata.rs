@@ -57,17 +57,11 @@ pub(super) fn decide(
     let attributes = attributes(ifd, &candidates, sentinel.as_ref(), data_type, options.format);
     let fill_value = match options.format {
         ZarrFormat::V2 => sentinel.clone(),
-        ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| zero(data_type))),
+        ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| FillValue::zero(data_type))),
     };
     let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
     let decision = FillDecision { policy: FillPolicy::TiffNodata, sources, fill_value, sentinel };
     Ok(Nodata { decision, attributes, duplicates })
-}
-
-/// The zero of a type.
-pub(super) fn zero(data_type: &DataType) -> FillValue {
-    let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-    FillValue::Fixed(vec![0; size].into())
 }
 
 /// Whether two values are the same; NaN is the same as NaN, and 0 as -0.
