@@ -67,7 +67,7 @@ pub enum EmitError {
         /// Row-major position of the chunk.
         position: u64,
         /// The source it lies in.
-        source_index: u16,
+        source_index: u32,
         /// How many sources the hierarchy has.
         sources: usize,
     },

@@ -54,7 +54,7 @@ impl<'a> ArrayChunks<'a> {
             }
             match entry {
                 ChunkEntry::Reference(reference) => {
-                    let url = urls.get(usize::from(reference.source.0));
+                    let url = urls.get(reference.source.index());
                     buffer
                         .extend_from_slice(url.ok_or_else(|| self.nowhere(position, reference, urls.len()))?);
                     number(reference.offset, buffer);

@@ -25,7 +25,7 @@ fn array(shape: &[u64], chunk: &[u64], chunks: ChunkManifest) -> Array {
     }
 }
 
-fn column(source: u16, positions: Option<Vec<u64>>, offsets: &[u64], lengths: Lengths) -> References {
+fn column(source: u32, positions: Option<Vec<u64>>, offsets: &[u64], lengths: Lengths) -> References {
     References { source: SourceId(source), positions, offsets: offsets.to_vec(), lengths }
 }
 

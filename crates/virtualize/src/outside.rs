@@ -54,7 +54,7 @@ pub(crate) fn is_allowed(own: &str, url: &str) -> Result<(), String> {
 /// Why an array cannot stand.
 fn why_not(array: &Array, sizes: &[u64], refused: &[(usize, String)]) -> Option<String> {
     array.chunks.references.iter().filter(|column| column.source != SourceId(0)).find_map(|column| {
-        let id = usize::from(column.source.0);
+        let id = column.source.index();
         if let Some((_, why)) = refused.iter().find(|(at, _)| *at == id) {
             return Some(format!("its data lie in another file: {why}"));
         }

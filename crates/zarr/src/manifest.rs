@@ -6,7 +6,14 @@ use bytes::Bytes;
 
 /// Index into [`crate::Hierarchy::sources`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct SourceId(pub u16);
+pub struct SourceId(pub u32);
+
+impl SourceId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
 
 /// Bytes of a source that are one encoded chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,7 +167,7 @@ impl ChunkManifest {
 mod tests {
     use super::*;
 
-    fn column(source: u16, positions: Option<Vec<u64>>, offsets: &[u64]) -> References {
+    fn column(source: u32, positions: Option<Vec<u64>>, offsets: &[u64]) -> References {
         References {
             source: SourceId(source),
             positions,

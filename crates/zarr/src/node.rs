@@ -99,7 +99,7 @@ impl Hierarchy {
 
     /// The source with this id.
     pub fn source(&self, id: SourceId) -> Option<&Source> {
-        self.sources.get(usize::from(id.0))
+        self.sources.get(id.index())
     }
 
     /// The node at a path.

@@ -254,7 +254,7 @@ impl Mapper<'_> {
         let ids: Vec<SourceId> =
             placed.external_files.iter().map(|file| self.external_source(file)).collect();
         for column in &mut placed.chunks.references {
-            if let Some(id) = usize::from(column.source.0).checked_sub(1).and_then(|n| ids.get(n)) {
+            if let Some(id) = column.source.index().checked_sub(1).and_then(|n| ids.get(n)) {
                 column.source = *id;
             }
         }

@@ -66,7 +66,7 @@ fn source_of(files: &mut Vec<String>, file: &str) -> Result<SourceId, String> {
         files.push(file.to_owned());
         files.len() - 1
     });
-    u16::try_from(at + 1).map(SourceId).map_err(|_| "too many external files".to_owned())
+    u32::try_from(at + 1).map(SourceId).map_err(|_| "too many external files".to_owned())
 }
 
 /// One column a source.

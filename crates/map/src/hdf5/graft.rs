@@ -152,7 +152,7 @@ impl Mapper<'_> {
             Node::Array(array) => {
                 self.linked_chunks = self.linked_chunks.saturating_add(array.chunks.len());
                 for column in &mut array.chunks.references {
-                    let id = ids.get(usize::from(column.source.0));
+                    let id = ids.get(column.source.index());
                     column.source = *id.ok_or("a chunk lies in no known file")?;
                 }
             }

@@ -124,7 +124,7 @@ impl<'a> Mapper<'a> {
             self.sources.push(Source { url: url.to_owned(), ..Source::default() });
             self.sources.len() - 1
         });
-        SourceId(u16::try_from(at).unwrap_or(u16::MAX))
+        SourceId(u32::try_from(at).unwrap_or(u32::MAX))
     }
 
     /// `path` without a leading slash.

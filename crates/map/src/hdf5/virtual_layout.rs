@@ -264,7 +264,7 @@ impl Placing<'_> {
             return Ok(SourceId(0));
         }
         placed.external_files.push(url.to_owned());
-        u16::try_from(placed.external_files.len())
+        u32::try_from(placed.external_files.len())
             .map(SourceId)
             .map_err(|_| "too many source files".to_owned())
     }
@@ -274,7 +274,7 @@ impl Placing<'_> {
 fn chunks_of(placed: &Placed, own: &str) -> Result<BTreeMap<u64, Chunk>, String> {
     let mut chunks = BTreeMap::new();
     for column in &placed.chunks.references {
-        let url: Rc<str> = match usize::from(column.source.0).checked_sub(1) {
+        let url: Rc<str> = match column.source.index().checked_sub(1) {
             None => own.into(),
             Some(at) => placed.external_files.get(at).ok_or("a chunk lies in no known file")?.as_str().into(),
         };
