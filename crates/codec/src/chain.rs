@@ -85,7 +85,11 @@ fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8
         Codec::Hdf5Nbit(client_data) => nbit::decode(bytes, client_data, limit),
         Codec::Hdf5ScaleOffset(client_data) => scale_offset::decode(bytes, client_data, limit),
         Codec::Hdf5Bitshuffle(client_data) => bitshuffle::decode(bytes, client_data, limit),
-        Codec::ScaleOffset { .. } | Codec::Image { .. } | Codec::Blosc2Nd | Codec::Named { .. } => {
+        Codec::ScaleOffset { .. }
+        | Codec::CastValue { .. }
+        | Codec::Image { .. }
+        | Codec::Blosc2Nd
+        | Codec::Named { .. } => {
             return Err(CodecFailure::NoDecoder(codec.describe()));
         }
     }
@@ -117,6 +121,7 @@ fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailu
         Codec::Fletcher32 => Ok(fletcher::encode(bytes)),
         Codec::Hdf5Szip(client_data) => szip::encode(bytes, client_data),
         Codec::ScaleOffset { .. }
+        | Codec::CastValue { .. }
         | Codec::Image { .. }
         | Codec::Blosc2Nd
         | Codec::Named { .. }

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-use crate::Endian;
+use crate::{DataType, Endian, OutOfRange, Rounding, ScalarMap};
 
 /// A codec by what it does. Its name and configuration in Zarr v2 ([`Codec::to_v2`]) and v3 ([`Codec::to_v3`]) follow
 /// from that; some exist in one only, and some ([`Codec::is_internal`]) in none: chunks so encoded are decoded here and
@@ -57,6 +57,18 @@ pub enum Codec {
         offset: Option<Value>,
         /// Scalar of the array's type, as JSON; `None` for 1.
         scale: Option<Value>,
+    },
+    /// `cast_value` extension of Zarr v3: encodes each number as the same number of another type, as near as the
+    /// parameters say. What stands behind it works on that type. zarr-python needs the package `cast-value-rs`.
+    CastValue {
+        /// Type that numbers are encoded as: an integer or floating-point type.
+        data_type: DataType,
+        /// What becomes of numbers that are not in that type.
+        rounding: Rounding,
+        /// What becomes of numbers past its ends; `None` makes them an error.
+        out_of_range: Option<OutOfRange>,
+        /// Scalars that are replaced.
+        scalar_map: ScalarMap,
     },
     // ---- array → bytes
     /// Core `bytes`: elements in C order. No byte order for one-byte types. In v2 the data type says it.
@@ -195,6 +207,11 @@ impl Codec {
         )
     }
 
+    /// Whether it works on the values of numbers, in the type that they have at its place of the chain.
+    pub fn is_arithmetic(&self) -> bool {
+        matches!(self, Self::ScaleOffset { .. } | Self::CastValue { .. })
+    }
+
     /// Whether it works on bytes.
     pub fn is_bytes_to_bytes(&self) -> bool {
         !self.is_array_to_bytes()
@@ -205,6 +222,7 @@ impl Codec {
                     | Self::FloatPredictor { .. }
                     | Self::PackBitsOfIntegers { .. }
                     | Self::ScaleOffset { .. }
+                    | Self::CastValue { .. }
             )
     }
 

@@ -7,6 +7,7 @@
 pub mod manifest;
 pub mod node;
 
+mod cast_value;
 mod codec;
 mod data_type;
 mod fill_value;
@@ -14,6 +15,7 @@ mod metadata;
 mod spell_codec;
 mod spell_data_type;
 
+pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub use codec::{Codec, CodecError};
 pub use data_type::{DataType, Endian, Field};
 pub use fill_value::{Conversion, FillValue, FillValueError};

@@ -183,7 +183,15 @@ fn codecs_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>, Codec
     if !makes_bytes {
         return Err(unspeakable("a chain without an array → bytes codec", "v3"));
     }
-    chain.into_iter().map(|codec| codec_v3(codec, data_type)).collect()
+    let mut at_place = data_type;
+    let mut spelled = Vec::with_capacity(chain.len());
+    for codec in chain {
+        if let Codec::CastValue { data_type, .. } = codec {
+            at_place = data_type;
+        }
+        spelled.push(codec_v3(codec, at_place)?);
+    }
+    Ok(spelled)
 }
 
 fn replaces_bytes(codec: &Codec) -> bool {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Codec, CodecError, Endian};
+use crate::{Codec, CodecError, Endian, cast_value};
 
 impl Codec {
     /// The codec as an entry of `filters` or as the `compressor` of a Zarr v2 array.
@@ -46,6 +46,7 @@ impl Codec {
             Self::Hdf5Szip(client_data) => with_id("imagecodecs_szip", &self.szip(client_data, "v2")?),
             Self::Transpose { .. }
             | Self::ScaleOffset { .. }
+            | Self::CastValue { .. }
             | Self::Bytes { .. }
             | Self::Hdf5Nbit(_)
             | Self::Hdf5ScaleOffset(_)
@@ -68,6 +69,9 @@ impl Codec {
                 named("imagecodecs_packints", json!({"bitspersample": bits_per_sample, "runlen": run_length}))
             }
             Self::ScaleOffset { offset, scale } => scale_offset(offset.as_ref(), scale.as_ref()),
+            Self::CastValue { data_type, rounding, out_of_range, scalar_map } => {
+                cast_value::to_v3(data_type, *rounding, *out_of_range, scalar_map)?
+            }
             Self::Bytes { endian: None } => json!({"name": "bytes"}),
             Self::Bytes { endian: Some(Endian::Little) } => named("bytes", json!({"endian": "little"})),
             Self::Bytes { endian: Some(Endian::Big) } => named("bytes", json!({"endian": "big"})),
@@ -107,6 +111,7 @@ impl Codec {
         match self {
             Self::Transpose { order } => format!("a transposition of axes to {order:?}"),
             Self::ScaleOffset { .. } => "a scale and offset".to_owned(),
+            Self::CastValue { data_type, .. } => format!("a cast to {data_type}"),
             Self::Bytes { .. } => "a byte order".to_owned(),
             Self::Blosc2Nd => "Blosc 2 with an n-dimensional layer".to_owned(),
             Self::BitOrder => "a reversed bit order".to_owned(),

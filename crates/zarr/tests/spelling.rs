@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, Conversion, DataType, Endian, Field, FillValue, ZarrFormat,
+    Array, ChunkGrid, ChunkManifest, Codec, Conversion, DataType, Endian, Field, FillValue, OutOfRange,
+    Rounding, ScalarMap, ZarrFormat,
 };
 
 fn fixed(bytes: &[u8]) -> FillValue {
@@ -249,4 +250,51 @@ fn numbers_become_scalars_exactly_or_say_so() {
     assert_eq!(fixed(&[0xff, 0xff]).to_i128(&DataType::UInt16), Some(65535));
     assert_eq!(fixed(&2.5f64.to_le_bytes()).to_i128(&DataType::Float64), None);
     assert_eq!(fixed(&2.5f64.to_le_bytes()).to_f64(&DataType::Float64), Some(2.5));
+}
+
+#[test]
+fn casts_say_only_what_is_not_the_default() {
+    let plain = Codec::CastValue {
+        data_type: DataType::UInt8,
+        rounding: Rounding::NearestEven,
+        out_of_range: None,
+        scalar_map: ScalarMap::default(),
+    };
+    assert_eq!(
+        plain.to_v3().unwrap(),
+        json!({"name": "cast_value", "configuration": {"data_type": "uint8"}})
+    );
+    assert_eq!(plain.to_v2().unwrap_err().to_string(), "a cast to uint8 has no name in Zarr v2");
+    let nan = fixed(&0x7fc0_0001u32.to_le_bytes());
+    let sentinel = fixed(&i64::MIN.to_le_bytes());
+    let scalar_map = ScalarMap::both_ways((&DataType::Float32, &nan), (&DataType::Int64, &sentinel)).unwrap();
+    let full = Codec::CastValue {
+        data_type: DataType::Int64,
+        rounding: Rounding::TowardsZero,
+        out_of_range: Some(OutOfRange::Wrap),
+        scalar_map,
+    };
+    let configuration = json!({
+        "data_type": "int64",
+        "rounding": "towards-zero",
+        "out_of_range": "wrap",
+        "scalar_map": {"encode": [["0x7fc00001", i64::MIN]], "decode": [[i64::MIN, "0x7fc00001"]]},
+    });
+    assert_eq!(full.to_v3().unwrap(), json!({"name": "cast_value", "configuration": configuration}));
+}
+
+#[test]
+fn what_stands_behind_a_cast_has_its_type() {
+    let cast = |data_type| Codec::CastValue {
+        data_type,
+        rounding: Rounding::NearestEven,
+        out_of_range: None,
+        scalar_map: ScalarMap::default(),
+    };
+    let codecs = |data_type| {
+        let chain = vec![cast(data_type), Codec::Bytes { endian: None }];
+        array(DataType::Float32, chain).to_zarr_json("x").unwrap()["codecs"][1].clone()
+    };
+    assert_eq!(codecs(DataType::UInt8), json!({"name": "bytes"}));
+    assert_eq!(codecs(DataType::Int16), json!({"name": "bytes", "configuration": {"endian": "little"}}));
 }
