@@ -35,9 +35,12 @@ pub(crate) enum Command {
 pub(crate) struct Convert {
     #[command(flatten)]
     pub(crate) input: Input,
-    /// Path or url to write to; standard output when left out
+    /// Path or url to write to; standard output when left out. A folder or prefix for formats of several files
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<String>,
+    /// Replace the folder or prefix that is there, and all in it (a single file is always replaced)
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     /// Print requests, bytes and seconds to standard error
     #[arg(long)]
     pub(crate) stats: bool,
@@ -135,6 +138,9 @@ pub(crate) enum OutputFormat {
     /// The same JSON with Zarr v3 keys
     #[value(name = "zarr3-json")]
     Zarr3Json,
+    /// A folder or prefix: metadata and inline chunks as Zarr v3 has them, and references.json beside them
+    #[value(name = "zarr3")]
+    Zarr3,
 }
 
 #[derive(ValueEnum, Clone, Copy)]
@@ -178,6 +184,7 @@ impl From<OutputFormat> for Format {
         match format {
             OutputFormat::KerchunkJson => Self::KerchunkJson,
             OutputFormat::Zarr3Json => Self::Zarr3Json,
+            OutputFormat::Zarr3 => Self::Zarr3,
         }
     }
 }

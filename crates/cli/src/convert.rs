@@ -11,9 +11,18 @@ const HELD: usize = 64 << 20;
 pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let options = arguments.input.options();
     let format = Format::from(arguments.input.format);
+    if format.is_several_files() && arguments.output.as_deref().is_none_or(|target| target == "-") {
+        return Err(Failure::Usage(
+            "the format is several files: give a folder or prefix with --output".into(),
+        ));
+    }
     let store = virtualize::open(arguments.input.file(), &options).await?;
     messages::warnings(store.name(), store.warnings());
     match arguments.output.as_deref() {
+        Some(target) if format.is_several_files() => {
+            let overwrite = arguments.overwrite;
+            virtualize::write_folder(&store, format, target, overwrite, &options.store).await?;
+        }
         Some(target) if target != "-" => virtualize::write(&store, format, target, &options.store).await?,
         _ => print(&store, format)?,
     }

@@ -8,6 +8,8 @@ use crate::messages;
 pub(crate) enum Failure {
     /// The library's reasons.
     Library(Error),
+    /// Arguments that do not go together.
+    Usage(String),
     /// Standard output cannot be written.
     Output(io::Error),
 }
@@ -34,6 +36,10 @@ pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
             ErrorClass::Usage => report(&error, 2),
             _ => report(&error, 1),
         },
+        Err(Failure::Usage(reason)) => {
+            messages::line(&format!("error: {reason}"));
+            ExitCode::from(2)
+        }
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => {
             messages::line(&format!("error: standard output: {error}"));

@@ -21,20 +21,25 @@ pub(crate) fn documents(hierarchy: &Hierarchy) -> Result<Documents, EmitError> {
             all.push((".zmetadata".to_owned(), consolidated));
         }
         ZarrFormat::V3 => {
-            let metadata: Map<_, _> = below
-                .iter()
-                .map(|(key, document)| (key.trim_end_matches("/zarr.json").to_owned(), document.clone()))
-                .collect();
-            let mut root = hierarchy.root.to_zarr_json();
-            if let Some(root) = root.as_object_mut() {
-                let consolidated = json!({"kind": "inline", "must_understand": false, "metadata": metadata});
-                root.insert("consolidated_metadata".to_owned(), consolidated);
-            }
-            all.push(("zarr.json".to_owned(), root));
+            all.push(("zarr.json".to_owned(), consolidated_root(hierarchy, &below)));
         }
     }
     all.append(&mut below);
     Ok(all)
+}
+
+/// The root's `zarr.json`, with the documents of nodes below it inside.
+pub(crate) fn consolidated_root(hierarchy: &Hierarchy, below: &Documents) -> Value {
+    let metadata: Map<_, _> = below
+        .iter()
+        .map(|(key, document)| (key.trim_end_matches("/zarr.json").to_owned(), document.clone()))
+        .collect();
+    let mut root = hierarchy.root.to_zarr_json();
+    if let Some(root) = root.as_object_mut() {
+        let consolidated = json!({"kind": "inline", "must_understand": false, "metadata": metadata});
+        root.insert("consolidated_metadata".to_owned(), consolidated);
+    }
+    root
 }
 
 fn children(path: &str, group: &Group, format: ZarrFormat, out: &mut Documents) -> Result<(), EmitError> {

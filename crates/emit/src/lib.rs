@@ -3,12 +3,16 @@
 //! Architecture invariants: nothing is decided here and no source is read; the same hierarchy gives the same bytes.
 
 mod consolidated;
+mod folder;
 mod json;
 mod references;
+mod sink;
 
 use std::io;
 
 use virtualize_zarr::{Hierarchy, MetadataError, ZarrFormat};
+
+pub use sink::Sink;
 
 /// What is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +21,8 @@ pub enum Format {
     KerchunkJson,
     /// The same JSON with the keys of Zarr v3: `zarr.json`, `x/c/0/1`.
     Zarr3Json,
+    /// A folder or prefix with the metadata of Zarr v3 as files, inline chunks as files, and `references.json`.
+    Zarr3,
 }
 
 /// Why a hierarchy could not be written.
@@ -32,6 +38,12 @@ pub enum EmitError {
         expected: ZarrFormat,
         /// What the hierarchy is.
         found: ZarrFormat,
+    },
+    /// The other of [`write`] and [`write_files`] writes the format.
+    #[error("the format is {}", if *several { "several files, not one" } else { "one file, not several" })]
+    Files {
+        /// Whether the format is several files.
+        several: bool,
     },
     /// An array that the format cannot say.
     #[error("array {path}: {error}")]
@@ -78,7 +90,15 @@ impl Format {
     pub fn zarr_format(self) -> ZarrFormat {
         match self {
             Self::KerchunkJson => ZarrFormat::V2,
-            Self::Zarr3Json => ZarrFormat::V3,
+            Self::Zarr3Json | Self::Zarr3 => ZarrFormat::V3,
+        }
+    }
+
+    /// Whether it is written as several files, in a folder or below a prefix.
+    pub fn is_several_files(self) -> bool {
+        match self {
+            Self::KerchunkJson | Self::Zarr3Json => false,
+            Self::Zarr3 => true,
         }
     }
 }
@@ -90,14 +110,32 @@ pub fn is_valid_name(name: &str) -> bool {
     !reserved.contains(&name) && !name.contains(['/', '\\'])
 }
 
-/// Writes a hierarchy. Metadata is consolidated as well, so that xarray opens the references without a warning.
+/// Writes a hierarchy as one file. Metadata is consolidated as well, so that xarray opens the references without a
+/// warning.
 ///
 /// # Errors
 /// See [`EmitError`]. What was written before an error is no valid file.
 pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) -> Result<(), EmitError> {
+    check(hierarchy, format, false)?;
+    references::write(hierarchy, out)
+}
+
+/// Writes a hierarchy as several files: those that readers open first are put last.
+///
+/// # Errors
+/// See [`EmitError`]. What was put before an error is no valid output.
+pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
+    check(hierarchy, format, true)?;
+    folder::write(hierarchy, sink)
+}
+
+fn check(hierarchy: &Hierarchy, format: Format, several: bool) -> Result<(), EmitError> {
+    if format.is_several_files() != several {
+        return Err(EmitError::Files { several: !several });
+    }
     let expected = format.zarr_format();
     if hierarchy.format != expected {
         return Err(EmitError::Format { expected, found: hierarchy.format });
     }
-    references::write(hierarchy, out)
+    Ok(())
 }

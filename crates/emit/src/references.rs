@@ -39,7 +39,9 @@ struct ArrayChunks<'a> {
 impl<'a> ArrayChunks<'a> {
     fn new(path: &'a str, array: &'a Array, format: ZarrFormat) -> Self {
         let counts = array.chunk_grid.counts(&array.shape);
-        Self { path, array, keys: ChunkKeys::new(path, counts, format) }
+        let mut start = vec![b'"'];
+        escape_inner(path, &mut start);
+        Self { path, array, keys: ChunkKeys::new(start, counts, format) }
     }
 
     fn write<W: io::Write>(
@@ -50,7 +52,7 @@ impl<'a> ArrayChunks<'a> {
         for (position, entry) in self.array.chunks.iter() {
             let buffer = refs.entry()?;
             if !self.keys.write(position, buffer) {
-                return Err(self.outside(position));
+                return Err(self.keys.outside(self.path, position));
             }
             match entry {
                 ChunkEntry::Reference(reference) => {
@@ -71,18 +73,14 @@ impl<'a> ArrayChunks<'a> {
         Ok(())
     }
 
-    fn outside(&self, position: u64) -> EmitError {
-        EmitError::Position { path: format!("/{}", self.path), position, counts: self.keys.counts.clone() }
-    }
-
     fn nowhere(&self, position: u64, reference: Reference, sources: usize) -> EmitError {
         let path = format!("/{}", self.path);
         EmitError::Source { path, position, source_index: reference.source.0, sources }
     }
 }
 
-/// Keys of ascending chunk positions, without their closing quotation mark.
-struct ChunkKeys {
+/// Keys of ascending chunk positions.
+pub(crate) struct ChunkKeys {
     prefix: Vec<u8>,
     separator: u8,
     /// Chunks along each axis.
@@ -96,9 +94,9 @@ struct ChunkKeys {
 }
 
 impl ChunkKeys {
-    fn new(path: &str, counts: Vec<u64>, format: ZarrFormat) -> Self {
-        let mut prefix = vec![b'"'];
-        escape_inner(path, &mut prefix);
+    /// Keys of an array's chunks; `start` is its path as it is to be written.
+    pub(crate) fn new(start: Vec<u8>, counts: Vec<u64>, format: ZarrFormat) -> Self {
+        let mut prefix = start;
         prefix.push(b'/');
         let separator = match format {
             ZarrFormat::V2 => b'.',
@@ -117,7 +115,7 @@ impl ChunkKeys {
     }
 
     /// Appends the key of a position; `false` where it is outside the grid.
-    fn write(&mut self, position: u64, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write(&mut self, position: u64, out: &mut Vec<u8>) -> bool {
         if position >= self.total {
             return false;
         }
@@ -130,6 +128,11 @@ impl ChunkKeys {
             number(*coordinate, out);
         }
         true
+    }
+
+    /// The error for a position outside the grid.
+    pub(crate) fn outside(&self, path: &str, position: u64) -> EmitError {
+        EmitError::Position { path: format!("/{path}"), position, counts: self.counts.clone() }
     }
 
     /// Carries the difference to the last position from the fastest axis on.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use virtualize_emit::{EmitError, Format, is_valid_name, write};
+use virtualize_emit::{EmitError, Format, Sink, is_valid_name, write, write_files};
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, Hierarchy, Lengths, Node,
     References, Source, SourceId, ZarrFormat,
@@ -197,4 +197,49 @@ fn names_that_clients_do_not_find() {
     for name in ["a b", "a%20b", "ü😀", "a::b", "...", "[x]*?#", "c", "0", "a\"\n"] {
         assert!(is_valid_name(name), "{name:?}");
     }
+}
+
+/// Files in memory, in the order in which they were put.
+#[derive(Default)]
+struct Files(Vec<(String, Vec<u8>)>);
+
+impl Sink for Files {
+    fn create(&mut self, key: &str) -> std::io::Result<Box<dyn std::io::Write + Send + '_>> {
+        assert!(self.0.iter().all(|(other, _)| other != key), "{key} twice");
+        self.0.push((key.to_owned(), Vec::new()));
+        Ok(Box::new(&mut self.0.last_mut().unwrap().1))
+    }
+}
+
+#[test]
+fn a_folder_shows_what_is_whole_and_refuses_the_rest() {
+    let mut hierarchy = sample(ZarrFormat::V3);
+    let mut whole = array(&[4, 9], &[2, 3], ChunkManifest::default());
+    whole.chunks.inline =
+        BTreeMap::from([(0, Bytes::from_static(b"one")), (5, Bytes::from_static(&[0, 255]))]);
+    hierarchy.root.children.insert("w".to_owned(), Node::Array(Box::new(whole)));
+    let mut files = Files::default();
+    write_files(&hierarchy, Format::Zarr3, &mut files).unwrap();
+    let names: Vec<_> = files.0.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "g/zarr.json",
+        "g/s/zarr.json",
+        "v/zarr.json",
+        "w/zarr.json",
+        "w/c/0/0",
+        "w/c/1/2",
+        "references.json",
+        "zarr.json",
+    ];
+    assert_eq!(names, expected);
+    let file = |name: &str| &files.0.iter().find(|(key, _)| key == name).unwrap().1;
+    let json = |name: &str| serde_json::from_slice::<Value>(file(name)).unwrap();
+    assert_eq!(file("w/c/1/2"), &[0, 255]);
+    assert_eq!(json("v/zarr.json")["virtual_references"]["must_understand"], true);
+    assert_eq!(json("v/zarr.json")["storage_transformers"][0]["name"], "virtual_references");
+    assert!(json("w/zarr.json").get("virtual_references").is_none());
+    let consolidated = &json("zarr.json")["consolidated_metadata"]["metadata"];
+    assert_eq!(consolidated.as_object().unwrap().keys().collect::<Vec<_>>(), ["g", "w"]);
+    assert_eq!(file("references.json"), &emit(&hierarchy, Format::Zarr3Json).unwrap());
+    assert!(matches!(emit(&hierarchy, Format::Zarr3), Err(EmitError::Files { several: true })));
 }

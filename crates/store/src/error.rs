@@ -36,6 +36,12 @@ pub enum StoreError {
         /// What it is.
         what: &'static str,
     },
+    /// A folder or prefix that is to be written has something in it already.
+    #[error("{name}: there is something already")]
+    Occupied {
+        /// The folder or prefix.
+        name: String,
+    },
     /// The location makes no sense.
     #[error("{name}: {reason}")]
     Location {
@@ -77,7 +83,9 @@ impl StoreError {
             Self::NotFound { .. } => ReadErrorKind::NotFound,
             Self::Denied { .. } => ReadErrorKind::Denied,
             Self::Changed { .. } => ReadErrorKind::Changed,
-            Self::NotAFile { .. } | Self::Location { .. } | Self::Option { .. } => ReadErrorKind::Invalid,
+            Self::NotAFile { .. } | Self::Occupied { .. } | Self::Location { .. } | Self::Option { .. } => {
+                ReadErrorKind::Invalid
+            }
             Self::NoRanges { .. } | Self::Unavailable { .. } => ReadErrorKind::Unavailable,
         }
     }
@@ -93,6 +101,7 @@ impl StoreError {
             Self::Changed { .. } => Some("run again when it is complete"),
             Self::NoRanges { .. } => Some("download the file first"),
             Self::Option { .. } => Some("see object_store's configuration keys for this kind of store"),
+            Self::Occupied { .. } => Some("choose another place, or give --overwrite"),
             Self::NotAFile { .. } | Self::Location { .. } | Self::Unavailable { .. } => None,
         }
     }

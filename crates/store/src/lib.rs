@@ -8,6 +8,7 @@
 
 mod connect;
 mod error;
+mod folder;
 mod local;
 mod location;
 mod meter;
@@ -19,6 +20,7 @@ mod plan;
 mod remote;
 
 pub use error::StoreError;
+pub use folder::SideFolder;
 pub use meter::Stats;
 pub use object::{Object, open};
 pub use options::StoreOptions;

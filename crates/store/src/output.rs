@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use object_store::{ObjectStoreExt, WriteMultipart};
+use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Key};
 use tempfile::NamedTempFile;
 
 use crate::{StoreError, StoreOptions, connect::connect, local::not_a_file, location::Location};
@@ -104,12 +104,15 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
         return Err(StoreError::Location { name, reason });
     }
     let (store, path) = connect(&location, options)?;
-    let failed = |error| StoreError::remote(&name, &error);
+    upload(store.as_ref(), &path, bytes).await.map_err(|error| StoreError::remote(&name, &error))
+}
+
+/// Writes an object whole, in parts where it is large.
+pub(crate) async fn upload(store: &dyn ObjectStore, path: &Key, bytes: Bytes) -> object_store::Result<()> {
     if bytes.len() < PART {
-        return store.put(&path, bytes.into()).await.map(drop).map_err(failed);
+        return store.put(path, bytes.into()).await.map(drop);
     }
-    let mut upload =
-        WriteMultipart::new_with_chunk_size(store.put_multipart(&path).await.map_err(failed)?, PART);
+    let mut upload = WriteMultipart::new_with_chunk_size(store.put_multipart(path).await?, PART);
     upload.put(bytes);
-    upload.finish().await.map(drop).map_err(failed)
+    upload.finish().await.map(drop)
 }

@@ -10,7 +10,7 @@ use common::{conforms, content, options};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{StoreOptions, open, put};
+use virtualize_store::{SideFolder, StoreError, StoreOptions, open, put};
 
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
@@ -94,6 +94,26 @@ async fn output_goes_to_a_bucket_too() {
     let options = signed(&serve(root.path(), true).await, SECRET);
     put("s3://bucket/out/refs.json", &options, content().into()).await.unwrap();
     conforms(open("s3://bucket/out/refs.json", &options).await.unwrap().as_ref()).await;
+}
+
+#[tokio::test]
+async fn folders_become_objects_below_a_prefix() {
+    let root = bucket();
+    let options = signed(&serve(root.path(), true).await, SECRET);
+    let write = async |overwrite: bool, keys: &[&str]| {
+        let mut folder = SideFolder::create("s3://bucket/out/store.zarr/", overwrite).unwrap();
+        for key in keys {
+            std::io::Write::write_all(&mut folder.file(key).unwrap(), key.as_bytes()).unwrap();
+        }
+        folder.finish(&options).await
+    };
+    let there = |key: &str| root.path().join("bucket/out/store.zarr").join(key).is_file();
+    write(false, &["a/c/0", "a/zarr.json", "zarr.json"]).await.unwrap();
+    assert!(there("a/c/0") && there("a/zarr.json") && there("zarr.json"));
+    assert!(matches!(write(false, &["zarr.json"]).await, Err(StoreError::Occupied { .. })));
+    write(true, &["b/zarr.json", "zarr.json"]).await.unwrap();
+    assert!(!there("a/c/0") && there("b/zarr.json") && there("zarr.json"));
+    assert!(root.path().join("bucket/folder/a b.nc").is_file());
 }
 
 #[tokio::test]

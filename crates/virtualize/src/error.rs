@@ -92,7 +92,9 @@ impl Error {
     /// Its class.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Store(StoreError::Option { .. }) | Self::OverInput { .. } => ErrorClass::Usage,
+            Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. }) | Self::OverInput { .. } => {
+                ErrorClass::Usage
+            }
             Self::Store(error) => of_kind(error.kind()),
             Self::Read(error) => of_kind(error.kind),
             Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }

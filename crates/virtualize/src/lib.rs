@@ -30,7 +30,7 @@ mod sniff;
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{Hdf5Reader, Options};
-pub use output::{write, write_to};
+pub use output::{write, write_folder, write_to};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::Format;
 pub use virtualize_map::{

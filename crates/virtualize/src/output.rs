@@ -3,21 +3,25 @@ use std::{
     path::Path,
 };
 
-use virtualize_emit::{EmitError, Format};
-use virtualize_store::{SideFile, StoreOptions};
+use virtualize_emit::{EmitError, Format, Sink};
+use virtualize_store::{SideFile, SideFolder, StoreOptions};
 
 use crate::{Error, VirtualStore};
 
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Writes references to a path or to the url of an object. What was there before stays until all is written.
+/// Writes references to a path or to the url of an object; a format of several files to a folder or below a url. What
+/// was there before stays until all is written.
 pub async fn write(
     store: &VirtualStore,
     format: Format,
     target: &str,
     options: &StoreOptions,
 ) -> Result<(), Error> {
+    if format.is_several_files() {
+        return write_folder(store, format, target, false, options).await;
+    }
     if store.object().is_at(target) {
         return Err(Error::OverInput { name: target.to_owned() });
     }
@@ -32,16 +36,51 @@ pub async fn write(
     Ok(file.finish()?)
 }
 
+/// Writes a format of several files to a folder or below a url. Unless it is to overwrite, there may be nothing yet.
+pub async fn write_folder(
+    store: &VirtualStore,
+    format: Format,
+    target: &str,
+    overwrite: bool,
+    options: &StoreOptions,
+) -> Result<(), Error> {
+    let mut folder = SideFolder::create(target, overwrite)?;
+    let sources = || store.hierarchy.sources.iter().map(|source| source.url.as_str());
+    if sources().chain([store.object().url()]).any(|url| folder.holds(url)) {
+        return Err(Error::OverInput { name: target.to_owned() });
+    }
+    virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))
+        .map_err(|error| failed(target, error))?;
+    Ok(folder.finish(options).await?)
+}
+
+/// A folder as the emitter sees it.
+struct FolderSink<'a>(&'a mut SideFolder);
+
+impl Sink for FolderSink<'_> {
+    fn create(&mut self, key: &str) -> io::Result<Box<dyn Write + Send + '_>> {
+        Ok(Box::new(BufWriter::new(self.0.file(key)?)))
+    }
+
+    fn put(&mut self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        self.0.file(key)?.write_all(bytes)
+    }
+}
+
 /// Writes references to anything that takes bytes, in large pieces. What was written before an error is no valid
 /// file.
 pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> Result<(), Error> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let written = virtualize_emit::write(&store.hierarchy, format, &mut out);
-    written.and_then(|()| Ok(out.flush()?)).map_err(|error| Error::Emit {
-        name: store.name().to_owned(),
+    written.and_then(|()| Ok(out.flush()?)).map_err(|error| failed(store.name(), error))
+}
+
+fn failed(name: &str, error: EmitError) -> Error {
+    Error::Emit {
+        name: name.to_owned(),
         broken_pipe: matches!(&error, EmitError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe),
         reason: error.to_string(),
-    })
+    }
 }
 
 /// An error that names the output rather than the input.

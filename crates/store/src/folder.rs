@@ -1,0 +1,178 @@
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
+use tempfile::TempDir;
+
+use crate::{StoreError, StoreOptions, connect::connect, location::Location, output::upload};
+
+/// Files that become a folder, or objects under a prefix, when all of them are there. Dropped before that, it leaves
+/// nothing, and what was at the final place stays.
+#[derive(Debug)]
+pub struct SideFolder {
+    target: Location,
+    /// Whether what is there already is taken away.
+    overwrite: bool,
+    aside: TempDir,
+    /// In the order in which they were put.
+    keys: Vec<String>,
+}
+
+/// Name of the folder within the one that is temporary: a temporary folder itself is closed to other users.
+const INNER: &str = "whole";
+/// Objects that are written at once; each is held in memory whole.
+const UPLOADS: usize = 8;
+
+impl SideFolder {
+    /// Starts a folder that will be at a path, or the objects that will be below a url. Unless it is to be overwritten,
+    /// nothing may be there but an empty folder.
+    pub fn create(target: &str, overwrite: bool) -> Result<Self, StoreError> {
+        let target = Location::parse(target.trim_end_matches('/'))?;
+        let failed = |error: &io::Error| StoreError::io(&target.name(), error);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".virtualize-").suffix(".part");
+        let (target, aside) = match &target {
+            Location::Local(path) => {
+                if !overwrite {
+                    vacant(path)?;
+                }
+                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                let beside = path.parent().unwrap_or(Path::new("/"));
+                let aside = builder.tempdir_in(beside).map_err(|error| failed(&error))?;
+                (Location::Local(path), aside)
+            }
+            Location::Http(_) => {
+                let reason = "cannot be written, expected a path, s3, gs, az or abfs".to_owned();
+                return Err(StoreError::Location { name: target.name(), reason });
+            }
+            Location::Bucket { .. } => {
+                let aside = builder.tempdir().map_err(|error| failed(&error))?;
+                (target, aside)
+            }
+        };
+        let this = Self { target, overwrite, aside, keys: Vec::new() };
+        fs::create_dir(this.inner()).map_err(|error| StoreError::io(&this.target.name(), &error))?;
+        Ok(this)
+    }
+
+    /// Whether a file, as [`crate::Object::url`] gives it, lies in the folder or below the prefix.
+    pub fn holds(&self, url: &str) -> bool {
+        if let (Location::Local(target), Some(path)) = (&self.target, url.strip_prefix("file://")) {
+            let path = Path::new(path);
+            return path.canonicalize().as_deref().unwrap_or(path).starts_with(target);
+        }
+        url.strip_prefix(&self.target.url()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Starts the file of a key such as `a/b.json`.
+    pub fn file(&mut self, key: &str) -> io::Result<File> {
+        if key.split('/').any(|name| matches!(name, "" | "." | "..")) || key.contains(['\\', '\0']) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{key:?} cannot be a file's name"),
+            ));
+        }
+        let path = self.inner().join(key);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{key}: {error}"));
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(named)?;
+        }
+        let file = File::create_new(&path).map_err(named)?;
+        self.keys.push(key.to_owned());
+        Ok(file)
+    }
+
+    /// Puts all at its final place: a local folder at once, objects in any order but for the last, which is put when
+    /// all others are there.
+    pub async fn finish(self, options: &StoreOptions) -> Result<(), StoreError> {
+        match &self.target {
+            Location::Local(path) => {
+                self.rename(path).map_err(|error| StoreError::io(&self.target.name(), &error))
+            }
+            _ => self.upload(options).await,
+        }
+    }
+
+    fn inner(&self) -> PathBuf {
+        self.aside.path().join(INNER)
+    }
+
+    fn rename(&self, target: &Path) -> io::Result<()> {
+        let old = self.aside.path().join("old");
+        let replaced = match target.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+            Ok(found) if found.is_dir() && (self.overwrite || is_empty(target)?) => {
+                fs::rename(target, &old)?;
+                true
+            }
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something already")),
+        };
+        let renamed = fs::rename(self.inner(), target);
+        if renamed.is_err() && replaced {
+            fs::rename(&old, target)?;
+        }
+        renamed
+    }
+
+    async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
+        let name = self.target.name();
+        let failed = |error| StoreError::remote(&name, &error);
+        let (store, prefix) = connect(&self.target, options)?;
+        self.clear(store.as_ref(), &prefix).await?;
+        let Some((last, others)) = self.keys.split_last() else { return Ok(()) };
+        let one = async |key: &str| {
+            let bytes = fs::read(self.inner().join(key)).map_err(|error| StoreError::io(key, &error))?;
+            let path = child(&prefix, key).map_err(failed)?;
+            upload(store.as_ref(), &path, Bytes::from(bytes)).await.map_err(failed)
+        };
+        stream::iter(others.iter().map(Ok)).try_for_each_concurrent(UPLOADS, |key| one(key)).await?;
+        one(last).await
+    }
+
+    /// Takes away what is below the prefix, the file that shows it (which was put last) before the others; or refuses
+    /// where there is anything and it is not to be overwritten.
+    async fn clear(&self, store: &dyn ObjectStore, prefix: &Key) -> Result<(), StoreError> {
+        let name = self.target.name();
+        let failed = |error| StoreError::remote(&name, &error);
+        match store.list(Some(prefix)).next().await.transpose().map_err(failed)? {
+            None => return Ok(()),
+            Some(_) if !self.overwrite => return Err(StoreError::Occupied { name }),
+            Some(_) => {}
+        }
+        if let Some(last) = self.keys.last() {
+            match store.delete(&child(prefix, last).map_err(failed)?).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let found = store.list(Some(prefix)).map_ok(|object| object.location).boxed();
+        store.delete_stream(found).try_for_each(|_| async { Ok(()) }).await.map_err(failed)
+    }
+}
+
+fn child(prefix: &Key, key: &str) -> object_store::Result<Key> {
+    Ok(Key::parse(format!("{prefix}/{key}"))?)
+}
+
+/// Refuses a place where there is something.
+fn vacant(path: &Path) -> Result<(), StoreError> {
+    let name = path.display().to_string();
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StoreError::io(&name, &error)),
+        Ok(found) if found.is_dir() && is_empty(path).map_err(|error| StoreError::io(&name, &error))? => {
+            Ok(())
+        }
+        Ok(_) => Err(StoreError::Occupied { name }),
+    }
+}
+
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(folder)?.next().is_none())
+}

@@ -1,0 +1,117 @@
+//! Outputs of several files on a local disk: all or nothing.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::{fs, io::Write, path::Path};
+
+use common::{options, run};
+use virtualize_store::{SideFolder, StoreError};
+
+fn names(folder: &Path) -> Vec<String> {
+    let all = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn put(folder: &mut SideFolder, key: &str) {
+    folder.file(key).unwrap().write_all(key.as_bytes()).unwrap();
+}
+
+#[test]
+fn nothing_is_there_until_all_is() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("store.zarr");
+    let mut folder = SideFolder::create(&format!("{}/", target.display()), false).unwrap();
+    put(&mut folder, "a/b c/zarr.json");
+    put(&mut folder, "zarr.json");
+    assert!(!target.exists());
+    run(folder.finish(&options())).unwrap();
+    assert_eq!(fs::read_to_string(target.join("a/b c/zarr.json")).unwrap(), "a/b c/zarr.json");
+    assert_eq!(names(root.path()), ["store.zarr"]);
+    #[cfg(unix)]
+    {
+        let mode =
+            |path: &Path| std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        fs::create_dir(root.path().join("usual")).unwrap();
+        assert_eq!(mode(&target), mode(&root.path().join("usual")));
+    }
+}
+
+#[test]
+fn what_was_dropped_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("store");
+    put(&mut SideFolder::create(target.to_str().unwrap(), false).unwrap(), "a");
+    assert!(names(root.path()).is_empty());
+}
+
+#[test]
+fn what_is_there_is_replaced_only_when_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("store");
+    let path = target.to_str().unwrap();
+    fs::create_dir(&target).unwrap();
+    for (overwrite, key) in [(false, "first"), (true, "second")] {
+        let mut folder = SideFolder::create(path, overwrite).unwrap();
+        put(&mut folder, key);
+        run(folder.finish(&options())).unwrap();
+        assert_eq!(names(&target), [key]);
+    }
+    assert!(matches!(SideFolder::create(path, false), Err(StoreError::Occupied { .. })));
+    let file = root.path().join("file");
+    fs::write(&file, "x").unwrap();
+    for overwrite in [false, true] {
+        let done = SideFolder::create(file.to_str().unwrap(), overwrite)
+            .and_then(|folder| run(folder.finish(&options())));
+        assert!(done.is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "x");
+    }
+    assert_eq!(names(root.path()), ["file", "store"]);
+}
+
+#[test]
+fn what_came_meanwhile_is_not_replaced() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("store");
+    let mut folder = SideFolder::create(target.to_str().unwrap(), false).unwrap();
+    put(&mut folder, "a");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("mine"), "x").unwrap();
+    run(folder.finish(&options())).unwrap_err();
+    assert_eq!(names(&target), ["mine"]);
+}
+
+#[test]
+fn keys_stay_within_and_come_once() {
+    let root = tempfile::tempdir().unwrap();
+    let mut folder = SideFolder::create(root.path().join("store").to_str().unwrap(), false).unwrap();
+    for key in ["", "..", "a/../b", "/a", "a//b", "a/", "./a", "a\\b", "a\0"] {
+        assert!(folder.file(key).is_err(), "{key:?}");
+    }
+    put(&mut folder, "a");
+    for key in ["a", "a/b"] {
+        assert!(folder.file(key).is_err(), "{key:?}");
+    }
+}
+
+#[test]
+fn files_below_are_known() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().canonicalize().unwrap().join("store");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a.nc"), "x").unwrap();
+    let side = SideFolder::create(folder.to_str().unwrap(), true).unwrap();
+    assert!(side.holds(&format!("file://{}/a.nc", folder.display())));
+    assert!(!side.holds(&format!("file://{}2/a.nc", folder.display())));
+    #[cfg(unix)]
+    {
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(side.holds(&format!("file://{}/a.nc", link.display())));
+    }
+    let side = SideFolder::create("s3://bucket/store.zarr/", true).unwrap();
+    assert!(side.holds("s3://bucket/store.zarr/a.nc") && !side.holds("s3://bucket/store.zarr2/a.nc"));
+}
