@@ -125,10 +125,20 @@ impl ChunkGrid {
                 json!({"name": "regular", "configuration": {"chunk_shape": chunk}})
             }
             Self::Rectilinear(sizes) => {
-                json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": sizes}})
+                let edges: Vec<Value> = sizes.iter().map(|sizes| edges(sizes)).collect();
+                json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": edges}})
             }
         }
     }
+}
+
+/// Edge lengths along an axis in the spelling of the extension `rectilinear`: `[length, times]` where one repeats.
+fn edges(sizes: &[u64]) -> Value {
+    let run = |run: &[u64]| match run {
+        [size] => json!(size),
+        sizes => json!([sizes.first(), sizes.len()]),
+    };
+    sizes.chunk_by(|a, b| a == b).map(run).collect()
 }
 
 /// v2's `filters` and `compressor`: the last codec is the compressor, unless it only rearranges or checks.

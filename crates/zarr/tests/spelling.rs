@@ -298,3 +298,16 @@ fn what_stands_behind_a_cast_has_its_type() {
     assert_eq!(codecs(DataType::UInt8), json!({"name": "bytes"}));
     assert_eq!(codecs(DataType::Int16), json!({"name": "bytes", "configuration": {"endian": "little"}}));
 }
+
+/// The spelling of the specification's own examples (zarr-extensions, chunk-grids/rectilinear).
+#[test]
+fn repeated_edges_of_rectilinear_grids_are_counted() {
+    let mut array = array(DataType::UInt8, vec![Codec::Bytes { endian: None }]);
+    array.shape = vec![6, 6, 6];
+    array.chunk_grid = ChunkGrid::Rectilinear(vec![vec![2, 2, 2], vec![1, 1, 1, 3], vec![6]]);
+    let document = array.to_zarr_json("a").unwrap();
+    assert_eq!(
+        document["chunk_grid"]["configuration"],
+        json!({"kind": "inline", "chunk_shapes": [[[2, 3]], [[1, 3], 3], [6]]})
+    );
+}

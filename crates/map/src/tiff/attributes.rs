@@ -248,6 +248,13 @@ fn add_packing(scales: &[Option<String>], offsets: &[Option<String>], attributes
     }
 }
 
+/// Descriptions of the bands, where one at least has any; empty for the others.
+pub(super) fn band_names(items: &[GdalItem], bands: u64) -> Option<Vec<String>> {
+    let names: Vec<String> =
+        by_band(items, "description", bands).into_iter().map(Option::unwrap_or_default).collect();
+    names.iter().any(|name| !name.is_empty()).then_some(names)
+}
+
 fn by_band(items: &[GdalItem], role: &str, bands: u64) -> Vec<Option<String>> {
     let of_role = items.iter().rev().filter(|item| item.role.as_deref() == Some(role));
     let texts: BTreeMap<u64, &str> =

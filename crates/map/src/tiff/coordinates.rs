@@ -38,6 +38,48 @@ pub(super) fn add_numbers(group: &mut Group, name: &str, numbers: Vec<u64>, opti
     insert(group, name, Some(name), DataType::Int64, content, Map::new(), options);
 }
 
+/// Variable that names the bands beside their numbers.
+pub(super) const BAND_NAMES: &str = "band_name";
+
+/// Adds the names of bands as a variable along their axis, which the array's attributes call a coordinate. The index of
+/// the axis stays their numbers, as rioxarray has it.
+pub(super) fn add_band_names(
+    group: &mut Group,
+    geometry: &Geometry,
+    names: &[String],
+    attributes: &mut Map<String, Value>,
+    options: &MapOptions,
+) {
+    let Some(content) = vlen_utf8(names) else { return };
+    let mut array = variable(Some(&geometry.names().band), DataType::String, content, Map::new(), options);
+    array.shape = vec![names.len() as u64];
+    array.chunk_grid = ChunkGrid::Regular(array.shape.clone());
+    array.codecs = vec![Codec::VlenUtf8];
+    array.fill_value = (options.format == ZarrFormat::V3).then(|| FillValue::zero(&DataType::String));
+    group.children.insert(BAND_NAMES.to_owned(), Node::Array(Box::new(array)));
+    let others = attributes.get("coordinates").and_then(Value::as_str).filter(|others| !others.is_empty());
+    let all = others.map_or_else(|| BAND_NAMES.to_owned(), |others| format!("{others} {BAND_NAMES}"));
+    attributes.insert("coordinates".into(), all.into());
+}
+
+/// Takes the names of bands away again, where they are not those of the whole array.
+pub(super) fn remove_band_names(group: &mut Group, attributes: &mut Map<String, Value>) {
+    group.children.remove(BAND_NAMES);
+    let Some(Value::String(all)) = attributes.get_mut("coordinates") else { return };
+    *all = all.split(' ').filter(|name| *name != BAND_NAMES).collect::<Vec<_>>().join(" ");
+}
+
+/// The number of texts, then the length and the bytes of each; lengths as 4 bytes, least significant first.
+fn vlen_utf8(texts: &[String]) -> Option<Vec<u8>> {
+    let length = |length: usize| u32::try_from(length).ok().map(u32::to_le_bytes);
+    let mut content = length(texts.len())?.to_vec();
+    for text in texts {
+        content.extend(length(text.len())?);
+        content.extend(text.as_bytes());
+    }
+    Some(content)
+}
+
 fn add_axes(
     group: &mut Group,
     geometry: &Geometry,
@@ -85,8 +127,19 @@ fn insert(
     attributes: Map<String, Value>,
     options: &MapOptions,
 ) {
+    let array = variable(dimension, data_type, content, attributes, options);
+    group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+}
+
+fn variable(
+    dimension: Option<&str>,
+    data_type: DataType,
+    content: Vec<u8>,
+    attributes: Map<String, Value>,
+    options: &MapOptions,
+) -> Array {
     let shape: Vec<u64> = dimension.iter().map(|_| content.len() as u64 / 8).collect();
-    let array = Array {
+    Array {
         chunk_grid: ChunkGrid::Regular(shape.clone()),
         shape,
         data_type,
@@ -98,6 +151,5 @@ fn insert(
         dimension_names: dimension.iter().map(|name| Some((*name).to_owned())).collect(),
         attributes,
         chunks: ChunkManifest { references: Vec::new(), inline: [(0, Bytes::from(content))].into() },
-    };
-    group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+    }
 }

@@ -107,6 +107,9 @@ impl ImageMapper<'_> {
             georeference.add_to_group(&parts.geometry, &mut target.attributes);
         }
         coordinates::add(target, &parts.geometry, georeference.as_ref(), group.is_empty(), self.options);
+        if let Some(names) = attributes::band_names(&ifd.gdal_metadata, parts.geometry.bands) {
+            coordinates::add_band_names(target, &parts.geometry, &names, &mut attributes, self.options);
+        }
         let array = array(parts, attributes);
         target.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
     }

@@ -8,6 +8,7 @@ mod crs;
 mod geometry;
 mod georeference;
 mod image;
+mod masks;
 mod multiscales;
 mod nodata;
 mod number;
@@ -58,6 +59,7 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     }
     mapped.report.diagnostics.extend(wanted.into_iter().map(no_such_image));
     mapped.report.diagnostics.extend(grid_advice(options));
+    masks::describe(file, &mut mapped.hierarchy);
     if options.stack {
         stack::stack(file, &mut mapped, options);
     }

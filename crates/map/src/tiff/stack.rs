@@ -20,7 +20,7 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let alike: Vec<&Ifd> = file.ifds.iter().filter(|ifd| is_like(ifd, first, mapped)).collect();
     let pages: Vec<&Array> = alike.iter().filter_map(|ifd| mapped.hierarchy.array(&path(ifd))).collect();
     let axes = axes(&alike, first, pages.first().copied());
-    let Some(stacked) = (alike.len() > 1).then(|| join_pages(&pages, &axes)).flatten() else {
+    let Some(mut stacked) = (alike.len() > 1).then(|| join_pages(&pages, &axes)).flatten() else {
         mapped.report.diagnostics.push(note("no further page is like the first: nothing is stacked".into()));
         return;
     };
@@ -45,6 +45,9 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
             .push(note(format!("{others} pages that are unlike the first are not stacked")));
     }
     let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(first)) else { return };
+    if left_out.iter().any(|name| name == "long_name") {
+        coordinates::remove_band_names(group, &mut stacked.attributes);
+    }
     if axes.iter().any(|(name, _)| name == AXIS) {
         coordinates::add_numbers(group, AXIS, page_numbers(&alike), options);
     }

@@ -535,6 +535,39 @@ fn extra_samples_and_masks_are_named() {
     assert_eq!(attributes["subfile_type"], "transparency mask");
 }
 
+/// The order in which GDAL writes overviews and masks into a file.
+#[test]
+fn masks_are_tied_to_the_image_of_their_size() {
+    let page = |index: usize, size: u64, subfile_type: u32| {
+        let mut image = image(size, size, 1, size);
+        image.subfile_type = subfile_type;
+        if subfile_type & 4 != 0 {
+            image.bits_per_sample = vec![1];
+        }
+        Ifd { path: vec![index], ..ifd(image) }
+    };
+    let ifds = vec![page(0, 8, 0), page(1, 8, 4), page(2, 4, 1), page(3, 2, 1), page(4, 4, 5), page(5, 2, 5)];
+    let mapped = map_ifds(ifds, &MapOptions::default());
+    let attribute =
+        |path: &str, name: &str| mapped.hierarchy.array(path).unwrap().attributes.get(name).cloned();
+    for (image, mask) in [("", "1/"), ("2/", "4/"), ("3/", "5/")] {
+        let (image, mask) = (format!("{image}band_data"), format!("{mask}band_data"));
+        assert_eq!(attribute(&image, "mask"), Some(json!(mask)));
+        assert_eq!(attribute(&mask, "mask_of"), Some(json!(image)));
+        assert_eq!(attribute(&mask, "flag_values"), Some(json!([0, 1])));
+        assert_eq!(attribute(&mask, "mask"), None);
+    }
+    let two = vec![page(0, 8, 0), page(1, 8, 0), page(2, 8, 4), page(3, 6, 4)];
+    let mapped = map_ifds(two, &MapOptions::default());
+    let mask = |path: &str| mapped.hierarchy.array(path).unwrap().attributes.get("mask").cloned();
+    assert_eq!((mask("band_data"), mask("1/band_data")), (None, Some(json!("2/band_data"))));
+    assert_eq!(
+        mapped.hierarchy.array("3/band_data").unwrap().attributes.get("mask_of"),
+        None,
+        "no such size"
+    );
+}
+
 /// tifffile's `series[0].axes` of such a file is `TCYX`.
 #[test]
 fn planes_of_ome_tiff_lie_along_their_axes() {
