@@ -60,7 +60,7 @@ pub enum ChunkContent {
         /// What is laid on it, in order.
         pieces: Vec<Piece>,
     },
-    /// Variable-length elements: decode the pieces (one for the chunk), look each element up in the global heap, then
+    /// Variable-length elements: decode the pieces, look each element up in the global heap of its file, then
     /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty. Object references become the
     /// paths of their targets, null references the empty text.
     Variable {
@@ -68,29 +68,77 @@ pub enum ChunkContent {
         shape: Vec<u64>,
         /// The HDF5 type of an element.
         datatype: Datatype,
-        /// At most one piece for each stretch of the file.
+        /// Stored elements, in order.
         pieces: Vec<Piece>,
-        /// What object references lead to.
-        objects: Arc<ObjectNames>,
-    },
-    /// The same of elements that are here already.
-    VariableHere {
-        /// Stored elements, all of the chunk.
-        elements: Bytes,
-        /// The HDF5 type of an element.
-        datatype: Datatype,
         /// What object references lead to.
         objects: Arc<ObjectNames>,
     },
 }
 
+impl ChunkContent {
+    /// The file of what is not made of pieces.
+    fn source(&self) -> Option<(SourceId, ByteRange)> {
+        match self {
+            Self::AsStored { source, range }
+            | Self::Headed { source, range, .. }
+            | Self::BitsReversed { source, range } => Some((*source, *range)),
+            Self::Assemble { .. } | Self::Variable { .. } => None,
+        }
+    }
+
+    /// The pieces, where it is made of such.
+    pub fn pieces(&self) -> &[Piece] {
+        match self {
+            Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => pieces,
+            _ => &[],
+        }
+    }
+
+    /// The byte ranges that it needs.
+    pub fn ranges(&self) -> impl Iterator<Item = (SourceId, ByteRange)> {
+        let of_pieces = self.pieces().iter().filter_map(|piece| match &piece.bytes {
+            PieceBytes::At(range) => Some((piece.source, *range)),
+            PieceBytes::Here(_) => None,
+        });
+        self.source().into_iter().chain(of_pieces)
+    }
+
+    /// The files that it needs.
+    pub fn sources(&self) -> impl Iterator<Item = SourceId> {
+        self.source()
+            .map(|(source, _)| source)
+            .into_iter()
+            .chain(self.pieces().iter().map(|piece| piece.source))
+    }
+
+    /// The same files, to be changed.
+    pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceId> {
+        let (whole, pieces) = match self {
+            Self::AsStored { source, .. }
+            | Self::Headed { source, .. }
+            | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
+            Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),
+        };
+        whole.into_iter().chain(pieces.iter_mut().map(|piece| &mut piece.source))
+    }
+}
+
+/// Where the encoded bytes of a piece are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PieceBytes {
+    /// In the file.
+    At(ByteRange),
+    /// Here: the file's metadata hold them, or nothing does (a fill value).
+    Here(Bytes),
+}
+
 /// Decoded elements of a stretch of a file, and where in the chunk they go.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// In which file.
+    /// In which file; elements of variable length point into its global heap.
     pub source: SourceId,
     /// Encoded bytes.
-    pub range: ByteRange,
+    pub bytes: PieceBytes,
     /// Codecs that encoded them, in the order of encoding; decoding undoes the last first.
     pub codecs: Vec<Codec>,
     /// Shape of the decoded elements. Fewer decoded bytes than it needs are an error; more are cut off.

@@ -1,16 +1,12 @@
 //! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
 
-use virtualize_hdf5::model::{Datatype, Element, File};
+use virtualize_hdf5::model::File;
 use virtualize_map::hdf5::OtherFiles;
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::Object;
 use virtualize_zarr::Source;
 
-use crate::{
-    Error, Hdf5Reader, Options,
-    inline::{Context, Failure},
-    sniff::Kind,
-};
+use crate::{Error, Hdf5Reader, Options, sniff::Kind};
 
 /// What a file says, in the words of its own format.
 #[derive(Debug)]
@@ -42,23 +38,6 @@ impl Model {
         match self {
             Self::Hdf5(file) => virtualize_map::hdf5::map_file_among(file, source, others, options),
             Self::Tiff(file) => virtualize_map::tiff::map_file(file, source, options),
-        }
-    }
-
-    /// The elements that pointers into HDF5's global heap mean.
-    pub(crate) async fn elements(
-        &self,
-        context: &Context<'_>,
-        datatype: &Datatype,
-        raw: &[u8],
-    ) -> Result<Vec<Element>, Failure> {
-        let Self::Hdf5(file) = self else {
-            return Err(Failure::Chunk("only HDF5 has elements of variable length".to_owned()));
-        };
-        match virtualize_hdf5::resolve_elements(context.source, context.limits, file, datatype, raw).await {
-            Ok(elements) => Ok(elements),
-            Err(virtualize_hdf5::Error::Read(error)) => Err(error.into()),
-            Err(error) => Err(Failure::Chunk(error.to_string())),
         }
     }
 

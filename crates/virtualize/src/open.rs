@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use virtualize_bytes::ReadRanges;
 use virtualize_map::{Diagnostic, Mapped, Report, Severity};
@@ -64,7 +64,15 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let others = others::read(&model, object.url(), options).await;
     let mut mapped = model.map(source_of(&object), &others.files, &options.map);
     outside::check(&mut mapped, &options.store).await;
-    let context = Context { source, limits: &options.limits, model: &model };
+    let context = Context {
+        source,
+        limits: &options.limits,
+        model: &model,
+        others: &others,
+        store: &options.store,
+        files: mapped.hierarchy.sources.clone(),
+        last: Mutex::default(),
+    };
     inline::run(&context, &mut mapped).await?;
     object.verify()?;
     others.verify()?;

@@ -1,16 +1,18 @@
 //! Files beside the one that is open, to which chunks refer: they must lie in its folder or below, exist, and be long
 //! enough. An array of which one chunk fails this is left out.
 
-use virtualize_map::{Diagnostic, Mapped, Severity};
-use virtualize_store::StoreOptions;
-use virtualize_zarr::{Array, SourceId};
+use std::collections::BTreeMap;
 
-use crate::inline::remove;
+use virtualize_map::Mapped;
+use virtualize_store::StoreOptions;
+use virtualize_zarr::{Array, Source, SourceId};
+
+use crate::inline::leave_out;
 
 /// Checks every source but the first, and notes its size, entity tag and time.
 pub(crate) async fn check(mapped: &mut Mapped, options: &StoreOptions) {
     let Some(own) = mapped.hierarchy.sources.first().map(|source| source.url.clone()) else { return };
-    let mut refused = Vec::new();
+    let mut refused = BTreeMap::new();
     for (at, source) in mapped.hierarchy.sources.iter_mut().enumerate().skip(1) {
         let opened = match is_allowed(&own, &source.url) {
             Ok(()) => virtualize_store::open(&source.url, options).await.map_err(|error| error.to_string()),
@@ -18,18 +20,30 @@ pub(crate) async fn check(mapped: &mut Mapped, options: &StoreOptions) {
         };
         match opened {
             Ok(object) => *source = crate::open::source_of(&object),
-            Err(why) => refused.push((at, why)),
+            Err(why) => drop(refused.insert(at, why)),
         }
     }
     let sizes: Vec<u64> = mapped.hierarchy.sources.iter().map(|source| source.size).collect();
     let arrays = mapped.hierarchy.arrays();
-    let failed: Vec<(String, String)> = arrays
-        .into_iter()
-        .filter_map(|(path, array)| Some((path, why_not(array, &sizes, &refused)?)))
-        .collect();
+    let of_arrays =
+        arrays.into_iter().filter_map(|(path, array)| Some((path, why_not(array, &sizes, &refused)?)));
+    let of_tasks = mapped.tasks.iter().filter_map(|task| {
+        let why = task.content.sources().find_map(|source| refused.get(&source.index()))?;
+        Some((task.array.clone(), in_another(why)))
+    });
+    let failed: BTreeMap<String, String> = of_tasks.chain(of_arrays).collect();
     for (path, why) in failed {
-        leave_out(mapped, path, why);
+        leave_out(mapped, &path, "array-left-out", format!("the array is left out: {why}"), why);
     }
+}
+
+/// Whether a file is still what it was.
+pub(crate) fn same(one: &Source, other: &Source) -> bool {
+    one.size == other.size && one.etag == other.etag && one.modified == other.modified
+}
+
+fn in_another(why: &str) -> String {
+    format!("its data lie in another file: {why}")
 }
 
 /// Whether a file may be referred to: it lies in the folder of the file that names it, or below.
@@ -52,29 +66,16 @@ pub(crate) fn is_allowed(own: &str, url: &str) -> Result<(), String> {
 }
 
 /// Why an array cannot stand.
-fn why_not(array: &Array, sizes: &[u64], refused: &[(usize, String)]) -> Option<String> {
+fn why_not(array: &Array, sizes: &[u64], refused: &BTreeMap<usize, String>) -> Option<String> {
     array.chunks.references.iter().filter(|column| column.source != SourceId(0)).find_map(|column| {
         let id = column.source.index();
-        if let Some((_, why)) = refused.iter().find(|(at, _)| *at == id) {
-            return Some(format!("its data lie in another file: {why}"));
+        if let Some(why) = refused.get(&id) {
+            return Some(in_another(why));
         }
         let size = sizes.get(id).copied().unwrap_or(0);
         let end = column.iter().map(|(_, part)| part.offset.saturating_add(part.length)).max().unwrap_or(0);
         (end > size).then(|| format!("its data end at {end:#x} of another file, which has {size:#x} bytes"))
     })
-}
-
-fn leave_out(mapped: &mut Mapped, path: String, why: String) {
-    remove(&mut mapped.hierarchy, &path);
-    mapped.report.diagnostics.push(Diagnostic {
-        severity: Severity::Warning,
-        code: "array-left-out",
-        path: format!("/{path}"),
-        message: format!("the array is left out: {why}"),
-        hint: None,
-    });
-    mapped.tasks.retain(|task| task.array != path);
-    mapped.report.arrays.entry(path).or_default().left_out = Some(why);
 }
 
 #[cfg(test)]

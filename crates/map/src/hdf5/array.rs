@@ -253,9 +253,11 @@ impl Mapper<'_> {
     fn resolve_sources(&mut self, placed: &mut Placed) {
         let ids: Vec<SourceId> =
             placed.external_files.iter().map(|file| self.external_source(file)).collect();
-        for column in &mut placed.chunks.references {
-            if let Some(id) = column.source.index().checked_sub(1).and_then(|n| ids.get(n)) {
-                column.source = *id;
+        let of_chunks = placed.chunks.references.iter_mut().map(|column| &mut column.source);
+        let of_pieces = placed.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
+        for source in of_chunks.chain(of_pieces) {
+            if let Some(id) = source.index().checked_sub(1).and_then(|n| ids.get(n)) {
+                *source = *id;
             }
         }
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use virtualize_hdf5::model::Datatype;
 use virtualize_zarr::{Group, Node, SourceId};
 
 use super::names::join;
@@ -54,7 +55,7 @@ impl Mapper<'_> {
             true => Node::Group(mapped.hierarchy.root.clone()),
             false => mapped.hierarchy.node(&path).cloned().ok_or("nothing is mapped there")?,
         };
-        let made = made(&mapped, &path, &link.at);
+        let left_out = referring(&mapped, &path, &link.at);
         let ids: Vec<SourceId> =
             mapped.hierarchy.sources.iter().map(|source| self.external_source(&source.url)).collect();
         if self.sources.len() > SOURCES {
@@ -69,12 +70,12 @@ impl Mapper<'_> {
             let mut sizes = sizes(parent);
             self.part_dimensions(&link.at, array, &mut sizes);
         }
-        self.settle(&mut node, &link.at, &ids, &made)?;
-        if !made.contains(&link.at) {
+        self.settle(&mut node, &link.at, &ids, &left_out)?;
+        if !left_out.contains(&link.at) {
             parent.children.insert(name.to_owned(), node);
         }
         self.take_report(&mapped, &path, &link.at);
-        self.take_tasks(&mapped, &path, &link.at, &made);
+        self.take_tasks(&mapped, &path, &link.at, &ids, &left_out);
         Ok(())
     }
 
@@ -118,14 +119,27 @@ impl Mapper<'_> {
     }
 
     /// Takes the tasks of the arrays that stay, and says which do not.
-    fn take_tasks(&mut self, mapped: &Mapped, path: &str, at: &str, left_out: &BTreeSet<String>) {
+    fn take_tasks(
+        &mut self,
+        mapped: &Mapped,
+        path: &str,
+        at: &str,
+        ids: &[SourceId],
+        left_out: &BTreeSet<String>,
+    ) {
         for task in &mapped.tasks {
-            if let Some(array) = moved(&task.array, path, at).filter(|array| !left_out.contains(array)) {
-                self.tasks.push(InlineTask { array, ..task.clone() });
+            let Some(array) = moved(&task.array, path, at).filter(|array| !left_out.contains(array)) else {
+                continue;
+            };
+            let mut task = InlineTask { array, ..task.clone() };
+            for source in task.content.sources_mut() {
+                // Without a place it is no source of the hierarchy, and the chunk cannot be made.
+                *source = ids.get(source.index()).copied().unwrap_or(SourceId(u32::MAX));
             }
+            self.tasks.push(task);
         }
         for array in left_out {
-            let why = "its chunks would have to be made from another file".to_owned();
+            let why = "its references lead to objects of another file".to_owned();
             self.diagnose(
                 Severity::Warning,
                 "array-left-out",
@@ -170,13 +184,12 @@ impl Mapper<'_> {
     }
 }
 
-/// Arrays of which chunks have to be made from bytes of the other file.
-fn made(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
-    let needs_bytes = |task: &&InlineTask| match &task.content {
-        ChunkContent::Assemble { pieces, .. } => !pieces.is_empty(),
-        _ => true,
+/// Arrays of references, whose paths are those of the other file.
+fn referring(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
+    let refers = |task: &&InlineTask| {
+        matches!(&task.content, ChunkContent::Variable { datatype: Datatype::Reference { .. }, .. })
     };
-    mapped.tasks.iter().filter(needs_bytes).filter_map(|task| moved(&task.array, path, at)).collect()
+    mapped.tasks.iter().filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
 }
 
 /// The sizes of the dimensions of a group's arrays.

@@ -12,7 +12,7 @@ use super::header_fill::turn;
 use super::names::ObjectNames;
 use super::others::World;
 use super::types::ElementType;
-use crate::{ChunkContent, ElementTransform, MapOptions, Piece};
+use crate::{ChunkContent, ElementTransform, MapOptions, Piece, PieceBytes};
 
 /// Most chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
@@ -139,10 +139,15 @@ impl Placing<'_> {
 
     /// The content of a chunk made from one stretch of the file.
     pub(super) fn content(&self, chunk_shape: &[u64], range: ByteRange, codecs: Vec<Codec>) -> ChunkContent {
+        self.content_of(chunk_shape, PieceBytes::At(range), codecs)
+    }
+
+    /// The content of a chunk made from one run of encoded bytes.
+    fn content_of(&self, chunk_shape: &[u64], bytes: PieceBytes, codecs: Vec<Codec>) -> ChunkContent {
         let origin = vec![0; chunk_shape.len()];
         let piece = Piece {
             source: SourceId(0),
-            range,
+            bytes,
             codecs,
             shape: chunk_shape.to_vec(),
             from: origin.clone(),
@@ -185,9 +190,8 @@ impl Placing<'_> {
         })?;
         if self.element.data_type == DataType::String {
             placed.inline_reason = self.must_be_made();
-            let datatype = item_type(&self.dataset.datatype).clone();
-            let (elements, objects) = (bytes.slice_ref(stored), Arc::clone(self.objects));
-            placed.inline.push((0, ChunkContent::VariableHere { elements, datatype, objects }));
+            let here = PieceBytes::Here(bytes.slice_ref(stored));
+            placed.inline.push((0, self.content_of(&placed.chunk_shape, here, Vec::new())));
             return Ok(placed);
         }
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);

@@ -28,6 +28,7 @@ mod virtual_layout;
 mod zfp;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use virtualize_hdf5::model::File;
@@ -79,6 +80,7 @@ fn map_within(
         linked_chunks: 0,
         options,
         names: Arc::new(ObjectNames::new(file)),
+        source_ids: BTreeMap::from([(source.url.clone(), SourceId(0))]),
         sources: vec![source],
         tasks: Vec::new(),
         report: Report::default(),
@@ -105,6 +107,8 @@ struct Mapper<'a> {
     options: &'a MapOptions,
     names: Arc<ObjectNames>,
     sources: Vec<Source>,
+    /// The place of each source, by url.
+    source_ids: BTreeMap<String, SourceId>,
     tasks: Vec<InlineTask>,
     report: Report,
     /// What HDF-EOS5 says of the dimensions of its fields.
@@ -120,11 +124,13 @@ impl<'a> Mapper<'a> {
 
     /// The source of another file.
     fn external_source(&mut self, url: &str) -> SourceId {
-        let at = self.sources.iter().position(|source| source.url == url).unwrap_or_else(|| {
-            self.sources.push(Source { url: url.to_owned(), ..Source::default() });
-            self.sources.len() - 1
-        });
-        SourceId(u32::try_from(at).unwrap_or(u32::MAX))
+        if let Some(id) = self.source_ids.get(url) {
+            return *id;
+        }
+        let id = SourceId(u32::try_from(self.sources.len()).unwrap_or(u32::MAX));
+        self.sources.push(Source { url: url.to_owned(), ..Source::default() });
+        self.source_ids.insert(url.to_owned(), id);
+        id
     }
 
     /// `path` without a leading slash.

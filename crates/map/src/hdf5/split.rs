@@ -7,7 +7,7 @@ use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
 
 use super::layout::{Placed, Placing};
-use crate::{ChunkContent, Piece};
+use crate::{ChunkContent, Piece, PieceBytes};
 
 /// Most chunks that one array is cut into.
 const CHUNKS: u64 = 1_000_000;
@@ -67,7 +67,7 @@ impl Placing<'_> {
         let origin = vec![0; extent.len()];
         let piece = Piece {
             source: SourceId(0),
-            range: ByteRange::new(range.end().saturating_sub(length), length),
+            bytes: PieceBytes::At(ByteRange::new(range.end().saturating_sub(length), length)),
             codecs: Vec::new(),
             shape: extent.clone(),
             from: origin.clone(),
@@ -142,7 +142,7 @@ mod tests {
         let [task] = mapped.tasks.as_slice() else { panic!("{:?}", mapped.tasks) };
         let ChunkContent::Assemble { shape, pieces, .. } = &task.content else { panic!("{task:?}") };
         assert_eq!((task.positions.as_slice(), shape.as_slice()), (&[2][..], &[1, 3, 5][..]));
-        assert_eq!(pieces[0].range, ByteRange::new(4216, 20));
+        assert_eq!(pieces[0].bytes, PieceBytes::At(ByteRange::new(4216, 20)));
         assert_eq!(pieces[0].extent, [1, 1, 5]);
     }
 

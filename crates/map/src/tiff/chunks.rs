@@ -9,7 +9,7 @@ use super::{
     geometry::Geometry,
     refusal::Refusal,
 };
-use crate::{ChunkContent, ElementTransform, InlineTask, Piece};
+use crate::{ChunkContent, ElementTransform, InlineTask, Piece, PieceBytes};
 
 /// Strips that lie uncompressed are cut into chunks of at most about so many bytes.
 const BLOCK: u64 = 8 << 20;
@@ -264,7 +264,7 @@ impl ChunkMaker<'_> {
         let shape = self.geometry.stored_shape(stretch.rows);
         let piece = Piece {
             source: SourceId(0),
-            range: stretch.range,
+            bytes: PieceBytes::At(stretch.range),
             codecs: self.encoding.codecs(&shape)?,
             from: vec![0; shape.len()],
             to: vec![0; shape.len()],

@@ -8,7 +8,7 @@ use virtualize_tiff::model::{Cut, File, GdalItem, Geo, GeoKey, Ifd, Image, Sampl
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Lengths, Source, ZarrFormat};
 
 use super::map_file;
-use crate::{ChunkContent, InvalidNodata, MapOptions, Mapped, Severity};
+use crate::{ChunkContent, InvalidNodata, MapOptions, Mapped, PieceBytes, Severity};
 
 fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
     let strips = usize::try_from(height.div_ceil(rows)).unwrap();
@@ -100,7 +100,7 @@ fn a_shorter_last_strip_is_made_at_full_height() {
     assert_eq!(task.positions, [2]);
     let ChunkContent::Assemble { shape, background, pieces } = &task.content else { panic!() };
     assert_eq!((shape.as_slice(), background.len()), ([1, 2, 4].as_slice(), 2));
-    assert_eq!(pieces[0].range, ByteRange::new(200, 50));
+    assert_eq!(pieces[0].bytes, PieceBytes::At(ByteRange::new(200, 50)));
     assert_eq!(pieces[0].shape, [1, 1, 4]);
 }
 

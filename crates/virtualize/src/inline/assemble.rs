@@ -1,9 +1,10 @@
 use bytes::Bytes;
 use virtualize_bytes::Limits;
-use virtualize_map::{ElementTransform, Piece};
+use virtualize_map::{ElementTransform, Piece, PieceBytes};
 use virtualize_zarr::Codec;
 
-use super::{Failure, is_here, place};
+use super::sources::Fetched;
+use super::{Failure, place};
 
 /// The elements of a chunk in stored order: pieces on a background.
 pub(super) fn chunk(
@@ -11,21 +12,44 @@ pub(super) fn chunk(
     shape: &[u64],
     background: &Bytes,
     pieces: &[Piece],
-    encoded: &[Bytes],
+    fetched: &Fetched,
 ) -> Result<Vec<u8>, Failure> {
     let element = background.len();
     let mut whole = background.repeat(count(shape, element, limits)?);
-    for (piece, bytes) in pieces.iter().zip(encoded) {
-        is_here(piece)?;
-        let stored = decoded(limits, piece, bytes, element)?;
-        let elements = converted(&piece.transform, stored, element)?;
+    let mut before: Option<(&Piece, Vec<u8>)> = None;
+    for piece in pieces {
+        let elements = match before.take() {
+            Some((other, elements)) if decodes_alike(other, piece) => elements,
+            _ => elements(limits, piece, fetched, element)?,
+        };
         place::lay(&mut whole, shape, &elements, piece, element)?;
+        before = Some((piece, elements));
     }
     Ok(whole)
 }
 
+/// Whether two pieces are parts of the same decoded elements.
+fn decodes_alike(one: &Piece, other: &Piece) -> bool {
+    one.source == other.source
+        && one.bytes == other.bytes
+        && one.shape == other.shape
+        && one.transform == other.transform
+        && one.codecs == other.codecs
+}
+
+/// All elements of a piece, `element` bytes each.
+pub(super) fn elements(
+    limits: &Limits,
+    piece: &Piece,
+    fetched: &Fetched,
+    element: usize,
+) -> Result<Vec<u8>, Failure> {
+    let stored = decoded(limits, piece, fetched.piece(piece)?, element)?;
+    converted(&piece.transform, stored, element)
+}
+
 /// How many elements a shape has, where that many may be held in memory.
-fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, Failure> {
+pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, Failure> {
     let count = shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
     count
         .filter(|count| {
@@ -37,22 +61,29 @@ fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, Failur
 
 /// The decoded elements of a piece, as many as its shape needs.
 fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Result<Vec<u8>, Failure> {
-    if bytes.len() as u64 != piece.range.length {
-        return Err(Failure::Chunk(format!("{} cannot be read: the file ends before", piece.range)));
-    }
     let stored = match piece.transform.stored_size() {
         None => element,
         Some(size) => usize::try_from(size).unwrap_or(usize::MAX),
     };
     let expected = count(&piece.shape, stored, limits)?.saturating_mul(stored);
     let mut decoded = virtualize_codec::decode(&piece.codecs, bytes, expected)
-        .map_err(|reason| Failure::Chunk(format!("{}: {reason}", piece.range)))?;
+        .map_err(|reason| Failure::Chunk(format!("{}: {reason}", place_of(piece))))?;
     if decoded.len() < expected {
         let found = decoded.len();
-        return Err(Failure::Chunk(format!("{}: {found} bytes decoded, expected {expected}", piece.range)));
+        return Err(Failure::Chunk(format!(
+            "{}: {found} bytes decoded, expected {expected}",
+            place_of(piece)
+        )));
     }
     decoded.truncate(expected);
     Ok(decoded)
+}
+
+fn place_of(piece: &Piece) -> String {
+    match &piece.bytes {
+        PieceBytes::At(range) => range.to_string(),
+        PieceBytes::Here(_) => "elements that lie in the metadata".to_owned(),
+    }
 }
 
 /// Stored elements as the array's, `element` bytes each.

@@ -89,7 +89,7 @@ fn copy(chunk: &mut [u8], to: usize, elements: &[u8], from: usize, bytes: usize)
 #[cfg(test)]
 mod tests {
     use virtualize_bytes::ByteRange;
-    use virtualize_map::ElementTransform;
+    use virtualize_map::{ElementTransform, PieceBytes};
     use virtualize_zarr::SourceId;
 
     use super::*;
@@ -97,7 +97,7 @@ mod tests {
     fn piece(shape: &[u64], from: &[u64], to: &[u64], extent: &[u64]) -> Piece {
         Piece {
             source: SourceId(0),
-            range: ByteRange::new(0, 1),
+            bytes: PieceBytes::At(ByteRange::new(0, 1)),
             codecs: vec![],
             shape: shape.to_vec(),
             from: from.to_vec(),

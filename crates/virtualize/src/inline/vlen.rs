@@ -1,12 +1,39 @@
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Datatype, Element};
+use virtualize_map::Piece;
 use virtualize_map::hdf5::ObjectNames;
 use virtualize_zarr::Codec;
 
-use super::Failure;
+use super::sources::{Context, Fetched};
+use super::{Failure, assemble, place};
+
+/// The elements of a chunk, each looked up in the heap of the file from which it comes.
+pub(super) async fn chunk(
+    context: &Context<'_>,
+    shape: &[u64],
+    datatype: &Datatype,
+    pieces: &[Piece],
+    fetched: &Fetched,
+) -> Result<Vec<Element>, Failure> {
+    const WIDTH: usize = size_of::<u64>();
+    // The chunk is first made of numbers: which of these elements is where.
+    let mut known = vec![Element::Object(None)];
+    let mut whole = vec![0; assemble::count(shape, WIDTH, context.limits)?.saturating_mul(WIDTH)];
+    for piece in pieces {
+        let raw = assemble::elements(context.limits, piece, fetched, pointer_size(datatype)?)?;
+        let elements = context.elements(piece.source, datatype, &raw).await?;
+        let numbers = known.len() as u64..;
+        let numbers: Vec<u8> = numbers.take(elements.len()).flat_map(u64::to_le_bytes).collect();
+        known.extend(elements);
+        place::lay(&mut whole, shape, &numbers, piece, WIDTH)?;
+    }
+    let numbers = whole.as_chunks::<WIDTH>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let element = |number| usize::try_from(number).ok().and_then(|at| known.get(at)).cloned();
+    Ok(numbers.filter_map(element).collect())
+}
 
 /// Bytes of a stored element, which points into the global heap.
-pub(super) fn pointer_size(datatype: &Datatype) -> Result<usize, Failure> {
+fn pointer_size(datatype: &Datatype) -> Result<usize, Failure> {
     match datatype {
         Datatype::VariableString { size, .. }
         | Datatype::Sequence { size, .. }
