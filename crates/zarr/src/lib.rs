@@ -7,6 +7,7 @@
 pub mod manifest;
 pub mod node;
 
+mod arithmetic;
 mod cast_value;
 mod codec;
 mod data_type;
@@ -15,6 +16,7 @@ mod metadata;
 mod spell_codec;
 mod spell_data_type;
 
+pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub use codec::{Codec, CodecError};
 pub use data_type::{DataType, Endian, Field};

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::spell_data_type::unspeakable;
 use crate::{
-    Array, ChunkGrid, Codec, CodecError, DataType, Endian, FillValue, FillValueError, Group, ZarrFormat,
+    Arithmetic, ArithmeticError, Array, ChunkGrid, Codec, CodecError, DataType, Endian, FillValue,
+    FillValueError, Group, ZarrFormat,
 };
 
 /// Name of the attribute that tells xarray the axes' names of a Zarr v2 array.
@@ -19,6 +20,9 @@ pub enum MetadataError {
     /// The fill value is not a scalar of the array's type.
     #[error(transparent)]
     FillValue(#[from] FillValueError),
+    /// The codecs cannot calculate with the array's type or fill value.
+    #[error(transparent)]
+    Arithmetic(#[from] ArithmeticError),
 }
 
 impl Array {
@@ -60,10 +64,11 @@ impl Array {
     ///
     /// # Errors
     /// What Zarr v3, or zarr-python with imagecodecs, has no words for: some codecs and their order, structures of mixed
-    /// byte order.
+    /// byte order. And what [`Arithmetic`] refuses.
     pub fn to_zarr_json(&self, name: &str) -> Result<Value, MetadataError> {
         let zero = || FillValue::zero(&self.data_type);
         let fill_value = self.fill_value.clone().unwrap_or_else(zero);
+        Arithmetic::new(&self.data_type, &self.codecs)?.check(&fill_value)?;
         Ok(json!({
             "attributes": self.attributes,
             "chunk_grid": self.chunk_grid.to_v3(),

@@ -1,0 +1,133 @@
+//! `cast_value`: numbers as the same numbers of another type.
+
+use serde_json::Value;
+
+use super::float::{Binary, Float, Format};
+use super::real::Real;
+use super::{ArithmeticError, Side};
+use crate::{DataType, OutOfRange, Rounding, ScalarMap};
+
+/// The codec between two types.
+#[derive(Clone, Debug)]
+pub(super) struct Cast {
+    encode: OneWay,
+    decode: OneWay,
+}
+
+/// From one type to another.
+#[derive(Clone, Debug)]
+struct OneWay {
+    from: Real,
+    to: Real,
+    to_name: DataType,
+    rounding: Rounding,
+    out_of_range: Option<OutOfRange>,
+    map: Vec<Entry>,
+}
+
+/// Replaces a scalar.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    from: u64,
+    /// Whether `from` is "NaN", which stands for all NaNs.
+    any_nan: bool,
+    to: u64,
+}
+
+impl Cast {
+    /// From the type of the array to the stored type.
+    pub(super) fn new(
+        array: &Side,
+        stored: &Side,
+        rounding: Rounding,
+        out_of_range: Option<OutOfRange>,
+        scalar_map: &ScalarMap,
+    ) -> Result<Self, ArithmeticError> {
+        if out_of_range == Some(OutOfRange::Wrap) && matches!(stored.real, Real::Float(_)) {
+            return Err(ArithmeticError::Wrap { data_type: stored.data_type.clone() });
+        }
+        let one_way = |from: &Side, to: &Side, entries: &[(Value, Value)]| {
+            let map = entries.iter().map(|entry| Entry::new(from, to, entry)).collect::<Result<_, _>>()?;
+            let to_name = to.data_type.clone();
+            Ok(OneWay { from: from.real, to: to.real, to_name, rounding, out_of_range, map })
+        };
+        Ok(Self {
+            encode: one_way(array, stored, &scalar_map.encode)?,
+            decode: one_way(stored, array, &scalar_map.decode)?,
+        })
+    }
+
+    pub(super) fn encode(&self, element: u64) -> Result<u64, ArithmeticError> {
+        self.encode.cast(element)
+    }
+
+    pub(super) fn decode(&self, element: u64) -> Result<u64, ArithmeticError> {
+        self.decode.cast(element)
+    }
+}
+
+impl Entry {
+    fn new(from: &Side, to: &Side, (source, target): &(Value, Value)) -> Result<Self, ArithmeticError> {
+        let any_nan = source == "NaN";
+        Ok(Self {
+            from: from.scalar("cast_value: scalar_map", source)?,
+            any_nan,
+            to: to.scalar("cast_value: scalar_map", target)?,
+        })
+    }
+
+    fn matches(&self, real: Real, element: u64) -> bool {
+        real.same(self.from, element) || self.any_nan && real.is_nan(element)
+    }
+}
+
+impl OneWay {
+    fn cast(&self, element: u64) -> Result<u64, ArithmeticError> {
+        if let Some(entry) = self.map.iter().find(|entry| entry.matches(self.from, element)) {
+            return Ok(entry.to);
+        }
+        if self.from == self.to {
+            return Ok(element);
+        }
+        match self.to {
+            Real::Integer { .. } => self.integer(element),
+            Real::Float(format) => self.float(format, element),
+        }
+    }
+
+    fn integer(&self, element: u64) -> Result<u64, ArithmeticError> {
+        let Float::Finite(binary) = self.from.split(element) else {
+            let value = self.from.describe(element);
+            return Err(ArithmeticError::NotFinite { value, data_type: self.to_name.clone() });
+        };
+        let whole = binary.whole(self.rounding);
+        let (least, greatest) = self.to.range();
+        match (self.to.exactly(whole), self.out_of_range) {
+            (Some(exact), _) => Ok(exact),
+            (None, Some(OutOfRange::Clamp)) => Ok(self.to.modulo(whole.clamp(least, greatest))),
+            (None, Some(OutOfRange::Wrap)) => Ok(self.to.modulo(whole)),
+            (None, None) => Err(self.out_of_range(element)),
+        }
+    }
+
+    fn float(&self, format: Format, element: u64) -> Result<u64, ArithmeticError> {
+        let binary @ Binary { negative, .. } = match self.from.split(element) {
+            Float::Finite(binary) => binary,
+            Float::Infinite { negative } => return Ok(format.infinity(negative)),
+            Float::Nan { negative, payload } => return Ok(format.nan(negative, payload)),
+        };
+        match format.round(binary, self.rounding) {
+            Some(rounded) => Ok(rounded),
+            None if self.out_of_range == Some(OutOfRange::Clamp) => Ok(format.infinity(negative)),
+            None => Err(self.out_of_range(element)),
+        }
+    }
+
+    fn out_of_range(&self, element: u64) -> ArithmeticError {
+        ArithmeticError::OutOfRange {
+            codec: "cast_value",
+            value: self.from.describe(element),
+            data_type: self.to_name.clone(),
+        }
+    }
+}

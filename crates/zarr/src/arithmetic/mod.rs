@@ -1,0 +1,346 @@
+//! What the codecs `scale_offset` and `cast_value` do to numbers (zarr-extensions, `codecs/scale_offset` and
+//! `codecs/cast_value`): encoding, decoding, the fill value, and what a chain of them has to satisfy.
+//!
+//! Nothing here goes through a type that could not hold it: integers are exact to 64 bits, and floating-point numbers
+//! are rounded once.
+
+mod cast;
+mod float;
+mod real;
+mod scale_offset;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{Codec, DataType, Endian, FillValue};
+use cast::Cast;
+use real::Real;
+use scale_offset::ScaleOffset;
+
+/// A chain, number, or fill value that the two codecs cannot do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ArithmeticError {
+    /// Only integers and floating-point numbers can be calculated with.
+    #[error("{codec} works on integers and floating-point numbers, not on {data_type}")]
+    Type {
+        /// The codec.
+        codec: &'static str,
+        /// The type.
+        data_type: DataType,
+    },
+    /// Another codec has changed the elements before.
+    #[error("{codec} stands behind {before}, which leaves no numbers")]
+    Place {
+        /// The codec.
+        codec: &'static str,
+        /// The codec before it.
+        before: String,
+    },
+    /// A parameter is no scalar of the type.
+    #[error("{parameter} {value} is no scalar of {data_type}")]
+    Scalar {
+        /// Codec and name of the parameter.
+        parameter: &'static str,
+        /// The value, as JSON.
+        value: String,
+        /// The type.
+        data_type: DataType,
+    },
+    /// `scale` is 0 in the array's type, so that nothing could be decoded.
+    #[error("scale_offset: scale is 0 as {data_type}")]
+    ScaleOfZero {
+        /// The type.
+        data_type: DataType,
+    },
+    /// Wrapping is modulo 2ⁿ.
+    #[error("cast_value: out_of_range wrap is for integers, not for {data_type}")]
+    Wrap {
+        /// The target type.
+        data_type: DataType,
+    },
+    /// A floating-point type has too few digits for an integer type.
+    #[error("cast_value: {float} does not hold every {integer}")]
+    Mantissa {
+        /// The floating-point type.
+        float: DataType,
+        /// The integer type.
+        integer: DataType,
+    },
+    /// A number past the ends of the type.
+    #[error("{codec}: {value} is out of the range of {data_type}")]
+    OutOfRange {
+        /// The codec.
+        codec: &'static str,
+        /// The number.
+        value: String,
+        /// The type.
+        data_type: DataType,
+    },
+    /// NaN or an infinity, for which integers have no place.
+    #[error("cast_value: {value} is no {data_type}, and scalar_map does not say what to take for it")]
+    NotFinite {
+        /// NaN, Infinity or -Infinity.
+        value: String,
+        /// The type.
+        data_type: DataType,
+    },
+    /// A division of integers with a remainder.
+    #[error("scale_offset: {value} / {scale} is no integer")]
+    Remainder {
+        /// Stored number.
+        value: i128,
+        /// Divisor.
+        scale: i128,
+    },
+    /// A fill value that would read as another one where it was stored.
+    #[error("fill value {fill} of {data_type} comes back as {back}")]
+    FillValue {
+        /// The fill value.
+        fill: String,
+        /// What it becomes, encoded and decoded.
+        back: String,
+        /// The type of the array.
+        data_type: DataType,
+    },
+    /// Bytes that are no whole number of elements.
+    #[error("{found} bytes are no whole number of elements of {data_type}")]
+    Length {
+        /// Bytes there are.
+        found: usize,
+        /// The type.
+        data_type: DataType,
+    },
+}
+
+/// The steps `scale_offset` and `cast_value` of a chain of codecs, ready for use.
+#[derive(Clone, Debug)]
+pub struct Arithmetic {
+    array: DataType,
+    stored: DataType,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    ScaleOffset(ScaleOffset),
+    Cast { cast: Box<Cast>, from: Side, to: Side },
+}
+
+/// A type on one side of a step.
+#[derive(Clone, PartialEq, Debug)]
+struct Side {
+    data_type: DataType,
+    real: Real,
+}
+
+impl Arithmetic {
+    /// Reads the steps out of the codecs of an array of the given type, in the order of encoding.
+    ///
+    /// # Errors
+    /// What the specifications forbid: types that are not real numbers, scalars that are not of their type, a scale of
+    /// 0, wrapping to floating-point numbers; and codecs before a step that leave other than numbers.
+    pub fn new(data_type: &DataType, codecs: &[Codec]) -> Result<Self, ArithmeticError> {
+        let mut chain = Self { array: data_type.clone(), stored: data_type.clone(), steps: Vec::new() };
+        let mut before: Option<&Codec> = None;
+        for codec in codecs {
+            match (codec, before) {
+                (Codec::Transpose { .. }, _) => {}
+                (step, Some(other)) if step.is_arithmetic() => {
+                    return Err(ArithmeticError::Place { codec: name(step), before: other.describe() });
+                }
+                (step, None) if step.is_arithmetic() => chain.push(step)?,
+                (other, _) => before = before.or(Some(other)),
+            }
+        }
+        Ok(chain)
+    }
+
+    fn push(&mut self, codec: &Codec) -> Result<(), ArithmeticError> {
+        let from = Side::new(name(codec), &self.stored)?;
+        let step = match codec {
+            Codec::CastValue { data_type, rounding, out_of_range, scalar_map } => {
+                let to = Side::new(name(codec), data_type)?;
+                let cast = Box::new(Cast::new(&from, &to, *rounding, *out_of_range, scalar_map)?);
+                self.stored = data_type.clone();
+                Step::Cast { cast, from, to }
+            }
+            Codec::ScaleOffset { offset, scale } => {
+                Step::ScaleOffset(ScaleOffset::new(&from, offset.as_ref(), scale.as_ref())?)
+            }
+            _ => return Ok(()),
+        };
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The type of elements behind the steps, in which they are stored.
+    pub fn stored_type(&self) -> &DataType {
+        &self.stored
+    }
+
+    /// Encodes elements of the array's type, in C order or any other.
+    ///
+    /// # Errors
+    /// A number that the steps have no place for, and bytes that are no whole elements.
+    pub fn encode(&self, bytes: &[u8], endian: Endian) -> Result<Vec<u8>, ArithmeticError> {
+        let each = |element| self.steps.iter().try_fold(element, |element, step| step.encode(element));
+        self.run((&self.array, &self.stored), bytes, endian, each)
+    }
+
+    /// Decodes elements of the stored type.
+    ///
+    /// # Errors
+    /// A number that the steps have no place for, and bytes that are no whole elements.
+    pub fn decode(&self, bytes: &[u8], endian: Endian) -> Result<Vec<u8>, ArithmeticError> {
+        let each = |element| self.steps.iter().rev().try_fold(element, |element, step| step.decode(element));
+        self.run((&self.stored, &self.array), bytes, endian, each)
+    }
+
+    fn run(
+        &self,
+        (from, to): (&DataType, &DataType),
+        bytes: &[u8],
+        endian: Endian,
+        each: impl Fn(u64) -> Result<u64, ArithmeticError>,
+    ) -> Result<Vec<u8>, ArithmeticError> {
+        if self.is_empty() {
+            return Ok(bytes.to_vec());
+        }
+        let (source, target) = (Side::new("arithmetic", from)?, Side::new("arithmetic", to)?);
+        let elements = bytes.chunks_exact(source.real.size());
+        if !elements.remainder().is_empty() {
+            return Err(ArithmeticError::Length { found: bytes.len(), data_type: from.clone() });
+        }
+        let mut out = Vec::with_capacity(elements.len().saturating_mul(target.real.size()));
+        for element in elements {
+            target.real.write(each(Real::read(element, endian))?, endian, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// A scalar of the array's type as one of the stored type: the fill value behind the steps.
+    ///
+    /// # Errors
+    /// As [`Arithmetic::encode`].
+    pub fn encode_scalar(&self, scalar: &FillValue) -> Result<FillValue, ArithmeticError> {
+        fixed(scalar, &self.array, |bytes| self.encode(bytes, Endian::Little))
+    }
+
+    /// A scalar of the stored type as one of the array's type.
+    ///
+    /// # Errors
+    /// As [`Arithmetic::decode`].
+    pub fn decode_scalar(&self, scalar: &FillValue) -> Result<FillValue, ArithmeticError> {
+        fixed(scalar, &self.stored, |bytes| self.decode(bytes, Endian::Little))
+    }
+
+    /// What an array must satisfy that is written here: its fill value survives the way to the stored type and back, and
+    /// no cast between integers and floating-point numbers loses digits, whichever way.
+    ///
+    /// The specification allows the latter; zarr-python reads such arrays.
+    ///
+    /// # Errors
+    /// Where it does not.
+    pub fn check(&self, fill: &FillValue) -> Result<(), ArithmeticError> {
+        self.steps.iter().try_for_each(Step::check_mantissa)?;
+        if self.is_empty() {
+            return Ok(());
+        }
+        let back = self.decode_scalar(&self.encode_scalar(fill)?)?;
+        let side = Side::new("arithmetic", &self.array)?;
+        let (one, other) = (side.element(fill), side.element(&back));
+        if side.real.same(one, other) || side.real.is_nan(one) && side.real.is_nan(other) {
+            return Ok(());
+        }
+        Err(ArithmeticError::FillValue {
+            fill: side.real.describe(one),
+            back: side.real.describe(other),
+            data_type: side.data_type,
+        })
+    }
+}
+
+impl Step {
+    fn encode(&self, element: u64) -> Result<u64, ArithmeticError> {
+        match self {
+            Self::ScaleOffset(step) => step.encode(element),
+            Self::Cast { cast, .. } => cast.encode(element),
+        }
+    }
+
+    fn decode(&self, element: u64) -> Result<u64, ArithmeticError> {
+        match self {
+            Self::ScaleOffset(step) => step.decode(element),
+            Self::Cast { cast, .. } => cast.decode(element),
+        }
+    }
+
+    fn check_mantissa(&self) -> Result<(), ArithmeticError> {
+        let Self::Cast { from, to, .. } = self else { return Ok(()) };
+        let ((Real::Integer { bits, signed }, Real::Float(format), integer, float)
+        | (Real::Float(format), Real::Integer { bits, signed }, float, integer)) =
+            (from.real, to.real, from, to)
+        else {
+            return Ok(());
+        };
+        if bits - u32::from(signed) <= format.precision() {
+            return Ok(());
+        }
+        Err(ArithmeticError::Mantissa { float: float.data_type.clone(), integer: integer.data_type.clone() })
+    }
+}
+
+impl Side {
+    fn new(codec: &'static str, data_type: &DataType) -> Result<Self, ArithmeticError> {
+        match Real::of(data_type) {
+            Some(real) => Ok(Self { data_type: data_type.clone(), real }),
+            None => Err(ArithmeticError::Type { codec, data_type: data_type.clone() }),
+        }
+    }
+
+    fn scalar(&self, parameter: &'static str, json: &Value) -> Result<u64, ArithmeticError> {
+        self.real.scalar(json).ok_or_else(|| ArithmeticError::Scalar {
+            parameter,
+            value: json.to_string(),
+            data_type: self.data_type.clone(),
+        })
+    }
+
+    fn element(&self, scalar: &FillValue) -> u64 {
+        match scalar {
+            FillValue::Fixed(bytes) => Real::read(bytes, Endian::Little),
+            FillValue::Text(_) | FillValue::Variable(_) => 0,
+        }
+    }
+}
+
+/// Does to a scalar what `each` does to its bytes.
+fn fixed(
+    scalar: &FillValue,
+    data_type: &DataType,
+    each: impl Fn(&[u8]) -> Result<Vec<u8>, ArithmeticError>,
+) -> Result<FillValue, ArithmeticError> {
+    match scalar {
+        FillValue::Fixed(bytes) if data_type.size() == Some(bytes.len() as u64) => {
+            Ok(FillValue::Fixed(Bytes::from(each(bytes)?)))
+        }
+        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
+            Err(ArithmeticError::Length { found: bytes.len(), data_type: data_type.clone() })
+        }
+        FillValue::Text(text) => {
+            Err(ArithmeticError::Length { found: text.len(), data_type: data_type.clone() })
+        }
+    }
+}
+
+fn name(codec: &Codec) -> &'static str {
+    match codec {
+        Codec::CastValue { .. } => "cast_value",
+        _ => "scale_offset",
+    }
+}
