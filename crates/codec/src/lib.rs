@@ -1,7 +1,8 @@
 //! Decodes and encodes single chunks, for those that must be put inline.
 //!
 //! Chunks are bytes "in stored order": elements in C order after any `transpose`, numbers in the array's byte order. So
-//! `transpose`, `bytes` and the `vlen-*` codecs do nothing here.
+//! `transpose`, `bytes` and the `vlen-*` codecs do nothing here. Where codecs calculate, [`encode`] and [`decode`] stand for
+//! what is behind the calculation; [`encode_values`] and [`decode_values`] do it too.
 //!
 //! Architecture invariants: no I/O; stored bytes are not trusted, so every decoder stops at the size that is expected.
 
@@ -20,8 +21,12 @@ mod predictor;
 mod scale_offset;
 mod shuffle;
 mod szip;
+mod values;
 
 pub use chain::{decode, encode};
+pub use values::{decode_values, encode_values};
+
+use virtualize_zarr::ArithmeticError;
 
 /// Why a chunk could not be decoded or encoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -48,6 +53,9 @@ pub enum CodecFailure {
         /// What is wrong with them.
         reason: String,
     },
+    /// Numbers that the array's codecs cannot calculate with.
+    #[error(transparent)]
+    Arithmetic(#[from] ArithmeticError),
     /// Less came out than the chunk needs.
     #[error("chunk decodes to {found} bytes, expected {expected}")]
     TooShort {

@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use virtualize_codec::{CodecFailure, decode, encode};
-use virtualize_zarr::Codec;
+use virtualize_codec::{CodecFailure, decode, decode_values, encode, encode_values};
+use virtualize_zarr::{Codec, DataType, Endian, Rounding, ScalarMap};
 
 /// Smooth, noisy, constant, empty and tiny chunks.
 fn samples() -> Vec<Vec<u8>> {
@@ -195,4 +195,44 @@ fn garbage_gives_errors_or_bytes() {
             let _ = decode(&[codec], &bytes, 300);
         }
     }
+}
+
+/// Packed as CF does it, in either byte order, behind a transposition and before compression.
+#[test]
+fn chunks_of_codecs_that_calculate() {
+    let scalar_map =
+        ScalarMap { encode: vec![("NaN".into(), (-1).into())], decode: vec![((-1).into(), "NaN".into())] };
+    let chain = |endian| {
+        vec![
+            Codec::ScaleOffset { offset: Some(10.into()), scale: Some(4.into()) },
+            Codec::CastValue {
+                data_type: DataType::Int16,
+                rounding: Rounding::default(),
+                out_of_range: None,
+                scalar_map: scalar_map.clone(),
+            },
+            Codec::Transpose { order: vec![1, 0] },
+            Codec::Bytes { endian: Some(endian) },
+            Codec::Shuffle { element_size: 2 },
+            Codec::Zlib { level: 1 },
+        ]
+    };
+    let values = [10.25_f32, f32::NAN, -2.0, 1000.5];
+    let stored = [1_i16, -1, -48, 3962];
+    let little =
+        encode_values(&DataType::Float32, &chain(Endian::Little), &values.map(f32::to_le_bytes).concat());
+    let little = little.unwrap();
+    assert_eq!(
+        decode(&chain(Endian::Little)[4..], &little, 8).unwrap(),
+        stored.map(i16::to_le_bytes).concat()
+    );
+    let big = encode_values(&DataType::Float32, &chain(Endian::Big), &values.map(f32::to_be_bytes).concat())
+        .unwrap();
+    let decoded = decode_values(&DataType::Float32, &chain(Endian::Big), &big, 4).unwrap();
+    assert_eq!(decoded, values.map(f32::to_be_bytes).concat());
+    let too_large =
+        encode_values(&DataType::Float32, &chain(Endian::Big), &1e9_f32.to_be_bytes()).unwrap_err();
+    assert_eq!(too_large.to_string(), "cast_value: 4000000000.0 is out of the range of int16");
+    assert!(decode_values(&DataType::Float32, &chain(Endian::Big), &big, usize::MAX).is_err());
+    assert!(matches!(encode(&chain(Endian::Big), &[0; 8]), Err(CodecFailure::NoEncoder(_))));
 }

@@ -194,6 +194,24 @@ impl Codec {
     /// Most decoded bytes for one stored byte that imagecodecs' decoder makes room for where LZF has no header.
     pub const LZF_CLIENT_RATIO: u64 = 8;
 
+    /// Byte order of the numbers that a chain stores: that of its `bytes` codec, or of the codec that takes that one's
+    /// place.
+    pub fn endian_of(chain: &[Self]) -> Endian {
+        let said = chain.iter().find_map(|codec| match codec {
+            Self::Bytes { endian } => *endian,
+            _ => None,
+        });
+        let implied = || {
+            chain.iter().find_map(|codec| match codec {
+                Self::FloatPredictor { dtype, .. } | Self::PackBitsOfIntegers { dtype, .. } => {
+                    dtype.starts_with('>').then_some(Endian::Big)
+                }
+                _ => None,
+            })
+        };
+        said.or_else(implied).unwrap_or(Endian::Little)
+    }
+
     /// Whether no released client decodes it: chunks so encoded are decoded here and inlined.
     pub fn is_internal(&self) -> bool {
         matches!(self, Self::Hdf5Nbit(_) | Self::Hdf5ScaleOffset(_) | Self::Hdf5Bitshuffle(_))

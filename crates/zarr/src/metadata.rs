@@ -86,19 +86,7 @@ impl Array {
 
     /// Byte order of the array's numbers: that of its `bytes` codec, or of the codec that takes that one's place.
     pub fn endian(&self) -> Endian {
-        let said = self.codecs.iter().find_map(|codec| match codec {
-            Codec::Bytes { endian } => *endian,
-            _ => None,
-        });
-        let implied = || {
-            self.codecs.iter().find_map(|codec| match codec {
-                Codec::FloatPredictor { dtype, .. } | Codec::PackBitsOfIntegers { dtype, .. } => {
-                    dtype.starts_with('>').then_some(Endian::Big)
-                }
-                _ => None,
-            })
-        };
-        said.or_else(implied).unwrap_or(Endian::Little)
+        Codec::endian_of(&self.codecs)
     }
 
     fn axis_names(&self, array: &str) -> Vec<String> {

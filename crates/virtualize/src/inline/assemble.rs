@@ -96,10 +96,15 @@ fn converted(transform: &ElementTransform, stored: Vec<u8>, element: usize) -> R
     }
 }
 
-/// Encodes a buffer in stored order: the array's codecs without those that only lay out its elements.
+/// Encodes a buffer in stored order: the array's codecs without those that only lay out its elements, and without those that
+/// calculate, since pieces of a file are stored numbers.
 pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, Failure> {
     let laid_out = |codec: &&Codec| {
-        !matches!(codec, Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes)
+        !codec.is_arithmetic()
+            && !matches!(
+                codec,
+                Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes
+            )
     };
     let rest: Vec<Codec> = codecs.iter().filter(laid_out).cloned().collect();
     match rest.as_slice() {

@@ -1,0 +1,43 @@
+//! Chunks of arrays whose codecs calculate: elements of the array's type, not of the stored one.
+
+use virtualize_zarr::{Arithmetic, Codec, DataType};
+
+use crate::{CodecFailure, parameters};
+
+/// Applies a chain of codecs, with `scale_offset` and `cast_value`, to elements of the array's type in stored order.
+///
+/// # Errors
+/// As [`crate::encode`], and numbers that the chain has no place for.
+pub fn encode_values(
+    data_type: &DataType,
+    codecs: &[Codec],
+    elements: &[u8],
+) -> Result<Vec<u8>, CodecFailure> {
+    let arithmetic = Arithmetic::new(data_type, codecs)?;
+    let stored = arithmetic.encode(elements, Codec::endian_of(codecs))?;
+    crate::encode(&rest(codecs), &stored)
+}
+
+/// Undoes a chain of codecs, with `scale_offset` and `cast_value`, and returns `count` elements of the array's type in
+/// stored order.
+///
+/// # Errors
+/// As [`crate::decode`], and numbers that the chain has no place for.
+pub fn decode_values(
+    data_type: &DataType,
+    codecs: &[Codec],
+    bytes: &[u8],
+    count: usize,
+) -> Result<Vec<u8>, CodecFailure> {
+    let arithmetic = Arithmetic::new(data_type, codecs)?;
+    let size = arithmetic.stored_type().size().and_then(|size| usize::try_from(size).ok());
+    let expected = size
+        .and_then(|size| count.checked_mul(size))
+        .ok_or_else(|| parameters("chunk", format!("{count} elements of {}", arithmetic.stored_type())))?;
+    let stored = crate::decode(&rest(codecs), bytes, expected)?;
+    Ok(arithmetic.decode(&stored, Codec::endian_of(codecs))?)
+}
+
+fn rest(codecs: &[Codec]) -> Vec<Codec> {
+    codecs.iter().filter(|codec| !codec.is_arithmetic()).cloned().collect()
+}
