@@ -6,6 +6,7 @@
 
 pub mod manifest;
 pub mod node;
+pub mod readers;
 
 mod arithmetic;
 mod cast_value;

@@ -37,7 +37,7 @@ fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
         let path = join(path, name);
         let described = match node {
             Node::Group(child) => self::group(store, &path, child),
-            Node::Array(child) => array(child, store.report.arrays.get(&path), store.hierarchy.format),
+            Node::Array(child) => array(&path, child, store.report.arrays.get(&path), store.hierarchy.format),
         };
         (name.clone(), described)
     });
@@ -45,7 +45,7 @@ fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
     json!({"node": "group", "attributes": group.attributes, "children": children})
 }
 
-fn array(array: &Array, report: Option<&ArrayReport>, format: ZarrFormat) -> Value {
+fn array(path: &str, array: &Array, report: Option<&ArrayReport>, format: ZarrFormat) -> Value {
     let codecs = array.codecs.iter().map(|each| codec(each, format)).collect::<Vec<_>>();
     json!({
         "node": "array",
@@ -56,6 +56,7 @@ fn array(array: &Array, report: Option<&ArrayReport>, format: ZarrFormat) -> Val
         "chunks": chunks(array),
         "fill_value": array.fill_value.as_ref().map(|value| scalar(value, &array.data_type)),
         "fill_decision": report.and_then(|report| report.fill.as_ref()).map(|fill| decision(fill, &array.data_type)),
+        "readers": super::readers::described(path, array, format),
         "source": report.map(|report| json!({
             "type": report.source_type,
             "layout": report.source_layout,

@@ -1,6 +1,7 @@
 //! `virtualize inspect FILE`: one description of the mapped file, printed as text for people or as JSON.
 
 mod describe;
+mod readers;
 mod text;
 
 use std::io::{self, Write};

@@ -2,11 +2,12 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 use virtualize::{
-    ArrayReport, FillDecision, VirtualStore,
+    FillDecision, VirtualStore,
     zarr::{Array, ChunkGrid, DataType, Group, Node},
 };
 
 use super::describe::{Counts, codec, counts, join, outcome, policy, scalar, zarr_version};
+use super::readers;
 use crate::messages::printable;
 
 /// Longest attribute value that is shown whole, in characters.
@@ -47,7 +48,7 @@ fn group(
             }
             Node::Array(child) => {
                 writeln!(out, "{indent}{}  {} {}", printable(name), child.data_type, extent(child))?;
-                array(store, child, store.report.arrays.get(&path), depth + 1, out)?;
+                array(store, &path, child, depth + 1, out)?;
             }
         }
     }
@@ -66,12 +67,12 @@ fn extent(array: &Array) -> String {
 
 fn array(
     store: &VirtualStore,
+    path: &str,
     array: &Array,
-    report: Option<&ArrayReport>,
     depth: usize,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let indent = "  ".repeat(depth);
+    let (indent, report) = ("  ".repeat(depth), store.report.arrays.get(path));
     if let Some(report) = report {
         let storage =
             [vec![report.source_type.clone(), report.source_layout.clone()], report.source_filters.clone()];
@@ -81,6 +82,7 @@ fn array(
     writeln!(out, "{indent}chunks  {}", chunks(array))?;
     let codecs = array.codecs.iter().map(|each| brief(&codec(each, store.hierarchy.format)));
     writeln!(out, "{indent}codecs  {}", codecs.collect::<Vec<_>>().join(", "))?;
+    writeln!(out, "{indent}readers {}", printable(&readers::line(path, array, store.hierarchy.format)))?;
     if let Some(fill) = report.and_then(|report| report.fill.as_ref()) {
         decision(fill, &array.data_type, &indent, out)?;
     }

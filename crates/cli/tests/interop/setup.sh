@@ -26,6 +26,16 @@ fetch_python() {
     ls -d "$env"/python/*/bin/python3.13 | head -1
 }
 
+# zarrita.js, where there is Node.js; without it the test that reads with zarrita.js says so and is skipped.
+zarrita() {
+    command -v npm >/dev/null || { echo "setup.sh: no npm, so nothing is read with zarrita.js" >&2; return 0; }
+    cmp -s "$here/peers/zarrita/package-lock.json" "$env/zarrita/package-lock.json" && [ -d "$env/zarrita/node_modules" ] && return 0
+    mkdir -p "$env/zarrita"
+    cp "$here/peers/zarrita/package.json" "$here/peers/zarrita/package-lock.json" "$env/zarrita/"
+    (cd "$env/zarrita" && npm ci --silent --no-audit --no-fund) || { rm -rf "$env/zarrita"; echo "setup.sh: npm ci failed" >&2; return 1; }
+}
+zarrita
+
 if [ -x "$env/bin/python" ] && cmp -s "$here/requirements.txt" "$stamp"; then exit 0; fi
 mkdir -p "$env"
 python=$(find_python)

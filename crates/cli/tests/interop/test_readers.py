@@ -1,0 +1,172 @@
+"""Who reads what: `inspect --json` claims for every array of fixtures/ which released readers decode it. Here they read the references: what they are said
+to read they read, with the values that zarr-python with all codecs shows; what they are said not to read they refuse, or show wrongly.
+docs/readers.md has the table of codecs that this test computes."""
+import collections, json, os, pathlib, re, shutil, subprocess, sys
+
+import pytest
+
+import clients
+from clients import FIXTURES, FORMATS, ROOT
+
+PEERS = pathlib.Path(__file__).parent / "peers"
+ENV = pathlib.Path(sys.prefix)
+READERS = ["zarr-python", "zarrs", "zarrita", "gdal"]
+# References beside those of each fixture in both formats.
+EXTRA = [("tiff/short_last_strip.tif", "zarr3-json", "--chunk-grid", "rectilinear")]
+
+
+class Array:
+    """One array of one reference file, with what is claimed of it."""
+
+    def __init__(self, file, path, fmt, described):
+        self.file, self.path, self.fmt, self.described = str(file), path, fmt, described
+        self.readers, self.shape = described["readers"], described["shape"]
+
+    key = property(lambda self: (self.file, self.path))
+
+    @property
+    def codecs(self):
+        names = [codec.get("id") or codec["name"] for codec in self.described["codecs"]]
+        return [name for name in names if name != "bytes"]
+
+    @property
+    def kind(self):
+        """What claims may depend on: arrays of a kind need not all be read by a slow reader."""
+        d = self.described
+        some = d["chunks"]["stored"] < d["chunks"]["count"]
+        return json.dumps([self.fmt, d["data_type"], d["codecs"], d["fill_value"], some, len(d["shape"]), 0 in d["shape"], self.readers])
+
+
+def arrays_of(node, path=""):
+    for name, child in node["children"].items():
+        at = f"{path}/{name}".lstrip("/")
+        yield from [(at, child)] if child["node"] == "array" else arrays_of(child, at)
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory):
+    """All arrays of all fixtures, mapped to both formats."""
+    folder = tmp_path_factory.mktemp("references")
+    files = [path for kind in ("hdf5", "tiff") for path in sorted((FIXTURES / kind).iterdir()) if path.suffix not in (".json", ".py", ".md")]
+    runs = [(path, fmt) for fmt in FORMATS for path in files] + [(FIXTURES / name, *rest) for name, *rest in EXTRA]
+    found = []
+    for path, fmt, *options in runs:
+        out = folder / f"{path.name}.{fmt}{''.join(options)}.json"
+        if clients.virtualize(path, "--format", fmt, *options, "-o", out).status:
+            continue
+        described = clients.virtualize("inspect", path, "--json", "--format", fmt, *options)
+        found += [Array(out, at, fmt, array) for at, array in arrays_of(json.loads(described.stdout)["root"])]
+    return found
+
+
+def lines(command, **options):
+    done = subprocess.run([*map(str, command)], capture_output=True, **options)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return {(line["references"], line["array"]): line for line in map(json.loads, done.stdout.splitlines())}
+
+
+def values(line):
+    return None if "error" in line else (line.get("values"), line.get("texts"))
+
+
+@pytest.fixture(scope="module")
+def files(arrays):
+    return list(dict.fromkeys(array.file for array in arrays))
+
+
+@pytest.fixture(scope="module")
+def truth(files):
+    """What zarr-python with all codecs shows; other tests compare that with the original files."""
+    return lines([sys.executable, PEERS / "zarr_python.py", "--imagecodecs", *files])
+
+
+def compare(arrays, truth, read, reader, reads):
+    """`reads`: whether this reader reads, from the claim about it."""
+    problems = []
+    for array in arrays:
+        if array.key not in read:
+            continue
+        expected, got = values(truth[array.key]), values(read[array.key])
+        claim, equal = array.readers[reader], got is not None and got == expected
+        if equal != reads(claim):
+            what = "equal" if equal else read[array.key].get("error", "other values")[:150]
+            problems.append(f"{pathlib.Path(array.file).name}: {array.path}: claimed {json.dumps(claim)}, found {what}")
+    assert read
+    clients.report(problems)
+    return {array.key: values(read[array.key]) == values(truth[array.key]) for array in arrays if array.key in read}
+
+
+def says_yes(claim):
+    return claim["reads"] == "yes"
+
+
+def zarrs_peer():
+    """The reader that is built on zarrs."""
+    if not shutil.which("cargo"):
+        pytest.skip("no cargo, so nothing is read with zarrs")
+    target = ROOT / "target" / "peers"
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--manifest-path", PEERS / "zarrs" / "Cargo.toml", "--target-dir", target], check=True)
+    return target / "debug" / "peer-zarrs"
+
+
+def zarrita(*arguments):
+    if not shutil.which("node") or not (ENV / "zarrita" / "node_modules").is_dir():
+        pytest.skip("no Node.js, so nothing is read with zarrita.js")
+    # From standard input, so that its packages are looked for in the working folder.
+    return lines(["node", "--input-type=module", "-", *arguments], cwd=ENV / "zarrita", stdin=(PEERS / "zarrita" / "read.mjs").open())
+
+
+def test_zarr_python_with_all_codecs_opens_what_it_is_said_to(arrays, truth):
+    compare(arrays, truth, truth, "zarr-python", says_yes)
+
+
+def test_zarr_python_without_imagecodecs(arrays, truth, files):
+    read = lines([sys.executable, PEERS / "zarr_python.py", *files])
+    compare(arrays, truth, read, "zarr-python", lambda claim: says_yes(claim) and "imagecodecs" not in claim.get("needs", []))
+
+
+def test_zarr_python_names_of_numcodecs(arrays):
+    """zarr-python brings numcodecs along: what needs it is told by the names of the codecs."""
+    for array in arrays:
+        named = array.fmt == "zarr3-json" and any(name.startswith("numcodecs.") for name in array.codecs)
+        assert named == ("numcodecs" in array.readers["zarr-python"].get("needs", [])), array.key
+
+
+def test_zarrs(arrays, truth, files):
+    compare(arrays, truth, lines([zarrs_peer(), *files]), "zarrs", says_yes)
+
+
+def test_zarrita(arrays, truth, files):
+    read = zarrita(*files)
+    float16 = subprocess.run(["node", "-p", "typeof Float16Array"], capture_output=True, text=True).stdout.strip() == "function"
+    # Byte strings come as text, which is something else.
+    bytes_as_text = [key for key, line in read.items() if "texts" in line and "values" in truth[key]]
+    read = {key: line for key, line in read.items() if key not in bytes_as_text}
+    compare(arrays, truth, read, "zarrita", lambda claim: says_yes(claim) and (float16 or "Float16Array" not in claim.get("needs", [])))
+
+
+def test_gdal(arrays, truth):
+    some = list({array.kind: array for array in arrays}.values())
+    asked = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
+    compare(arrays, truth, lines([sys.executable, PEERS / "gdal.py"], input=asked.encode()), "gdal", says_yes)
+
+
+def cell(claims):
+    """What the table says of a codec and a reader: whether any array with the codec is read, and with what."""
+    needs = [frozenset(claim.get("needs", [])) for claim in claims if says_yes(claim)]
+    if not needs:
+        return "no"
+    return " ".join(["yes", *(f"+ {need}" for need in sorted(frozenset.intersection(*needs)))])
+
+
+def test_the_table_of_codecs(arrays):
+    """docs/readers.md says of each codec what the claims say, which the tests above hold."""
+    claims = collections.defaultdict(lambda: collections.defaultdict(list))
+    for array in arrays:
+        for name in array.codecs:
+            name = "imagecodecs_…" if name.startswith("imagecodecs_") else name
+            for reader, claim in array.readers.items():
+                claims[f"v{FORMATS[array.fmt]}", name][reader].append(claim)
+    expected = {f"| {fmt} | `{name}` | {' | '.join(cell(of[reader]) for reader in READERS)} |" for (fmt, name), of in claims.items()}
+    rows = set(re.findall(r"^\| v[23] \|.*$", (ROOT / "docs" / "readers.md").read_text(), re.MULTILINE))
+    clients.report([f"missing: {row}" for row in sorted(expected - rows)] + [f"not so: {row}" for row in sorted(rows - expected)])

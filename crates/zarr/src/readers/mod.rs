@@ -1,0 +1,104 @@
+//! Which released readers decode an array, and what they need. Every rule here was found by reading arrays with the
+//! readers themselves: zarr-python 3.4.2 (numcodecs 0.17.1, imagecodecs 2026.10.10), zarrs 0.23.14, zarrita.js 0.7.5 and
+//! GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures with each and compares with what is said here.
+//!
+//! "Decodes" means: equal values. A reader that shows wrong values without an error does not decode.
+
+mod chain;
+mod rules;
+
+use std::fmt;
+
+use crate::{Array, ZarrFormat};
+
+use chain::Spelt;
+
+/// A released reader of Zarr.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Reader {
+    /// zarr-python, over fsspec's reference filesystem.
+    ZarrPython,
+    /// The Rust crate zarrs, with its codecs for blosc, bz2, fletcher32, gzip, transpose, zlib and zstd.
+    Zarrs,
+    /// zarrita.js, over its reference store.
+    Zarrita,
+    /// GDAL's Zarr driver, as raster: numbers of one dimension and more.
+    Gdal,
+}
+
+/// What a reader needs beside itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Need {
+    /// numcodecs' codecs for Zarr v3 (zarr-python brings them along).
+    Numcodecs,
+    /// imagecodecs, with its codecs registered.
+    Imagecodecs,
+    /// The package `cast-value-rs`.
+    CastValueRs,
+    /// zarr-python's setting `array.rectilinear_chunks`.
+    RectilinearChunks,
+    /// A JavaScript engine with `Float16Array`.
+    Float16Array,
+}
+
+/// Whether a reader decodes an array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It does.
+    Yes,
+    /// It does with these.
+    Needs(Vec<Need>),
+    /// It does not, because of this: a codec, the type, the grid, the fill value …
+    No(String),
+}
+
+impl Reader {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::ZarrPython, Self::Zarrs, Self::Zarrita, Self::Gdal];
+
+    /// Its usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ZarrPython => "zarr-python",
+            Self::Zarrs => "zarrs",
+            Self::Zarrita => "zarrita",
+            Self::Gdal => "gdal",
+        }
+    }
+}
+
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Need {
+    /// Name of the package or setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Numcodecs => "numcodecs",
+            Self::Imagecodecs => "imagecodecs",
+            Self::CastValueRs => "cast-value-rs",
+            Self::RectilinearChunks => "array.rectilinear_chunks",
+            Self::Float16Array => "Float16Array",
+        }
+    }
+}
+
+/// What each reader makes of an array at a path of references in a format.
+pub fn readable_by(path: &str, array: &Array, format: ZarrFormat) -> Vec<(Reader, Verdict)> {
+    let verdicts = match Spelt::new(array, format) {
+        Ok(spelt) => Reader::ALL.map(|reader| rules::verdict(reader, path, array, &spelt)),
+        Err(error) => Reader::ALL.map(|_| Verdict::No(error.to_string())),
+    };
+    Reader::ALL.into_iter().zip(verdicts).collect()
+}
+
+/// What one reader makes of it; see [`readable_by`].
+pub fn verdict(reader: Reader, path: &str, array: &Array, format: ZarrFormat) -> Verdict {
+    match Spelt::new(array, format) {
+        Ok(spelt) => rules::verdict(reader, path, array, &spelt),
+        Err(error) => Verdict::No(error.to_string()),
+    }
+}
