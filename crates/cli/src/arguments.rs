@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use virtualize::{ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, StoreOptions};
+use virtualize::{
+    ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, StoreOptions, zarr::ZarrFormat,
+};
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
 ///
@@ -90,6 +92,12 @@ pub(crate) struct Input {
     /// the last chunk is filled up and inlined; else, past the inline limit, the largest divisor
     #[arg(long, value_name = "SIZE", value_parser = byte_size)]
     split_contiguous: Option<u64>,
+    /// Packed numbers become the floats that they stand for, by codecs: scale, offset and sentinel (Zarr v3 only)
+    #[arg(long)]
+    unpack: bool,
+    /// Say the sentinel of each array by the Zarr convention missing_value as well
+    #[arg(long)]
+    missing_value_convention: bool,
     /// Follow external links of HDF5 files to files in the same folder or below
     #[arg(long)]
     follow_external: bool,
@@ -195,6 +203,14 @@ impl Input {
         self.file.as_deref().unwrap_or_default()
     }
 
+    /// What is wrong with the options together.
+    pub(crate) fn conflict(&self) -> Option<&'static str> {
+        let is_v2 = Format::from(self.format).zarr_format() == ZarrFormat::V2;
+        (self.unpack && is_v2).then_some(
+            "--unpack needs a Zarr v3 output, such as --format zarr3-json: Zarr v2 has no such codecs",
+        )
+    }
+
     /// The library's options.
     pub(crate) fn options(&self) -> Options {
         let map = MapOptions {
@@ -212,6 +228,8 @@ impl Input {
             },
             split_contiguous: self.split_contiguous,
             follow_external: self.follow_external,
+            unpack: self.unpack,
+            missing_value_convention: self.missing_value_convention,
             ..MapOptions::default()
         };
         Options {

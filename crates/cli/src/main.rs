@@ -10,7 +10,7 @@ mod messages;
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -18,6 +18,9 @@ fn main() -> ExitCode {
         Some(Command::Inspect(inspect)) => &inspect.input,
         None => &arguments.convert.input,
     };
+    if let Some(problem) = input.conflict() {
+        Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
+    }
     logging::start(input.verbose);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

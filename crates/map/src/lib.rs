@@ -5,6 +5,7 @@
 //! `async`. Content that has to be fetched is described as an [`InlineTask`]; every decision that could surprise a user
 //! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
 
+mod convention;
 mod diagnostic;
 pub mod hdf5;
 mod options;
@@ -13,6 +14,7 @@ pub mod sentinel;
 mod task;
 pub mod tiff;
 mod transform;
+mod unpack;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};

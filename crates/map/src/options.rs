@@ -23,6 +23,10 @@ pub struct MapOptions {
     /// with the last chunk filled up and inlined, else (past `inline_limit`) the largest divisor. Data that this would
     /// cut into more than a million chunks stay whole.
     pub split_contiguous: Option<u64>,
+    /// Packed numbers become the floats that they stand for, by codecs of Zarr v3; see docs/semantics.md.
+    pub unpack: bool,
+    /// Arrays with a sentinel say it by the Zarr convention `missing_value` as well.
+    pub missing_value_convention: bool,
     /// External links of HDF5 files are followed.
     pub follow_external: bool,
 }
@@ -38,6 +42,8 @@ impl Default for MapOptions {
             chunk_grid: ChunkGridChoice::Regular,
             stack: false,
             split_contiguous: None,
+            unpack: false,
+            missing_value_convention: false,
             follow_external: false,
         }
     }

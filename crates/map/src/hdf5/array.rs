@@ -101,7 +101,7 @@ impl Mapper<'_> {
         self.resolve_sources(&mut placed);
         let mut dimension_names = dimensions;
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
-        let array = Array {
+        let mut array = Array {
             dimension_names,
             shape: shape.clone(),
             data_type: element.data_type.clone(),
@@ -111,10 +111,12 @@ impl Mapper<'_> {
             attributes,
             chunks: ChunkManifest::default(),
         };
+        report.fill = Some(fill.decision.clone());
+        self.unpack(path, dataset, &mut array, report);
+        self.warn_of_widened_packing(path, dataset, &array);
         check_spelling(&array, options.format)?;
         let tasks = new_tasks(path, &placing, &mut placed, &fill);
         self.tasks.extend(tasks);
-        report.fill = Some(fill.decision);
         Ok(Array { chunks: placed.chunks, ..array })
     }
 
@@ -157,7 +159,6 @@ impl Mapper<'_> {
         attributes.remove("_FillValue");
         attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
         self.missing_value_attribute(path, dataset, element, fill, &mut attributes);
-        self.warn_of_widened_packing(path, dataset);
         if let Some(flags) = flags(&dataset.datatype) {
             for (name, value) in flags {
                 attributes.entry(name).or_insert(value);
@@ -172,9 +173,10 @@ impl Mapper<'_> {
     }
 
     /// xarray unpacks in the type of `scale_factor` and `add_offset`, and JSON numbers are binary64.
-    fn warn_of_widened_packing(&mut self, path: &str, dataset: &Dataset) {
+    fn warn_of_widened_packing(&mut self, path: &str, dataset: &Dataset, array: &Array) {
         let narrow = |attribute: &&Attribute| {
             matches!(attribute.name.as_str(), "scale_factor" | "add_offset")
+                && array.attributes.contains_key(&attribute.name)
                 && matches!(&attribute.datatype, Datatype::Float(float) if float.size < 8)
         };
         if let Some(attribute) = dataset.attributes.iter().find(narrow) {

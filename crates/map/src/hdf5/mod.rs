@@ -15,6 +15,7 @@ mod header_fill;
 mod layout;
 mod names;
 mod others;
+mod packing;
 mod spans;
 mod split;
 mod structures;
@@ -28,18 +29,18 @@ mod virtual_layout;
 mod zfp;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use virtualize_hdf5::model::File;
-use virtualize_zarr::{Hierarchy, Source, SourceId};
+use virtualize_zarr::{Hierarchy, Source, SourceId, ZarrFormat};
 
 use self::graft::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
 pub use self::names::ObjectNames;
 use self::others::{Known, World};
 pub use self::others::{OtherFile, OtherFiles, beside, link_files, virtual_source_files};
-use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity};
+use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity, convention, unpack};
 
 /// Most sources that the virtual datasets of a file are made of, nested ones counted each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
@@ -55,7 +56,14 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
 /// Maps a file that was read, with the other files in which its virtual datasets find their sources.
 pub fn map_file_among(file: &File, source: Source, others: &OtherFiles, options: &MapOptions) -> Mapped {
     let (budget, mapped, chain) = (Cell::new(VIRTUAL_SOURCES), MappedFiles::default(), [source.url.clone()]);
-    map_within(file, source, (others, &budget, &mapped), options, &chain)
+    let mut mapped = map_within(file, source, (others, &budget, &mapped), options, &chain);
+    if options.unpack && options.format == ZarrFormat::V2 {
+        mapped.report.diagnostics.push(unpack::needs_v3());
+    }
+    if options.missing_value_convention {
+        convention::declare(&mut mapped);
+    }
+    mapped
 }
 
 /// What the mappings of several files share: the files, the budget of virtual datasets, the mapped files.
@@ -84,6 +92,7 @@ fn map_within(
         sources: vec![source],
         tasks: Vec::new(),
         report: Report::default(),
+        time_bounds: if options.unpack { packing::time_bounds(file) } else { BTreeSet::new() },
         fields: Fields::new(file.struct_metadata.as_deref().unwrap_or_default()),
         nodes: 0,
     };
@@ -113,6 +122,8 @@ struct Mapper<'a> {
     report: Report,
     /// What HDF-EOS5 says of the dimensions of its fields.
     fields: Fields,
+    /// Names of variables that hold the bounds of times.
+    time_bounds: BTreeSet<String>,
     /// Groups and arrays so far: hard links can make a tree far bigger than the file.
     nodes: u64,
 }

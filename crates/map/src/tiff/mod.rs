@@ -12,6 +12,7 @@ mod masks;
 mod multiscales;
 mod nodata;
 mod number;
+mod packing;
 mod refusal;
 mod sample;
 mod stack;
@@ -28,7 +29,7 @@ use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::{Group, Hierarchy, Node, Source, ZarrFormat};
 
 use self::image::ImageMapper;
-use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Report, Severity};
+use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Report, Severity, convention};
 
 /// Name of the array of an image, as xarray's rasterio engine has it.
 pub(super) const ARRAY: &str = "band_data";
@@ -64,6 +65,12 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
         stack::stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
+    if options.unpack {
+        packing::unpack_all(&mut mapped);
+    }
+    if options.missing_value_convention {
+        convention::declare(&mut mapped);
+    }
     mapped.hierarchy.sources.push(source);
     mapped
 }

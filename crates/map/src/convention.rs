@@ -1,0 +1,76 @@
+//! The Zarr convention `missing_value`: the sentinel of an array in the encoding of its fill value.
+
+use serde_json::{Value, json};
+use virtualize_zarr::{Array, FillValue, ZarrFormat};
+
+use crate::{Diagnostic, Mapped, Severity};
+
+/// Name of the attribute, which CF uses as well.
+const NAME: &str = "missing_value";
+
+/// Adds the attribute, and the entry in `zarr_conventions`, to all arrays that have a sentinel.
+pub(crate) fn declare(mapped: &mut Mapped) {
+    let format = mapped.hierarchy.format;
+    let mut kept = Vec::new();
+    for (path, report) in &mapped.report.arrays {
+        let sentinel = report.fill.as_ref().and_then(|fill| fill.sentinel.as_ref());
+        if let (Some(sentinel), Some(array)) = (sentinel, mapped.hierarchy.array_mut(path))
+            && let Err(value) = declare_one(array, sentinel, format)
+        {
+            kept.push(diagnostic(path, array, &value));
+        }
+    }
+    mapped.report.diagnostics.extend(kept);
+}
+
+/// `Err` is the value that CF's attribute of the same name keeps from being said.
+fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> Result<(), Value> {
+    let data_type = &array.data_type;
+    if !data_type.is_integer() && !data_type.is_float() {
+        return Ok(());
+    }
+    let Ok(value) = sentinel.to_json(data_type, format) else { return Ok(()) };
+    if array.attributes.get(NAME).is_some_and(|said| !same(said, &value)) {
+        return Err(value);
+    }
+    array.attributes.insert(NAME.into(), value);
+    let conventions = array.attributes.entry("zarr_conventions").or_insert_with(|| json!([]));
+    if let Value::Array(conventions) = conventions
+        && !conventions.contains(&entry())
+    {
+        conventions.push(entry());
+    }
+    Ok(())
+}
+
+/// Whether both encodings say one number.
+fn same(cf: &Value, zarr: &Value) -> bool {
+    let is_integer = |value: &Value| value.is_i64() || value.is_u64();
+    match is_integer(cf) && is_integer(zarr) {
+        true => cf == zarr,
+        false => cf == zarr || (cf.is_number() && cf.as_f64() == zarr.as_f64()),
+    }
+}
+
+fn entry() -> Value {
+    const REPOSITORY: &str = "zarr-conventions/missing_value";
+    json!({
+        "schema_url": format!("https://raw.githubusercontent.com/{REPOSITORY}/refs/heads/main/schema.json"),
+        "spec_url": format!("https://github.com/{REPOSITORY}/blob/main/README.md"),
+        "name": NAME,
+        "description": "Sentinel of missing values",
+    })
+}
+
+fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
+    let cf = array.attributes.get(NAME).unwrap_or(&Value::Null);
+    Diagnostic {
+        severity: Severity::Warning,
+        code: "missing-value-convention",
+        path: format!("/{path}"),
+        message: format!(
+            "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
+        ),
+        hint: None,
+    }
+}

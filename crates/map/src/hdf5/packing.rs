@@ -1,0 +1,128 @@
+//! What CF's attributes say of packed numbers.
+
+use std::collections::BTreeSet;
+
+use virtualize_hdf5::model::{Attribute, Dataset, Datatype, Element, File, Object};
+use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
+
+use super::Mapper;
+use super::cast::{cast, cast_unsigned};
+use super::types::ieee_type;
+use crate::ArrayReport;
+use crate::unpack::{Factor, Kept, Packing, is_time_unit, kept};
+
+/// Names of the variables that hold the bounds of times, to which xarray gives the units of those.
+pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
+    let datasets = file.objects.values().filter_map(|object| match object {
+        Object::Dataset(dataset) if has_time_units(dataset) => Some(dataset),
+        _ => None,
+    });
+    datasets.filter_map(|dataset| Some(text(dataset, "bounds")?.to_owned())).collect()
+}
+
+impl Mapper<'_> {
+    /// `--unpack`: the array of floats that packed numbers stand for, where codecs can say it.
+    pub(super) fn unpack(
+        &mut self,
+        path: &str,
+        dataset: &Dataset,
+        array: &mut Array,
+        report: &mut ArrayReport,
+    ) {
+        let is_wanted = self.options.unpack && self.options.format == ZarrFormat::V3;
+        let is_number = array.data_type.is_integer() || array.data_type.is_float();
+        if !is_wanted || !is_number || is_enumeration(&dataset.datatype) {
+            return;
+        }
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_time = has_time_units(dataset) || self.time_bounds.contains(name);
+        let unpacked =
+            packing(dataset, &array.data_type, is_time).and_then(|packing| packing.unpack(array, report));
+        if let Err(why) = unpacked {
+            self.report.diagnostics.push(kept(&why, path));
+        }
+    }
+}
+
+fn is_enumeration(datatype: &Datatype) -> bool {
+    match datatype {
+        Datatype::Enum { .. } => true,
+        Datatype::Array { base, .. } => is_enumeration(base),
+        _ => false,
+    }
+}
+
+fn packing(dataset: &Dataset, data_type: &DataType, is_time: bool) -> Result<Packing, Kept> {
+    let stored = signed_as_stated(dataset, data_type);
+    Ok(Packing {
+        scale: factor(dataset, "scale_factor")?,
+        offset: factor(dataset, "add_offset")?,
+        sentinels: sentinels(dataset, &stored),
+        stored,
+        is_time,
+    })
+}
+
+fn attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a Attribute> {
+    dataset.attributes.iter().find(|attribute| attribute.name == name)
+}
+
+fn text<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a str> {
+    match attribute(dataset, name)?.elements.as_slice() {
+        [Element::Text(text)] => Some(text),
+        _ => None,
+    }
+}
+
+fn has_time_units(dataset: &Dataset) -> bool {
+    text(dataset, "units").is_some_and(is_time_unit)
+}
+
+/// The type with the sign that the attribute `_Unsigned` gives it.
+fn signed_as_stated(dataset: &Dataset, data_type: &DataType) -> DataType {
+    match (data_type, text(dataset, "_Unsigned")) {
+        (DataType::Int8, Some("true")) => DataType::UInt8,
+        (DataType::Int16, Some("true")) => DataType::UInt16,
+        (DataType::Int32, Some("true")) => DataType::UInt32,
+        (DataType::Int64, Some("true")) => DataType::UInt64,
+        (DataType::UInt8, Some("false")) => DataType::Int8,
+        (DataType::UInt16, Some("false")) => DataType::Int16,
+        (DataType::UInt32, Some("false")) => DataType::Int32,
+        (DataType::UInt64, Some("false")) => DataType::Int64,
+        (other, _) => other.clone(),
+    }
+}
+
+fn factor(dataset: &Dataset, name: &'static str) -> Result<Option<Factor>, Kept> {
+    let Some(attribute) = attribute(dataset, name) else { return Ok(None) };
+    match (attribute.elements.as_slice(), &attribute.datatype) {
+        ([Element::Float(value)], Datatype::Float(float)) => match ieee_type(float) {
+            #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
+            Some(DataType::Float32) => Ok(Some(Factor::Single(*value as f32))),
+            Some(DataType::Float64) => Ok(Some(Factor::Double(*value))),
+            _ => Err(Kept::Factor(name)),
+        },
+        ([Element::Integer(value)], Datatype::Integer(_)) => Ok(Some(Factor::Integer(*value as f64))),
+        _ => Err(Kept::Factor(name)),
+    }
+}
+
+/// All stored numbers that xarray masks.
+fn sentinels(dataset: &Dataset, stored: &DataType) -> Vec<FillValue> {
+    let elements = |name| attribute(dataset, name).into_iter().flat_map(|attribute| &attribute.elements);
+    let is_stated = text(dataset, "_Unsigned").is_some();
+    let fill_values = elements("_FillValue").filter_map(|element| {
+        if is_stated { cast_unsigned(element, stored) } else { cast(element, stored) }.ok()
+    });
+    let others = elements("missing_value").filter_map(|element| cast(element, stored).ok());
+    let mut found: Vec<FillValue> = Vec::new();
+    for value in fill_values.chain(others) {
+        let same = |other: &FillValue| other == &value || other.to_f64(stored) == value.to_f64(stored);
+        let is_nan = value.to_f64(stored).is_some_and(f64::is_nan);
+        let is_known = if stored.is_float() { found.iter().any(same) } else { found.contains(&value) };
+        if !is_nan && !is_known {
+            found.push(value);
+        }
+    }
+    found
+}

@@ -1,0 +1,50 @@
+//! `--unpack` of images: nodata, and GDAL's scales and offsets of bands.
+
+use serde_json::Value;
+use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
+
+use crate::unpack::{Factor, Kept, Packing, is_time_unit, kept, needs_v3};
+use crate::{ArrayReport, Mapped};
+
+/// Unpacks all images where codecs can say it.
+pub(super) fn unpack_all(mapped: &mut Mapped) {
+    if mapped.hierarchy.format == ZarrFormat::V2 {
+        mapped.report.diagnostics.push(needs_v3());
+        return;
+    }
+    for (path, report) in &mut mapped.report.arrays {
+        let Some(array) = mapped.hierarchy.array_mut(path) else { continue };
+        if let Err(why) = unpack(array, report) {
+            mapped.report.diagnostics.push(kept(&why, path));
+        }
+    }
+}
+
+fn unpack(array: &mut Array, report: &mut ArrayReport) -> Result<(), Kept> {
+    let stored = array.data_type.clone();
+    if !stored.is_integer() && !stored.is_float() {
+        return Ok(());
+    }
+    if ["scales", "offsets"].iter().any(|name| array.attributes.get(*name).is_some_and(Value::is_array)) {
+        return Err(Kept::Bands);
+    }
+    let sentinel = report.fill.as_ref().and_then(|fill| fill.sentinel.clone());
+    let is_nan = |value: &FillValue| value.to_f64(&stored).is_some_and(f64::is_nan);
+    let packing = Packing {
+        scale: factor(array, "scale_factor"),
+        offset: factor(array, "add_offset"),
+        sentinels: sentinel.into_iter().filter(|value| !is_nan(value)).collect(),
+        is_time: array.attributes.get("units").and_then(Value::as_str).is_some_and(is_time_unit),
+        stored: stored.clone(),
+    };
+    packing.unpack(array, report)
+}
+
+/// rioxarray computes in the type that it masks in, which is 32 bits for all that fits there.
+fn factor(array: &Array, name: &str) -> Option<Factor> {
+    let value = array.attributes.get(name)?.as_f64()?;
+    let is_small = array.data_type.size() <= Some(2) || array.data_type == DataType::Float32;
+    #[expect(clippy::cast_possible_truncation, reason = "rounds as rioxarray does")]
+    let factor = if is_small { Factor::Single(value as f32) } else { Factor::Double(value) };
+    Some(factor)
+}

@@ -1,0 +1,356 @@
+//! `--unpack`: packed numbers become the floats that they stand for, by the codecs `scale_offset` and `cast_value`.
+//!
+//! The array gets the type that xarray would unpack to, and its fill value is carried backwards through the codecs.
+//! What these codecs cannot say stays as attributes ([`Kept`] says why).
+
+use serde_json::{Map, Value};
+use virtualize_zarr::{Array, Codec, Conversion, DataType, FillValue, OutOfRange, Rounding, ScalarMap};
+
+use crate::{ArrayReport, Diagnostic, Severity, sentinel::float_json};
+
+/// Attributes that speak of packing, and go where the codecs say it.
+const ATTRIBUTES: [&str; 5] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor"];
+
+/// Units of durations.
+const DURATIONS: [&str; 7] =
+    ["days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"];
+
+/// `scale_factor` or `add_offset` in its own type, which decides what xarray unpacks to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Factor {
+    /// A 32-bit float.
+    Single(f32),
+    /// A 64-bit float.
+    Double(f64),
+    /// An integer.
+    Integer(f64),
+}
+
+/// What a file says of packed numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Packing {
+    /// Type of the stored numbers, with the sign that `_Unsigned` gives them.
+    pub(crate) stored: DataType,
+    /// What stored numbers are multiplied by.
+    pub(crate) scale: Option<Factor>,
+    /// What is added then.
+    pub(crate) offset: Option<Factor>,
+    /// Stored numbers that mean "no data", each once and none NaN.
+    pub(crate) sentinels: Vec<FillValue>,
+    /// The numbers are times or durations, of which clients make dates: nothing may be rounded.
+    pub(crate) is_time: bool,
+}
+
+/// Why packed numbers stay what they are.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub(crate) enum Kept {
+    /// One number cannot be told from NaN where more than one becomes NaN.
+    #[error("{0} values mean no data, and the codec cast_value keeps apart only one")]
+    SeveralSentinels(usize),
+    /// The bands of an image have scales and offsets of their own.
+    #[error("scales or offsets differ between bands")]
+    Bands,
+    /// xarray unpacks to integers, which the codec scale_offset cannot multiply.
+    #[error("the result would be integers")]
+    IntegerResult,
+    /// Dates are counted in integers, or their last bit counts.
+    #[error("they are times, which would lose precision")]
+    Times,
+    /// No float holds all stored numbers.
+    #[error("{result} does not hold all numbers of type {stored}")]
+    Precision {
+        /// Type of the stored numbers.
+        stored: DataType,
+        /// Type that they would get.
+        result: DataType,
+    },
+    /// Not a single number of a type that xarray unpacks by, or zero, or not finite, or its inverse is not.
+    #[error("{0} is not a number that numbers can be unpacked by")]
+    Factor(&'static str),
+    /// The fill value, carried to the unpacked side and back, is another.
+    #[error("the fill value {0} does not survive the codecs")]
+    FillValue(f64),
+}
+
+impl Factor {
+    fn value(self) -> f64 {
+        match self {
+            Self::Single(value) => value.into(),
+            Self::Double(value) | Self::Integer(value) => value,
+        }
+    }
+}
+
+impl Packing {
+    /// Unpacks an array: type, fill value, codecs, attributes, and what is reported of its fill value.
+    pub(crate) fn unpack(&self, array: &mut Array, report: &mut ArrayReport) -> Result<(), Kept> {
+        if self.scale.is_none() && self.offset.is_none() && self.sentinels.is_empty() {
+            if self.stored != array.data_type {
+                // `_Unsigned` alone is a matter of the type.
+                array.data_type = self.stored.clone();
+                clear(&mut array.attributes);
+            }
+            return Ok(());
+        }
+        let sums = Sums::of(self)?;
+        let sentinel = self.sentinels.first();
+        let stored_fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&self.stored));
+        let fill = sums.fill_value(&stored_fill, sentinel)?;
+        let nan = scalar(&sums.result, f64::NAN).filter(|_| sentinel.is_some());
+        let map = match (sentinel, &nan) {
+            (Some(sentinel), Some(nan)) => {
+                ScalarMap::both_ways((&sums.result, nan), (&self.stored, sentinel))
+                    .map_err(|_| Kept::Factor("_FillValue"))?
+            }
+            _ => ScalarMap::default(),
+        };
+        let mut codecs = sums.codecs(map);
+        codecs.append(&mut array.codecs);
+        array.codecs = codecs;
+        array.data_type = sums.result.clone();
+        array.fill_value = Some(fill.clone());
+        clear(&mut array.attributes);
+        if let Some(decision) = &mut report.fill {
+            decision.fill_value = Some(fill);
+            decision.sentinel = nan;
+        }
+        Ok(())
+    }
+
+    /// The type that xarray 2026.9 would unpack to (`_choose_float_dtype`, and `maybe_promote` where only a sentinel is
+    /// to be masked).
+    fn result(&self) -> Result<DataType, Kept> {
+        use Factor::{Integer, Single};
+        let is_word = self.stored.is_integer() && self.stored.size() == Some(4);
+        Ok(match (self.scale, self.offset) {
+            (None, None) if self.stored.is_float() => self.stored.clone(),
+            (None, None) if self.is_time => return Err(Kept::Times),
+            (None, None) if self.stored.size() <= Some(2) => DataType::Float32,
+            (Some(Single(_)), Some(Single(_))) if !is_word => DataType::Float32,
+            (Some(Single(_)), None) => DataType::Float32,
+            (Some(Integer(_)), None) => return Err(Kept::IntegerResult),
+            _ => DataType::Float64,
+        })
+    }
+}
+
+/// Whether xarray makes dates or durations of numbers in such units (`_is_time_like`, or more).
+pub(crate) fn is_time_unit(units: &str) -> bool {
+    units.contains("since") || DURATIONS.contains(&units)
+}
+
+fn clear(attributes: &mut Map<String, Value>) {
+    attributes.retain(|name, _| !ATTRIBUTES.contains(&name.as_str()));
+}
+
+/// The sums that lead from a stored number to the unpacked one: x / `divisor` + `offset`.
+///
+/// CF multiplies where the codec divides. In 64 bits the quotient is the product but for its last bits. For an array of
+/// 32 bits the division is done in 64 and its result rounded to 32, which is the product as CF rounds it; then the
+/// offset is added in 32.
+struct Sums {
+    stored: DataType,
+    result: DataType,
+    divisor: f64,
+    offset: f64,
+}
+
+impl Sums {
+    fn of(packing: &Packing) -> Result<Self, Kept> {
+        if packing.sentinels.len() > 1 {
+            return Err(Kept::SeveralSentinels(packing.sentinels.len()));
+        }
+        let (stored, result) = (packing.stored.clone(), packing.result()?);
+        if mantissa(&stored) > mantissa(&result) {
+            return Err(Kept::Precision { stored, result });
+        }
+        let offset = packing.offset.map_or(0.0, Factor::value);
+        if !offset.is_finite() {
+            return Err(Kept::Factor("add_offset"));
+        }
+        let scale = packing.scale.map_or(1.0, Factor::value);
+        let divisor = scale.recip();
+        if !scale.is_normal() || !divisor.is_normal() {
+            return Err(Kept::Factor("scale_factor"));
+        }
+        let sums = Self { stored, result, divisor, offset };
+        if packing.is_time && !sums.is_exact() {
+            return Err(Kept::Times);
+        }
+        Ok(sums)
+    }
+
+    /// Whether the quotient is the product to the last bit: for powers of 2.
+    fn is_exact(&self) -> bool {
+        self.divisor.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1
+    }
+
+    fn is_single(&self) -> bool {
+        self.result == DataType::Float32
+    }
+
+    fn codecs(&self, scalar_map: ScalarMap) -> Vec<Codec> {
+        let offset = (self.offset != 0.0).then(|| float_json(self.offset));
+        let scale = (self.divisor != 1.0).then(|| float_json(self.divisor));
+        let last = cast(self.stored.clone(), None, scalar_map);
+        let steps = |offset: Option<Value>, scale: Option<Value>| {
+            (offset.is_some() || scale.is_some()).then_some(Codec::ScaleOffset { offset, scale })
+        };
+        if !self.is_single() || self.is_exact() {
+            return steps(offset, scale).into_iter().chain([last]).collect();
+        }
+        // Beyond the largest 32-bit float lies infinity, as in IEEE 754.
+        let clamp = self.stored.is_float().then_some(OutOfRange::Clamp);
+        let wide = cast(DataType::Float64, clamp, ScalarMap::default());
+        steps(offset, None).into_iter().chain([wide]).chain(steps(None, scale)).chain([last]).collect()
+    }
+
+    /// The fill value of the unpacked array.
+    fn fill_value(&self, stored: &FillValue, sentinel: Option<&FillValue>) -> Result<FillValue, Kept> {
+        let number = |value: &FillValue| value.to_f64(&self.stored);
+        let packed = number(stored).ok_or(Kept::FillValue(f64::NAN))?;
+        let unpacked = if sentinel.and_then(number) == Some(packed) { f64::NAN } else { self.decode(packed) };
+        let survives = unpacked.is_nan() || self.encode(unpacked) == packed;
+        scalar(&self.result, unpacked).filter(|_| survives).ok_or(Kept::FillValue(packed))
+    }
+
+    fn decode(&self, packed: f64) -> f64 {
+        let product = packed / self.divisor;
+        if self.is_single() {
+            return rounded(rounded(product) + rounded(self.offset));
+        }
+        product + self.offset
+    }
+
+    fn encode(&self, unpacked: f64) -> f64 {
+        let difference = match self.is_single() {
+            true => rounded(unpacked - self.offset),
+            false => unpacked - self.offset,
+        };
+        let packed = difference * self.divisor;
+        match self.stored {
+            DataType::Float32 => rounded(packed),
+            DataType::Float64 | DataType::Float16 => packed,
+            _ => packed.round_ties_even(),
+        }
+    }
+}
+
+/// To the nearest 32-bit float. (Sums of two such in 64 bits, rounded, are the sums in 32 bits.)
+fn rounded(number: f64) -> f64 {
+    #[expect(clippy::cast_possible_truncation, reason = "rounds to nearest, which is what is wanted")]
+    let near = number as f32;
+    near.into()
+}
+
+fn cast(data_type: DataType, out_of_range: Option<OutOfRange>, scalar_map: ScalarMap) -> Codec {
+    Codec::CastValue { data_type, rounding: Rounding::NearestEven, out_of_range, scalar_map }
+}
+
+fn scalar(data_type: &DataType, number: f64) -> Option<FillValue> {
+    match FillValue::from_f64(data_type, number) {
+        Conversion::Exact(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// Bits of a number of the type, its sign and exponent not counted.
+fn mantissa(data_type: &DataType) -> u64 {
+    match data_type {
+        DataType::Float16 => 11,
+        DataType::Float32 => 24,
+        DataType::Float64 => 53,
+        integer => integer.size().unwrap_or(u64::MAX).saturating_mul(8),
+    }
+}
+
+/// What a user should know of an array that stays packed. Times read the same either way.
+pub(crate) fn kept(why: &Kept, path: &str) -> Diagnostic {
+    let is_harmless = matches!(why, Kept::Times);
+    Diagnostic {
+        severity: if is_harmless { Severity::Info } else { Severity::Warning },
+        code: "not-unpacked",
+        path: format!("/{path}"),
+        message: format!("the numbers stay packed, with their attributes: {why}"),
+        hint: None,
+    }
+}
+
+/// The error where the Zarr format has no such codecs.
+pub(crate) fn needs_v3() -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: "unpack-needs-v3",
+        path: "/".into(),
+        message: "Zarr v2 has no codecs that unpack numbers".into(),
+        hint: Some("choose a Zarr v3 format".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt16};
+
+    fn packing(stored: DataType, scale: Option<Factor>, offset: Option<Factor>) -> Packing {
+        Packing { stored, scale, offset, sentinels: Vec::new(), is_time: false }
+    }
+
+    /// `_choose_float_dtype` and `maybe_promote` of xarray 2026.9.
+    #[test]
+    fn the_result_has_the_type_that_xarray_chooses() {
+        let (single, double, integer) = (Factor::Single(0.5), Factor::Double(0.5), Factor::Integer(2.0));
+        let result = |stored, scale, offset| packing(stored, scale, offset).result();
+        assert_eq!(result(Int16, Some(single), Some(single)), Ok(Float32));
+        assert_eq!(result(Int32, Some(single), Some(single)), Ok(Float64));
+        assert_eq!(result(Float32, Some(single), Some(single)), Ok(Float32));
+        assert_eq!(result(Int16, Some(single), Some(double)), Ok(Float64));
+        assert_eq!(result(Int16, Some(single), None), Ok(Float32));
+        assert_eq!(result(Int16, None, Some(single)), Ok(Float64));
+        assert_eq!(result(Int16, Some(double), None), Ok(Float64));
+        assert_eq!(result(Int16, Some(integer), Some(integer)), Ok(Float64));
+        assert_eq!(result(Int16, Some(integer), None), Err(Kept::IntegerResult));
+        assert_eq!(result(UInt16, None, None), Ok(Float32));
+        assert_eq!(result(Int32, None, None), Ok(Float64));
+        assert_eq!(result(Float16, None, None), Ok(Float16));
+    }
+
+    #[test]
+    fn what_would_be_rounded_is_kept() {
+        let sums = |packing: &Packing| Sums::of(packing).map(|sums| sums.divisor);
+        let tenth = Some(Factor::Single(0.1));
+        let refused = Sums::of(&packing(Int32, tenth, None)).err();
+        assert_eq!(refused, Some(Kept::Precision { stored: Int32, result: Float32 }));
+        assert!(matches!(
+            sums(&packing(Int64, Some(Factor::Double(0.1)), None)),
+            Err(Kept::Precision { .. })
+        ));
+        let hours = |scale| Packing { is_time: true, ..packing(Int32, Some(Factor::Double(scale)), None) };
+        assert_eq!(sums(&hours(0.25)), Ok(4.0));
+        assert_eq!(sums(&hours(0.1)), Err(Kept::Times));
+        for scale in [0.0, f64::NAN, f64::INFINITY, 1e-320, f64::MAX] {
+            assert_eq!(
+                sums(&packing(Int8, Some(Factor::Double(scale)), None)),
+                Err(Kept::Factor("scale_factor"))
+            );
+        }
+        let offset = packing(Int8, None, Some(Factor::Double(f64::NAN)));
+        assert_eq!(sums(&offset), Err(Kept::Factor("add_offset")));
+    }
+
+    /// NumPy: `np.int16(7) * np.float32(0.01) + np.float32(273.15)`.
+    #[test]
+    fn fill_values_are_unpacked_as_the_data() {
+        let fill = |value: i16| FillValue::Fixed(value.to_le_bytes().to_vec().into());
+        let sums =
+            Sums::of(&packing(Int16, Some(Factor::Single(0.01)), Some(Factor::Single(273.15)))).unwrap();
+        let unpacked = |value, sentinel: Option<&FillValue>| {
+            sums.fill_value(&fill(value), sentinel).unwrap().to_f64(&Float32).unwrap()
+        };
+        assert_eq!(unpacked(7, None), f64::from(273.22_f32));
+        assert!(unpacked(-999, Some(&fill(-999))).is_nan());
+        let coarse =
+            Sums::of(&packing(Int16, Some(Factor::Double(1e-9)), Some(Factor::Double(1e9)))).unwrap();
+        assert_eq!(coarse.fill_value(&fill(7), None), Err(Kept::FillValue(7.0)));
+    }
+}
