@@ -4,7 +4,9 @@
 //! What these codecs cannot say stays as attributes ([`Kept`] says why).
 
 use serde_json::{Map, Value};
-use virtualize_zarr::{Array, Codec, Conversion, DataType, FillValue, OutOfRange, Rounding, ScalarMap};
+use virtualize_zarr::{
+    Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
+};
 
 use crate::{ArrayReport, Diagnostic, Severity, sentinel::float_json};
 
@@ -67,9 +69,9 @@ pub(crate) enum Kept {
     /// Not a single number of a type that xarray unpacks by, or zero, or not finite, or its inverse is not.
     #[error("{0} is not a number that numbers can be unpacked by")]
     Factor(&'static str),
-    /// The fill value, carried to the unpacked side and back, is another.
-    #[error("the fill value {0} does not survive the codecs")]
-    FillValue(f64),
+    /// The codecs refuse it, or the fill value does not survive them.
+    #[error(transparent)]
+    Arithmetic(#[from] ArithmeticError),
 }
 
 impl Factor {
@@ -93,21 +95,15 @@ impl Packing {
             return Ok(());
         }
         let sums = Sums::of(self)?;
-        let sentinel = self.sentinels.first();
+        let nan = self.sentinels.first().and_then(|_| FillValue::from_f64(&sums.result, f64::NAN).exact());
+        let mut codecs = sums.codecs(self.scalar_map(&sums.result, nan.as_ref())?);
+        codecs.extend(array.codecs.iter().cloned());
+        let arithmetic = Arithmetic::new(&sums.result, &codecs)?;
         let stored_fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&self.stored));
-        let fill = sums.fill_value(&stored_fill, sentinel)?;
-        let nan = scalar(&sums.result, f64::NAN).filter(|_| sentinel.is_some());
-        let map = match (sentinel, &nan) {
-            (Some(sentinel), Some(nan)) => {
-                ScalarMap::both_ways((&sums.result, nan), (&self.stored, sentinel))
-                    .map_err(|_| Kept::Factor("_FillValue"))?
-            }
-            _ => ScalarMap::default(),
-        };
-        let mut codecs = sums.codecs(map);
-        codecs.append(&mut array.codecs);
+        let fill = arithmetic.decode_scalar(&stored_fill)?;
+        arithmetic.check(&fill)?;
         array.codecs = codecs;
-        array.data_type = sums.result.clone();
+        array.data_type = sums.result;
         array.fill_value = Some(fill.clone());
         clear(&mut array.attributes);
         if let Some(decision) = &mut report.fill {
@@ -115,6 +111,14 @@ impl Packing {
             decision.sentinel = nan;
         }
         Ok(())
+    }
+
+    fn scalar_map(&self, result: &DataType, nan: Option<&FillValue>) -> Result<ScalarMap, Kept> {
+        match (self.sentinels.first(), nan) {
+            (Some(sentinel), Some(nan)) => ScalarMap::both_ways((result, nan), (&self.stored, sentinel))
+                .map_err(|_| Kept::Factor("_FillValue")),
+            _ => Ok(ScalarMap::default()),
+        }
     }
 
     /// The type that xarray 2026.9 would unpack to (`_choose_float_dtype`, and `maybe_promote` where only a sentinel is
@@ -204,54 +208,10 @@ impl Sums {
         let wide = cast(DataType::Float64, clamp, ScalarMap::default());
         steps(offset, None).into_iter().chain([wide]).chain(steps(None, scale)).chain([last]).collect()
     }
-
-    /// The fill value of the unpacked array.
-    fn fill_value(&self, stored: &FillValue, sentinel: Option<&FillValue>) -> Result<FillValue, Kept> {
-        let number = |value: &FillValue| value.to_f64(&self.stored);
-        let packed = number(stored).ok_or(Kept::FillValue(f64::NAN))?;
-        let unpacked = if sentinel.and_then(number) == Some(packed) { f64::NAN } else { self.decode(packed) };
-        let survives = unpacked.is_nan() || self.encode(unpacked) == packed;
-        scalar(&self.result, unpacked).filter(|_| survives).ok_or(Kept::FillValue(packed))
-    }
-
-    fn decode(&self, packed: f64) -> f64 {
-        let product = packed / self.divisor;
-        if self.is_single() {
-            return rounded(rounded(product) + rounded(self.offset));
-        }
-        product + self.offset
-    }
-
-    fn encode(&self, unpacked: f64) -> f64 {
-        let difference = match self.is_single() {
-            true => rounded(unpacked - self.offset),
-            false => unpacked - self.offset,
-        };
-        let packed = difference * self.divisor;
-        match self.stored {
-            DataType::Float32 => rounded(packed),
-            DataType::Float64 | DataType::Float16 => packed,
-            _ => packed.round_ties_even(),
-        }
-    }
-}
-
-/// To the nearest 32-bit float. (Sums of two such in 64 bits, rounded, are the sums in 32 bits.)
-fn rounded(number: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, reason = "rounds to nearest, which is what is wanted")]
-    let near = number as f32;
-    near.into()
 }
 
 fn cast(data_type: DataType, out_of_range: Option<OutOfRange>, scalar_map: ScalarMap) -> Codec {
     Codec::CastValue { data_type, rounding: Rounding::NearestEven, out_of_range, scalar_map }
-}
-
-fn scalar(data_type: &DataType, number: f64) -> Option<FillValue> {
-    match FillValue::from_f64(data_type, number) {
-        Conversion::Exact(value) => Some(value),
-        _ => None,
-    }
 }
 
 /// Bits of a number of the type, its sign and exponent not counted.
@@ -336,21 +296,5 @@ mod tests {
         }
         let offset = packing(Int8, None, Some(Factor::Double(f64::NAN)));
         assert_eq!(sums(&offset), Err(Kept::Factor("add_offset")));
-    }
-
-    /// NumPy: `np.int16(7) * np.float32(0.01) + np.float32(273.15)`.
-    #[test]
-    fn fill_values_are_unpacked_as_the_data() {
-        let fill = |value: i16| FillValue::Fixed(value.to_le_bytes().to_vec().into());
-        let sums =
-            Sums::of(&packing(Int16, Some(Factor::Single(0.01)), Some(Factor::Single(273.15)))).unwrap();
-        let unpacked = |value, sentinel: Option<&FillValue>| {
-            sums.fill_value(&fill(value), sentinel).unwrap().to_f64(&Float32).unwrap()
-        };
-        assert_eq!(unpacked(7, None), f64::from(273.22_f32));
-        assert!(unpacked(-999, Some(&fill(-999))).is_nan());
-        let coarse =
-            Sums::of(&packing(Int16, Some(Factor::Double(1e-9)), Some(Factor::Double(1e9)))).unwrap();
-        assert_eq!(coarse.fill_value(&fill(7), None), Err(Kept::FillValue(7.0)));
     }
 }
