@@ -4,6 +4,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use virtualize::{
     ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, StoreOptions, zarr::ZarrFormat,
 };
+#[cfg(feature = "icechunk")]
+use virtualize::{CommitMode, CommitOptions};
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
 ///
@@ -38,11 +40,15 @@ pub(crate) struct Convert {
     #[command(flatten)]
     pub(crate) input: Input,
     /// Path or url to write to; standard output when left out. A folder or prefix for formats of several files
+    #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<String>,
     /// Replace the folder or prefix that is there, and all in it (a single file is always replaced)
     #[arg(long, requires = "output")]
     pub(crate) overwrite: bool,
+    #[cfg(feature = "icechunk")]
+    #[command(flatten)]
+    pub(crate) icechunk: Icechunk,
     /// Print requests, bytes and seconds to standard error
     #[arg(long)]
     pub(crate) stats: bool,
@@ -139,7 +145,55 @@ struct Store {
     retry_timeout: u64,
 }
 
-#[derive(ValueEnum, Clone, Copy)]
+/// What a commit to an Icechunk repository says and where it goes.
+#[cfg(feature = "icechunk")]
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Icechunk options")]
+pub(crate) struct Icechunk {
+    /// Branch that is committed to
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    branch: String,
+    /// Message of the commit; names the file when left out
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Author of the commit
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
+    /// Further property of the commit; may be repeated
+    #[arg(long = "commit-property", value_name = "KEY=VALUE", value_parser = key_value)]
+    properties: Vec<(String, String)>,
+    /// Group of the repository that the file's root becomes
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "PATH")]
+    group: String,
+    /// Remove the group, and all below it, first
+    #[arg(long, conflicts_with = "append_dim")]
+    replace: bool,
+    /// Make arrays that are there longer along this dimension; all else must be equal
+    #[arg(long, value_name = "DIMENSION")]
+    append_dim: Option<String>,
+}
+
+#[cfg(feature = "icechunk")]
+impl Icechunk {
+    /// The library's options, for a commit of this file.
+    pub(crate) fn options(&self, name: &str) -> CommitOptions {
+        let author = self.author.iter().map(|author| ("author".to_owned(), author.clone()));
+        CommitOptions {
+            branch: self.branch.clone(),
+            message: self.message.clone().unwrap_or_else(|| format!("virtual references of {name}")),
+            properties: author.chain(self.properties.iter().cloned()).collect(),
+            group: self.group.clone(),
+            mode: match &self.append_dim {
+                Some(dimension) => CommitMode::Append(dimension.clone()),
+                None if self.replace => CommitMode::Replace,
+                None => CommitMode::Add,
+            },
+            ..CommitOptions::default()
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     /// kerchunk JSON, version 1 (Zarr v2 keys)
     KerchunkJson,
@@ -149,6 +203,9 @@ pub(crate) enum OutputFormat {
     /// A folder or prefix: metadata and inline chunks as Zarr v3 has them, and references.json beside them
     #[value(name = "zarr3")]
     Zarr3,
+    /// A commit to an Icechunk repository (-o names its folder or prefix)
+    #[cfg(feature = "icechunk")]
+    Icechunk,
 }
 
 #[derive(ValueEnum, Clone, Copy)]
@@ -193,6 +250,9 @@ impl From<OutputFormat> for Format {
             OutputFormat::KerchunkJson => Self::KerchunkJson,
             OutputFormat::Zarr3Json => Self::Zarr3Json,
             OutputFormat::Zarr3 => Self::Zarr3,
+            // What the hierarchy is mapped for is the same.
+            #[cfg(feature = "icechunk")]
+            OutputFormat::Icechunk => Self::Zarr3Json,
         }
     }
 }

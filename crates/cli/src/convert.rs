@@ -2,6 +2,8 @@ use std::io::{self, Seek, Write};
 
 use virtualize::{Format, VirtualStore};
 
+#[cfg(feature = "icechunk")]
+use crate::arguments::OutputFormat;
 use crate::{arguments::Convert, exit::Failure, messages};
 
 /// Bytes of output that are held in memory before a temporary file takes them.
@@ -19,6 +21,10 @@ pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let store = virtualize::open(arguments.input.file(), &options).await?;
     messages::warnings(store.name(), store.warnings());
     match arguments.output.as_deref() {
+        #[cfg(feature = "icechunk")]
+        Some(target) if arguments.input.format == OutputFormat::Icechunk => {
+            commit(&store, target, arguments).await?;
+        }
         Some(target) if format.is_several_files() => {
             let overwrite = arguments.overwrite;
             virtualize::write_folder(&store, format, target, overwrite, &options.store).await?;
@@ -37,6 +43,20 @@ pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Commits to a repository, and prints the lines that open it.
+#[cfg(feature = "icechunk")]
+async fn commit(store: &VirtualStore, target: &str, arguments: &Convert) -> Result<(), Failure> {
+    let options = arguments.icechunk.options(store.name());
+    let store_options = arguments.input.options().store;
+    let done = virtualize::commit(store, target, &options, &store_options).await?;
+    messages::line(&format!(
+        "committed {} chunks to {}, snapshot {}",
+        done.chunks, options.branch, done.snapshot
+    ));
+    let mut out = io::stdout().lock();
+    Ok(writeln!(out, "{}", done.python)?)
 }
 
 /// Writes to standard output once all is known to be well: references cut off in the middle could pass for whole.

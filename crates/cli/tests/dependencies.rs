@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-map", &["virtualize-bytes", "virtualize-hdf5", "virtualize-tiff", "virtualize-zarr"]),
     ("virtualize-codec", &["virtualize-zarr"]),
     ("virtualize-emit", &["virtualize-zarr"]),
+    ("virtualize-icechunk", &["virtualize-zarr"]),
     (
         "virtualize",
         &[
@@ -27,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "virtualize-codec",
             "virtualize-emit",
             "virtualize-hdf5",
+            "virtualize-icechunk",
             "virtualize-libhdf5",
             "virtualize-map",
             "virtualize-store",
@@ -38,7 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may name a runtime or an object store: where bytes come in, and the edges.
-const MAY_DO_IO: &[&str] = &["virtualize-store", "virtualize-cli"];
+const MAY_DO_IO: &[&str] = &["virtualize-store", "virtualize-icechunk", "virtualize-cli"];
 
 /// Folders of sources in which nothing waits.
 const WITHOUT_ASYNC: &[&str] =

@@ -57,6 +57,15 @@ pub enum Error {
         /// The file.
         name: String,
     },
+    /// The references could not be committed.
+    #[cfg(feature = "icechunk")]
+    #[error("{name}: {source}")]
+    Icechunk {
+        /// The repository.
+        name: String,
+        /// Why.
+        source: virtualize_icechunk::IcechunkError,
+    },
     /// The references could not be put into words.
     #[error("{name}: {reason}")]
     Emit {
@@ -95,6 +104,12 @@ impl Error {
             Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. }) | Self::OverInput { .. } => {
                 ErrorClass::Usage
             }
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
+                ErrorClass::Usage
+            }
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk { .. } => ErrorClass::Unavailable,
             Self::Store(error) => of_kind(error.kind()),
             Self::Read(error) => of_kind(error.kind),
             Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
@@ -124,6 +139,8 @@ impl Error {
             | Self::Tiff { source: virtualize_tiff::Error::Truncated { .. }, .. } => {
                 Some("the file may be incomplete: compare its size with the original")
             }
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk { source, .. } => source.hint(),
             Self::OverInput { .. } => Some("choose another output"),
             _ => None,
         }

@@ -17,6 +17,8 @@
 //!
 //! Architecture invariant: this crate joins the parts and decides nothing about data. Errors are one line each.
 
+#[cfg(feature = "icechunk")]
+mod commit;
 mod error;
 mod formats;
 mod inline;
@@ -27,12 +29,16 @@ mod output;
 mod outside;
 mod sniff;
 
+#[cfg(feature = "icechunk")]
+pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit};
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{Hdf5Reader, Options};
 pub use output::{write, write_folder, write_to};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::Format;
+#[cfg(feature = "icechunk")]
+pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
     MapOptions, Outcome, Report, Severity,

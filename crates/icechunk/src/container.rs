@@ -1,0 +1,107 @@
+//! Virtual chunk containers: the prefixes of urls that a repository's readers may be allowed to read.
+
+use std::collections::BTreeMap;
+
+use icechunk::{ObjectStoreConfig, config::HttpConfig, virtual_chunks::VirtualChunkContainer};
+use virtualize_zarr::Source;
+
+use crate::{IcechunkError, StorageOptions, location};
+
+/// The containers that hold some sources: the bucket of objects, the server of HTTP urls, and for local files the deepest
+/// folder that holds them all.
+pub(crate) fn containers(
+    sources: &[Source],
+    options: &StorageOptions,
+) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
+    let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
+    let mut folder: Option<String> = None;
+    for source in sources {
+        let refuse = |reason: String| IcechunkError::Source { url: source.url.clone(), reason };
+        let url = location::url(&source.url).map_err(refuse)?;
+        if url.starts_with("file://") {
+            let own = url.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned() + "/";
+            folder = Some(folder.map_or_else(|| own.clone(), |folder| common_folder(&folder, &own)));
+        } else {
+            prefixes.insert(root(&url), &source.url);
+        }
+    }
+    if let Some(folder) = &folder {
+        if folder == "file:///" {
+            let reason = "local files of different folders of the root cannot share a container".to_owned();
+            return Err(IcechunkError::Source { url: folder.clone(), reason });
+        }
+        prefixes.insert(folder.clone(), folder);
+    }
+    prefixes.iter().map(|(prefix, url)| container(prefix, url, options)).collect()
+}
+
+/// `scheme://bucket/`.
+fn root(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    format!("{scheme}://{}/", rest.split('/').next().unwrap_or(rest))
+}
+
+/// The deepest folder above both, with its last slash.
+fn common_folder(one: &str, other: &str) -> String {
+    let steps = one.split_inclusive('/').zip(other.split_inclusive('/'));
+    steps.take_while(|(one, other)| one == other).map(|(step, _)| step).collect()
+}
+
+fn container(
+    prefix: &str,
+    url: &str,
+    options: &StorageOptions,
+) -> Result<VirtualChunkContainer, IcechunkError> {
+    let refuse = |reason: &str| IcechunkError::Source { url: url.to_owned(), reason: reason.to_owned() };
+    let store = match prefix.split("://").next().unwrap_or_default() {
+        "file" => ObjectStoreConfig::LocalFileSystem(Default::default()),
+        "http" | "https" => ObjectStoreConfig::Http(HttpConfig::default()),
+        "gs" => ObjectStoreConfig::Gcs(Default::default()),
+        "az" | "abfs" => {
+            let account = options.azure_account();
+            let account = account.ok_or_else(|| {
+                refuse("Azure needs an account: --store-option azure_storage_account_name=NAME")
+            })?;
+            ObjectStoreConfig::Azure([("account".to_owned(), account)].into())
+        }
+        _ if options.s3_endpoint().is_some() => ObjectStoreConfig::S3Compatible(options.s3()),
+        _ => ObjectStoreConfig::S3(options.s3()),
+    };
+    VirtualChunkContainer::new(prefix.to_owned(), store).map_err(|reason| refuse(&reason))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn prefixes(urls: &[&str]) -> Vec<String> {
+        let source = |url: &&str| Source { url: (*url).to_owned(), ..Source::default() };
+        let sources: Vec<_> = urls.iter().map(source).collect();
+        let made = containers(&sources, &StorageOptions::default()).unwrap();
+        made.iter().map(|container| container.url_prefix().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_bucket_a_server_and_the_folder_that_files_share() {
+        assert_eq!(
+            prefixes(&[
+                "s3://b/x/1.nc",
+                "file:///d/e/1.nc",
+                "s3://b/y/2.nc",
+                "file:///d/ef/2.nc",
+                "https://h/1.tif"
+            ]),
+            ["file:///d/", "https://h/", "s3://b/"]
+        );
+        assert_eq!(prefixes(&["file:///d/e/1.nc"]), ["file:///d/e/"]);
+    }
+
+    #[test]
+    fn the_root_of_all_files_is_no_container() {
+        let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
+        assert!(
+            containers(&[source("file:///a/1"), source("file:///b/2")], &StorageOptions::default()).is_err()
+        );
+    }
+}

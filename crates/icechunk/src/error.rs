@@ -1,0 +1,100 @@
+use std::fmt::Display;
+
+/// Why a hierarchy was not committed. The branch is as it was.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum IcechunkError {
+    /// The repository's place or its options make no sense.
+    #[error("{location}: {reason}")]
+    Location {
+        /// As it was given.
+        location: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The repository could not be read or written.
+    #[error("{doing}: {reason}")]
+    Repository {
+        /// What was being done.
+        doing: &'static str,
+        /// What Icechunk says.
+        reason: String,
+    },
+    /// Someone else has committed to the branch.
+    #[error("branch {branch:?} has moved: {reason}")]
+    Conflict {
+        /// The branch.
+        branch: String,
+        /// What collides.
+        reason: String,
+    },
+    /// There is no such branch.
+    #[error("there is no branch {branch:?}; there are {known}")]
+    NoBranch {
+        /// As it was given.
+        branch: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A node that would be written is there already.
+    #[error("/{path} is in the repository already")]
+    Exists {
+        /// The node.
+        path: String,
+    },
+    /// What is to be appended does not fit what is there.
+    #[error("/{path} cannot be appended: {reason}")]
+    Append {
+        /// The node.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// An array or a chunk that Icechunk cannot hold.
+    #[error("/{path}: {reason}")]
+    Node {
+        /// The node.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file that Icechunk cannot refer to.
+    #[error("{url}: {reason}")]
+    Source {
+        /// The file.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl IcechunkError {
+    /// What the user can do, in one line.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Exists { .. } => {
+                Some("--replace takes its place, --append-dim adds to it, --group writes elsewhere")
+            }
+            Self::Conflict { .. } => Some("run the same command again"),
+            _ => None,
+        }
+    }
+
+    /// An error of Icechunk: its message with those that caused it, on one line and without its trace.
+    pub(crate) fn of<K: Display>(doing: &'static str) -> impl Fn(K) -> Self {
+        move |error| Self::Repository { doing, reason: one_line(&error) }
+    }
+}
+
+/// The first line of a message that may go on with a trace, and its causes.
+pub(crate) fn one_line(error: &impl Display) -> String {
+    let text = error.to_string();
+    let said: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("context:"))
+        .filter(|line| !line.is_empty() && *line != "|")
+        .map(|line| line.trim_start_matches(['x', '|', '`', '-', '>', '├', '╰', '─', '▶', ' ']))
+        .filter(|line| !line.is_empty())
+        .collect();
+    said.join(": ")
+}

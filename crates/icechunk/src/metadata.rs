@@ -1,0 +1,65 @@
+//! The nodes of a hierarchy as Icechunk keeps them: a path and a metadata document each.
+
+use bytes::Bytes;
+use icechunk::format::Path;
+use serde_json::Value;
+use virtualize_zarr::{Array, Group, Hierarchy, Node};
+
+use crate::IcechunkError;
+
+/// A node to be written.
+pub(crate) struct Document<'a> {
+    /// Without a leading slash.
+    pub(crate) path: String,
+    pub(crate) metadata: Value,
+    /// `None`: a group.
+    pub(crate) array: Option<&'a Array>,
+}
+
+/// All nodes under `prefix` (without slashes at its ends), parents first.
+pub(crate) fn documents<'a>(
+    hierarchy: &'a Hierarchy,
+    prefix: &str,
+) -> Result<Vec<Document<'a>>, IcechunkError> {
+    let mut all = Vec::new();
+    group(prefix, &hierarchy.root, &mut all)?;
+    Ok(all)
+}
+
+fn group<'a>(path: &str, group: &'a Group, all: &mut Vec<Document<'a>>) -> Result<(), IcechunkError> {
+    all.push(Document { path: path.to_owned(), metadata: group.to_zarr_json(), array: None });
+    for (name, node) in &group.children {
+        let path = join(path, name);
+        match node {
+            Node::Group(child) => self::group(&path, child, all)?,
+            Node::Array(array) => {
+                let metadata = array.to_zarr_json(name);
+                let metadata = metadata.map_err(|error| node_error(&path, error.to_string()))?;
+                all.push(Document { path, metadata, array: Some(array) });
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
+}
+
+pub(crate) fn node_error(path: &str, reason: impl Into<String>) -> IcechunkError {
+    IcechunkError::Node { path: path.to_owned(), reason: reason.into() }
+}
+
+/// As Icechunk writes it. Names of two slashes in a row or of dots alone are refused.
+pub(crate) fn node_path(path: &str) -> Result<Path, IcechunkError> {
+    Path::new(&format!("/{path}")).map_err(|error| node_error(path, error.to_string()))
+}
+
+/// Key of a node's document.
+pub(crate) fn key(path: &str) -> String {
+    join(path, "zarr.json")
+}
+
+pub(crate) fn bytes(metadata: &Value) -> Bytes {
+    metadata.to_string().into()
+}

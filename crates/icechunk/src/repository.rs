@@ -1,0 +1,73 @@
+//! Opening a repository, or making it, with the containers that its chunks need.
+
+use std::sync::Arc;
+
+use icechunk::{
+    Repository, RepositoryConfig, Storage, format::SnapshotId, repository::RepositoryErrorKind,
+    virtual_chunks::VirtualChunkContainer,
+};
+
+use crate::{IcechunkError, splits};
+
+/// What a repository has to be able to hold.
+pub(crate) struct Needs {
+    pub(crate) containers: Vec<VirtualChunkContainer>,
+    /// Paths with a leading slash and chunk counts.
+    pub(crate) arrays: Vec<(String, Vec<u64>)>,
+    /// Most references of a manifest.
+    pub(crate) references_per_manifest: u64,
+}
+
+/// Opens the repository, or makes a new one where there is none. Its configuration gets what is missing.
+pub(crate) async fn open_or_create(
+    storage: Arc<dyn Storage + Send + Sync>,
+    needs: &Needs,
+) -> Result<Repository, IcechunkError> {
+    let exists = Repository::exists(Arc::clone(&storage), None).await;
+    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
+        let mut config = RepositoryConfig::default();
+        extend(&mut config, needs)?;
+        let created = Repository::create(storage).config(config).execute().await;
+        let repository = created.map_err(IcechunkError::of("creating the repository"))?;
+        return Ok(repository);
+    }
+    let opened = Repository::open(storage).execute().await;
+    let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
+    let mut config = repository.config().clone();
+    if !extend(&mut config, needs)? {
+        return Ok(repository);
+    }
+    let changed = repository.reopen(Some(config), None).await;
+    let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
+    changed.save_config().await.map_err(IcechunkError::of("configuring the repository"))?;
+    Ok(changed)
+}
+
+/// Whether anything was missing.
+fn extend(config: &mut RepositoryConfig, needs: &Needs) -> Result<bool, IcechunkError> {
+    let mut changed = splits::split(config, &needs.arrays, needs.references_per_manifest);
+    for container in &needs.containers {
+        let prefix = container.url_prefix();
+        if config.virtual_chunk_containers().any(|known| prefix.starts_with(known.url_prefix())) {
+            continue;
+        }
+        let set = config.set_virtual_chunk_container(container.clone());
+        set.map_err(|reason| IcechunkError::Source { url: prefix.to_owned(), reason })?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// The newest snapshot of a branch.
+pub(crate) async fn tip(repository: &Repository, branch: &str) -> Result<SnapshotId, IcechunkError> {
+    match repository.lookup_branch(branch).await {
+        Ok(tip) => Ok(tip),
+        Err(error) if matches!(error.kind, RepositoryErrorKind::Ref(_)) => {
+            let known =
+                repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            Err(IcechunkError::NoBranch { branch: branch.to_owned(), known })
+        }
+        Err(error) => Err(IcechunkError::of("looking up the branch")(error)),
+    }
+}

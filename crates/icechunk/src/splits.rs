@@ -1,0 +1,92 @@
+//! How the references of big arrays are spread over manifests.
+
+use icechunk::RepositoryConfig;
+use icechunk::config::{
+    ManifestConfig, ManifestSplitCondition, ManifestSplitDim, ManifestSplitDimCondition,
+    ManifestSplittingConfig,
+};
+
+/// Adds rules for arrays of more than `limit` chunks to a configuration; they go in front of those that are there.
+/// Says whether anything was added. `arrays` are paths with a leading slash and chunk counts along each axis.
+pub(crate) fn split(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit: u64) -> bool {
+    let big = |counts: &[u64]| {
+        counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n)).is_none_or(|n| n > limit)
+    };
+    let old = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
+    let new: Vec<_> = arrays
+        .iter()
+        .filter(|(_, counts)| big(counts))
+        .map(|(path, counts)| {
+            (ManifestSplitCondition::PathMatches { regex: exactly(path) }, sizes(counts, limit))
+        })
+        .filter(|rule| !old.contains(rule))
+        .collect();
+    if new.is_empty() {
+        return false;
+    }
+    let manifest = config.manifest.get_or_insert_with(ManifestConfig::default);
+    let split_sizes = Some(new.into_iter().chain(old).collect());
+    manifest.splitting = Some(ManifestSplittingConfig { split_sizes });
+    true
+}
+
+/// Chunks along each axis of a manifest, such that it holds a run of neighbours in row-major order of at most `limit`.
+fn sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
+    let mut left = limit.max(1);
+    let mut sizes: Vec<_> = counts
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(axis, count)| {
+            let size = left.min((*count).max(1));
+            left = if size == (*count).max(1) { (left / size).max(1) } else { 1 };
+            let num_chunks = u32::try_from(size).unwrap_or(u32::MAX);
+            ManifestSplitDim { condition: ManifestSplitDimCondition::Axis(axis), num_chunks }
+        })
+        .collect();
+    sizes.reverse();
+    sizes
+}
+
+/// A regular expression that matches this text alone.
+fn exactly(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .flat_map(|c| {
+            ["\\"]
+                .into_iter()
+                .filter(move |_| c.is_ascii_punctuation() && c != '/' && c != '_')
+                .flat_map(str::chars)
+                .chain([c])
+        })
+        .collect();
+    format!("^{escaped}$")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(counts: &[u64]) -> Vec<u32> {
+        sizes(counts, 1000).iter().map(|dim| dim.num_chunks).collect()
+    }
+
+    #[test]
+    fn a_manifest_holds_neighbours() {
+        assert_eq!(of(&[50_000]), [1000]);
+        assert_eq!(of(&[400, 10, 20]), [5, 10, 20]);
+        assert_eq!(of(&[4, 3000]), [1, 1000]);
+        assert_eq!(of(&[4, 3, 600]), [1, 1, 600]);
+    }
+
+    #[test]
+    fn only_big_arrays_have_rules_and_only_once() {
+        let arrays = [("/a.b/c".to_owned(), vec![50, 50]), ("/small".to_owned(), vec![3])];
+        let mut config = RepositoryConfig::default();
+        assert!(split(&mut config, &arrays, 1000));
+        assert!(!split(&mut config, &arrays, 1000));
+        let rules = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
+        let expected = ManifestSplitCondition::PathMatches { regex: r"^/a\.b/c$".to_owned() };
+        assert_eq!(rules.first().map(|(condition, _)| condition), Some(&expected));
+    }
+}
