@@ -1,0 +1,246 @@
+"""Commits to Icechunk repositories, opened with icechunk-python as the printed lines say."""
+import os, shutil, threading, warnings
+
+import clients
+import h5py
+import numpy as np
+import pytest
+from clients import nodes, same_bits, virtualize
+
+icechunk = pytest.importorskip("icechunk")
+FILES = sorted(p for kind in ("hdf5", "tiff") for p in (clients.FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
+REGION = "eu-central-1"
+
+
+def commit(file, repository, *arguments, status=0, env=None):
+    run = virtualize(file, "--format", "icechunk", "-o", repository, *arguments, env=env)
+    assert run.status == status, run.stderr
+    return run
+
+
+def lines(run):
+    """What the printed Python lines define."""
+    scope = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(run.stdout, scope)
+    return scope
+
+
+def opened(run):
+    """The session's store, without opening a dataset (not every fixture is one)."""
+    scope = {}
+    exec(run.stdout.decode().rsplit("\n", 2)[0], scope)
+    return scope["session"].store, scope["repository"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Three files that follow each other in time, and some that do not fit."""
+    import xarray as xr
+    folder = tmp_path_factory.mktemp("files")
+
+    def write(name, start, *, lat=(10.0, 20.0, 30.0), units="K", n=4, scale=0.1, chunk=2):
+        values = (np.arange(n * 3).reshape(n, 3) + start * 100).astype("i2")
+        with h5py.File(folder / name, "w") as f:
+            f["time"] = np.arange(start, start + n, dtype="i4")
+            f["time"].attrs["units"] = "days since 2000-01-01"
+            f["time"].make_scale("time")
+            f["lat"] = np.asarray(lat)
+            f["lat"].make_scale("lat")
+            t = f.create_dataset("t", data=values, chunks=(chunk, 3), compression="gzip")
+            t.attrs["units"], t.attrs["scale_factor"] = units, scale
+            for axis, dim in enumerate(("time", "lat")):
+                t.dims[axis].attach_scale(f[dim])
+            f.create_dataset("static", data=np.arange(3.0), chunks=(3,)).dims[0].attach_scale(f["lat"])
+        return folder / name
+
+    return {
+        "a": write("a.nc", 0), "b": write("b.nc", 4), "c": write("c.nc", 8),
+        "scale": write("scale.nc", 4, scale=0.2), "lat": write("lat.nc", 4, lat=(1.0, 2.0, 3.0)),
+        "units": write("units.nc", 4, units="degC"), "chunk": write("chunk.nc", 4, chunk=4), "odd": write("odd.nc", 0, n=3),
+        "folder": folder,
+    }
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda p: p.name)
+def test_every_fixture_is_as_through_references(file, tmp_path):
+    """Metadata, attributes and values equal those of zarr3-json, which other tests compare with the original."""
+    import zarr
+    run = virtualize(file, "--format", "zarr3-json")
+    if run.status:
+        assert virtualize(file, "--format", "icechunk", "-o", tmp_path / "repo").status == run.status
+        assert not (tmp_path / "repo").exists()
+        return
+    store, _ = opened(commit(file, tmp_path / "repo"))
+    references = clients.open_store(run.references)
+    found = nodes(run.references, 3)
+    assert found
+    for path, kind in found.items():
+        if kind == "group":
+            assert dict(zarr.open_group(store, path=path, mode="r").attrs) == dict(zarr.open_group(references, path=path, mode="r").attrs)
+            continue
+        one, other = (zarr.open_array(s, path=path, mode="r") for s in (store, references))
+        assert one.metadata.to_dict() == other.metadata.to_dict()
+        try:
+            values = other[...]
+        except Exception:  # not every codec of every fixture is read without options; test_hdf5.py and test_tiff.py see to it
+            continue
+        assert same_bits(values, one[...]) is None, path
+
+
+def test_the_printed_lines_open_the_dataset(files, tmp_path):
+    import xarray as xr
+    dataset = lines(commit(files["a"], tmp_path / "repo"))["dataset"]
+    with xr.open_dataset(files["a"], engine="h5netcdf") as original:
+        xr.testing.assert_identical(dataset.load(), original.load())
+
+
+def test_a_file_that_changed_is_refused(files, tmp_path):
+    import zarr
+    file = tmp_path / "data" / "a.nc"
+    file.parent.mkdir()
+    shutil.copy(files["a"], file)
+    os.utime(file, (1e9, 1e9))
+    store, _ = opened(commit(file, tmp_path / "repo"))
+    array = zarr.open_array(store, path="t", mode="r")
+    assert array[0, 1] == 1
+    os.utime(file, (1e9 + 5, 1e9 + 5))
+    with pytest.raises(Exception, match="changed|checksum|Precondition|precondition"):
+        array[...]
+
+
+def test_nothing_is_written_over_unless_asked(files, tmp_path):
+    import zarr
+    commit(files["a"], tmp_path / "repo")
+    run = commit(files["b"], tmp_path / "repo", status=1)
+    assert "in the repository already" in run.stderr and "--replace" in run.stderr
+    store, repository = opened(commit(files["b"], tmp_path / "repo", "--replace", "--message", "newer", "--author", "me",
+                                      "--commit-property", "campaign=7"))
+    assert zarr.open_array(store, path="time", mode="r")[0] == 4
+    newest, *older = repository.ancestry(branch="main")
+    assert (newest.message, newest.metadata) == ("newer", {"author": "me", "campaign": "7"})
+    assert [snapshot.message for snapshot in older][0].startswith("virtual references of ")
+
+
+def test_groups_lie_beside_each_other(files, tmp_path):
+    import xarray as xr
+    commit(files["a"], tmp_path / "repo", "--group", "x/y")
+    scope = lines(commit(files["b"], tmp_path / "repo", "--group", "x/z"))
+    assert scope["dataset"].time.size == 4
+    tree = xr.open_datatree(scope["session"].store, engine="zarr", consolidated=False)
+    assert set(tree["x"].children) == {"y", "z"}
+    assert int(tree["x/z"]["t"].values[0, 1] / 0.1 + 0.5) == 401
+
+
+def test_a_branch_must_exist_and_others_stay(files, tmp_path):
+    _, repository = opened(commit(files["a"], tmp_path / "repo"))
+    run = commit(files["b"], tmp_path / "repo", "--branch", "dev", status=1)
+    assert 'there is no branch "dev"; there are main' in run.stderr
+    repository.create_branch("dev", repository.lookup_branch("main"))
+    main = repository.lookup_branch("main")
+    commit(files["b"], tmp_path / "repo", "--branch", "dev", "--replace")
+    assert repository.lookup_branch("main") == main
+    assert repository.lookup_branch("dev") != main
+
+
+def test_time_grows(files, tmp_path):
+    import xarray as xr
+    commit(files["a"], tmp_path / "repo")
+    commit(files["b"], tmp_path / "repo", "--append-dim", "time")
+    dataset = lines(commit(files["c"], tmp_path / "repo", "--append-dim", "time"))["dataset"]
+    parts = [xr.open_dataset(files[n], engine="h5netcdf").load() for n in "abc"]
+    original = xr.concat(parts, "time", data_vars="minimal", coords="minimal", compat="override", join="exact")
+    xr.testing.assert_identical(dataset.load(), original)
+
+
+@pytest.mark.parametrize("other, reason", [
+    ("a", "it was appended before"), ("scale", "attribute scale_factor is 0.1 there and 0.2 here"),
+    ("lat", 'it has no dimension "time", and its values differ'), ("units", "attribute units"), ("chunk", "chunk_grid is"),
+])
+def test_what_does_not_fit_is_not_appended(files, tmp_path, other, reason):
+    _, repository = opened(commit(files["a"], tmp_path / "repo"))
+    before = repository.lookup_branch("main")
+    run = commit(files[other], tmp_path / "repo", "--append-dim", "time", status=1)
+    assert reason in run.stderr and run.stdout == b""
+    assert repository.lookup_branch("main") == before
+
+
+def test_a_ragged_end_is_not_appended_to(files, tmp_path):
+    commit(files["odd"], tmp_path / "repo")
+    run = commit(files["b"], tmp_path / "repo", "--append-dim", "time", status=1)
+    assert "no multiple of its chunks'" in run.stderr
+
+
+def test_a_folder_that_holds_something_else_is_refused(files, tmp_path):
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "thesis.txt").write_text("mine")
+    commit(files["a"], tmp_path / "repo", status=1)
+    assert os.listdir(tmp_path / "repo") == ["thesis.txt"]
+
+
+# ---- S3
+
+@pytest.fixture(scope="module")
+def s3(files):
+    """(endpoint, environment) of a server on loopback with the files in a bucket."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id="k", aws_secret_access_key="s", region_name=REGION)
+    for bucket in ("data", "repos"):
+        client.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+    for name in "abc":
+        client.upload_file(str(files[name]), "data", f"in/{name}.nc")
+    environment = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": REGION, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
+    yield client, environment
+    server.stop()
+
+
+@pytest.fixture
+def environment(s3, monkeypatch):
+    for key, value in s3[1].items():
+        monkeypatch.setenv(key, value)
+    return s3[1]
+
+
+def test_s3_to_s3(files, s3, environment):
+    import xarray as xr
+    commit("s3://data/in/a.nc", "s3://repos/one", env=environment)
+    dataset = lines(commit("s3://data/in/b.nc", "s3://repos/one", "--append-dim", "time", env=environment))["dataset"]
+    assert dataset.t.values.shape == (8, 3)
+    s3[0].put_object(Bucket="data", Key="in/b.nc", Body=files["c"].read_bytes())
+    try:
+        with pytest.raises(Exception, match="changed|checksum|Precondition|precondition|modified"):
+            lines(commit("s3://data/in/c.nc", "s3://repos/one", "--append-dim", "time", env=environment))["dataset"].t.values
+    finally:
+        s3[0].upload_file(str(files["b"]), "data", "in/b.nc")
+
+
+def test_two_commits_at_once(s3, environment):
+    """Each is whole: into groups of their own both succeed, into one exactly one does."""
+    commit("s3://data/in/a.nc", "s3://repos/race", "--group", "first", env=environment)
+
+    def race(groups):
+        runs = [None] * len(groups)
+
+        def one(n):
+            runs[n] = virtualize("s3://data/in/b.nc", "--format", "icechunk", "-o", "s3://repos/race", "--group", groups[n], env=environment)
+        threads = [threading.Thread(target=one, args=(n,)) for n in range(len(groups))]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        return runs
+
+    runs = race(["g1", "g2", "g3", "g4"])
+    assert [run.status for run in runs] == [0] * 4, [run.stderr for run in runs]
+    runs = race(["same"] * 4)
+    assert sorted(run.status for run in runs) == [0, 1, 1, 1], [run.stderr for run in runs]
+    assert all("already" in run.stderr or "has moved" in run.stderr for run in runs if run.status)
+    store, _ = opened(next(run for run in runs if run.status == 0))
+    import zarr
+    root = zarr.open_group(store, mode="r")
+    assert {name for name, _ in root.groups()} == {"first", "g1", "g2", "g3", "g4", "same"}
+    assert np.array_equal(root["same/time"][...], [4, 5, 6, 7])
