@@ -536,6 +536,10 @@ pub enum Element {
     List(Vec<Element>),
     /// Object reference: the address of its target, `None` for a null reference.
     Object(Option<Address>),
-    /// What has no value that we know: its type's name (time, region references, floats over 64 bits, VAX floats).
+    /// Reference to a part of a dataset: its address, and which elements.
+    Region(Address, Selection),
+    /// Reference to an attribute: the address of its object, and its name.
+    Attribute(Address, String),
+    /// What has no value that we know: its type's name (time, references into other files, floats over 64 bits, VAX floats).
     Unknown(&'static str),
 }

@@ -7,8 +7,13 @@ use virtualize_bytes::Address;
 
 use crate::{
     Error,
-    model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, StringPadding},
-    spec::{Format, layout::HeapPointer, vlen},
+    model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, Selection, StringPadding},
+    spec::{
+        Format,
+        layout::HeapPointer,
+        reference::{self, StoredReference},
+        vlen,
+    },
 };
 
 const STRUCTURE: &str = "element";
@@ -21,6 +26,9 @@ pub fn decode_element(datatype: &Datatype, bytes: &[u8]) -> Element {
     let mut decoder = Decoder::new(None, u64::MAX);
     decoder.element(datatype, bytes).unwrap_or(Element::Unknown("bytes of another size than the type's"))
 }
+
+/// Reads what the heap holds of a region reference.
+type ParseRegion = fn(&[u8], Format) -> Result<(u64, Selection), Error>;
 
 /// Objects of global heap collections, as far as these are fetched.
 pub(crate) type Collections = BTreeMap<u64, Result<BTreeMap<u16, Bytes>, Error>>;
@@ -84,7 +92,7 @@ impl<'a> Decoder<'a> {
             Datatype::String { padding, .. } => Ok(text(unpadded(*padding, bytes))),
             Datatype::Opaque { .. } => Ok(Element::Bytes(bytes.to_vec())),
             Datatype::Compound { members, .. } => self.compound(members, bytes),
-            Datatype::Reference { kind, .. } => Ok(self.reference(*kind, bytes)),
+            Datatype::Reference { kind, .. } => self.reference(*kind, bytes),
             Datatype::Enum { base, .. } => self.element(base, bytes),
             Datatype::Sequence { base, .. } => self.sequence(base, bytes),
             Datatype::VariableString { .. } => self.variable_string(bytes),
@@ -114,17 +122,42 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn reference(&self, kind: ReferenceKind, bytes: &[u8]) -> Element {
-        match (kind, self.heap) {
-            (ReferenceKind::Object, Some((format, _))) => {
+    fn reference(&mut self, kind: ReferenceKind, bytes: &[u8]) -> Result<Element, Error> {
+        let Some((format, _)) = self.heap else { return Ok(Element::Unknown("reference")) };
+        let stored = match kind {
+            ReferenceKind::Object => {
                 let mut cursor = virtualize_bytes::Cursor::little(bytes, 0);
                 let address = format.address(&mut cursor).ok().flatten();
-                Element::Object(address.filter(|address| *address != format.base).map(Address))
+                return Ok(Element::Object(address.filter(|address| *address != format.base).map(Address)));
             }
-            (ReferenceKind::Object, None) => Element::Unknown("object reference"),
-            (ReferenceKind::Region, _) => Element::Unknown("region reference"),
-            (ReferenceKind::Standard(_), _) => Element::Unknown("reference of HDF5 1.12"),
+            ReferenceKind::Region => match reference::parse_region(bytes, format)? {
+                None => return Ok(Element::Object(None)),
+                Some(pointer) => return self.region(pointer, format, reference::region_in_heap),
+            },
+            ReferenceKind::Standard(_) => reference::parse_standard(bytes, format)?,
+        };
+        match stored {
+            StoredReference::Null => Ok(Element::Object(None)),
+            StoredReference::Object(address) => Ok(Element::Object(Some(Address(address)))),
+            StoredReference::Region(pointer) => {
+                self.region(pointer, format, reference::standard_region_in_heap)
+            }
+            StoredReference::Attribute(pointer) => {
+                let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
+                self.spend(bytes.len() as u64)?;
+                let (object, name) = reference::attribute_in_heap(&bytes, format)?;
+                Ok(Element::Attribute(Address(object), name))
+            }
+            StoredReference::OtherFile => Ok(Element::Unknown("reference into another file")),
         }
+    }
+
+    fn region(&mut self, pointer: HeapPointer, format: Format, parse: ParseRegion) -> Result<Element, Error> {
+        let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
+        // Numbers of 2 bytes become such of 8, in lists of their own.
+        self.spend((bytes.len() as u64).saturating_mul(16))?;
+        let (dataset, selection) = parse(&bytes, format)?;
+        Ok(Element::Region(Address(dataset), selection))
     }
 
     fn sequence(&mut self, base: &Datatype, bytes: &[u8]) -> Result<Element, Error> {

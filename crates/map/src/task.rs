@@ -61,8 +61,8 @@ pub enum ChunkContent {
         pieces: Vec<Piece>,
     },
     /// Variable-length elements: decode the pieces, look each element up in the global heap of its file, then
-    /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty. Object references become the
-    /// paths of their targets, null references the empty text.
+    /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty. References become
+    /// text, null references the empty text.
     Variable {
         /// Elements of the chunk.
         shape: Vec<u64>,
@@ -70,8 +70,10 @@ pub enum ChunkContent {
         datatype: Datatype,
         /// Stored elements, in order.
         pieces: Vec<Piece>,
-        /// What object references lead to.
+        /// What references lead to.
         objects: Arc<ObjectNames>,
+        /// What is said of references.
+        text: ReferenceText,
     },
 }
 
@@ -130,6 +132,15 @@ pub enum PieceBytes {
     At(ByteRange),
     /// Here: the file's metadata hold them, or nothing does (a fill value).
     Here(Bytes),
+}
+
+/// What the text of a reference says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReferenceText {
+    /// The path of the object.
+    Path,
+    /// Which part of the object is meant, as JSON; empty for all of it.
+    Part,
 }
 
 /// Decoded elements of a stretch of a file, and where in the chunk they go.

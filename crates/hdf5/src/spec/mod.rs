@@ -25,6 +25,7 @@ pub(crate) mod link;
 pub(crate) mod object_header;
 pub(crate) mod prefix;
 mod reader;
+pub(crate) mod reference;
 pub(crate) mod selection;
 pub(crate) mod shared;
 pub(crate) mod superblock;

@@ -94,7 +94,7 @@ impl Mapper<'_> {
         .decide();
         self.report_placed(path, &placed, &fill);
         if is_reference(&dataset.datatype) {
-            let message = "object references are shown as the paths of their targets".to_owned();
+            let message = "references are shown as the paths of their targets".to_owned();
             self.diagnose(Severity::Info, "reference-as-path", path, message);
         }
         let attributes = self.array_attributes(path, dataset, &element, &fill);

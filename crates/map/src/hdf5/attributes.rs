@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use virtualize_hdf5::model::{Attribute, Dataspace, Datatype, Element};
 
 use super::names::ObjectNames;
+use super::references::{reference_part, reference_path};
 use super::types::is_boolean;
 use crate::sentinel::{float_json, integer_json};
 
@@ -108,10 +109,12 @@ fn element_json(element: &Element, datatype: &Datatype, names: &ObjectNames) -> 
             }
         }
         Element::Object(None) => Value::Null,
-        Element::Object(Some(address)) => match names.path(*address) {
-            Some(path) => format!("/{path}").into(),
-            None => return Err(format!("the object at {address} that it refers to has no path")),
-        },
+        Element::Object(Some(_)) => reference_path(element, names)?.into(),
+        Element::Region(..) | Element::Attribute(..) => {
+            let mut reference = Map::from_iter([("path".to_owned(), reference_path(element, names)?.into())]);
+            reference.extend(reference_part(element).unwrap_or_default());
+            Value::Object(reference)
+        }
         Element::Unknown(name) => return Err(format!("a {name} has no spelling in JSON")),
     })
 }

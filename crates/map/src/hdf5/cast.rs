@@ -130,7 +130,7 @@ pub(super) fn show(element: &Element) -> String {
         Element::Bytes(bytes) => format!("{} bytes", bytes.len()),
         Element::Compound(_) => "a compound".to_owned(),
         Element::List(items) => format!("a list of {}", items.len()),
-        Element::Object(_) => "a reference".to_owned(),
+        Element::Object(_) | Element::Region(..) | Element::Attribute(..) => "a reference".to_owned(),
         Element::Unknown(name) => format!("a {name}"),
     }
 }

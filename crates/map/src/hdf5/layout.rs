@@ -12,7 +12,7 @@ use super::header_fill::turn;
 use super::names::ObjectNames;
 use super::others::World;
 use super::types::ElementType;
-use crate::{ChunkContent, ElementTransform, MapOptions, Piece, PieceBytes};
+use crate::{ChunkContent, ElementTransform, MapOptions, Piece, PieceBytes, ReferenceText};
 
 /// Most chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
@@ -161,6 +161,7 @@ impl Placing<'_> {
                 datatype: item_type(&self.dataset.datatype).clone(),
                 pieces: vec![piece],
                 objects: Arc::clone(self.objects),
+                text: ReferenceText::Path,
             },
             _ => ChunkContent::Assemble {
                 shape: chunk_shape.to_vec(),
@@ -291,7 +292,7 @@ pub(super) fn is_reference(datatype: &Datatype) -> bool {
 }
 
 /// The type of an item of an array type, else the type itself.
-fn item_type(datatype: &Datatype) -> &Datatype {
+pub(super) fn item_type(datatype: &Datatype) -> &Datatype {
     match datatype {
         Datatype::Array { base, .. } => item_type(base),
         other => other,

@@ -16,6 +16,7 @@ mod layout;
 mod names;
 mod others;
 mod packing;
+mod references;
 mod spans;
 mod split;
 mod structures;
@@ -40,6 +41,7 @@ use self::hdfeos::Fields;
 pub use self::names::ObjectNames;
 use self::others::{Known, World};
 pub use self::others::{OtherFile, OtherFiles, beside, link_files, virtual_source_files};
+pub use self::references::{reference_part, reference_path};
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity, convention, unpack};
 
 /// Most sources that the virtual datasets of a file are made of, nested ones counted each time.

@@ -6,7 +6,7 @@ use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Element, Float, Layou
 use virtualize_zarr::{Codec, DataType, FillValue, ZarrFormat};
 
 use super::tests::{attribute, chunked, codes, dataset, filter, float32, one, refused};
-use crate::{ChunkContent, ElementTransform, PieceBytes};
+use crate::{ChunkContent, ElementTransform, PieceBytes, ReferenceText};
 
 /// Client data as hdf5plugin 7.1 writes them for chunks of 256 floats at 16 bits a value.
 fn zfp(order: ByteOrder) -> Dataset {
@@ -46,8 +46,21 @@ fn object_references_are_shown_as_paths() {
     let ChunkContent::Variable { objects, pieces, .. } = &mapped.tasks[0].content else { panic!("text") };
     assert_eq!((objects.path(Address(1)), objects.path(Address(0))), (Some("v"), Some("")));
     assert_eq!(pieces[0].bytes, PieceBytes::At(ByteRange::new(4096, 24)));
+}
+
+#[test]
+fn references_to_parts_make_two_arrays() {
     let region = Datatype::Reference { size: 12, kind: ReferenceKind::Region };
-    assert!(refused(dataset(region, &[3]), ZarrFormat::V2).contains("reference (Region)"));
+    let (array, mapped) = one(dataset(region, &[3]), ZarrFormat::V3);
+    assert!(codes(&mapped).contains(&"reference-part"));
+    assert_eq!(mapped.hierarchy.array("v_part").map(|part| &part.shape), Some(&array.shape));
+    let said = mapped.tasks.iter().map(|task| match &task.content {
+        ChunkContent::Variable { text, pieces, .. } => (task.array.as_str(), *text, &pieces[0].bytes),
+        other => panic!("{other:?}"),
+    });
+    let bytes = PieceBytes::At(ByteRange::new(4096, 36));
+    let expected = [("v", ReferenceText::Path, &bytes), ("v_part", ReferenceText::Part, &bytes)];
+    assert_eq!(said.collect::<Vec<_>>(), expected);
 }
 
 #[test]

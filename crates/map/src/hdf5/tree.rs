@@ -11,6 +11,7 @@ use super::attributes::attributes_json;
 use super::dimensions::{Counters, Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
 use super::graft::ExternalLink;
 use super::names::{join, refuse_name, resolve};
+use super::references::has_parts;
 use crate::{Diagnostic, Severity};
 
 /// Most groups and arrays of a hierarchy.
@@ -77,6 +78,13 @@ impl Mapper<'_> {
                 Some(Object::Datatype(_)) | None => None,
             };
             let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
+            if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
+                (&node, file.objects.get(child))
+                && has_parts(&dataset.datatype)
+            {
+                let taken: Vec<_> = children.iter().map(|(name, _)| name.as_str()).collect();
+                self.add_parts(&mut mapped, place.path, name, array, &taken);
+            }
             if let Some(node) = node
                 && mapped.children.insert(name.to_owned(), node).is_some()
             {

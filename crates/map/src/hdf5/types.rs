@@ -1,6 +1,6 @@
 //! HDF5 datatypes as Zarr data types, and how stored elements become elements of such a type.
 
-use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, ReferenceKind};
+use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member};
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
@@ -44,16 +44,14 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         Datatype::VariableString { size, .. } => {
             Ok(ElementType::plain(DataType::String, Endian::Little, *size))
         }
-        Datatype::Reference { size, kind: ReferenceKind::Object } => {
-            Ok(ElementType::plain(DataType::String, Endian::Little, *size))
-        }
+        Datatype::Reference { size, .. } => Ok(ElementType::plain(DataType::String, Endian::Little, *size)),
         Datatype::Complex { base } => complex_type(base),
         Datatype::Compound { size, members } => match complex_compound(*size, members) {
             Some(complex) => Ok(complex),
             None => super::structures::structure_type(*size, members, format),
         },
         Datatype::Array { base, shape } => array_type(base, shape, format),
-        Datatype::Time { .. } | Datatype::Reference { .. } | Datatype::Sequence { .. } => {
+        Datatype::Time { .. } | Datatype::Sequence { .. } => {
             Err(format!("Zarr has no type for {}", describe_type(datatype)))
         }
     }

@@ -91,9 +91,9 @@ async fn chunk(
             let raw = assemble::chunk(context.limits, shape, background, pieces, fetched)?;
             assemble::encode(&array.codecs, raw)
         }
-        ChunkContent::Variable { shape, datatype, pieces, objects } => {
+        ChunkContent::Variable { shape, datatype, pieces, objects, text } => {
             let elements = vlen::chunk(context, shape, datatype, pieces, fetched).await?;
-            assemble::encode(&array.codecs, vlen::encode(&array.codecs, &elements, objects)?)
+            assemble::encode(&array.codecs, vlen::encode(&array.codecs, &elements, (objects, *text))?)
         }
     }
 }

@@ -1,7 +1,7 @@
-use virtualize_bytes::Address;
+use serde_json::Value;
 use virtualize_hdf5::model::{Datatype, Element};
-use virtualize_map::Piece;
-use virtualize_map::hdf5::ObjectNames;
+use virtualize_map::hdf5::{ObjectNames, reference_part, reference_path};
+use virtualize_map::{Piece, ReferenceText};
 use virtualize_zarr::Codec;
 
 use super::sources::{Context, Fetched};
@@ -45,24 +45,21 @@ fn pointer_size(datatype: &Datatype) -> Result<usize, Failure> {
 }
 
 /// The layout that `vlen-utf8` and `vlen-bytes` share: the number of elements, then length and bytes of each, all
-/// numbers as little-endian 32-bit integers. A reference to an object is its absolute path.
+/// numbers as little-endian 32-bit integers. References are text.
 pub(super) fn encode(
     codecs: &[Codec],
     elements: &[Element],
-    objects: &ObjectNames,
+    references: (&ObjectNames, ReferenceText),
 ) -> Result<Vec<u8>, Failure> {
     let is_text = codecs.contains(&Codec::VlenUtf8);
     let mut out = length(elements.len())?.to_vec();
     for element in elements {
-        let path = match element {
-            Element::Object(Some(address)) => path(objects, *address)?,
-            _ => String::new(),
-        };
-        let bytes = match element {
-            Element::Object(_) => path.as_bytes(),
-            Element::Text(text) => text.as_bytes(),
-            Element::Bytes(bytes) if !is_text => bytes,
-            Element::Bytes(_) => return Err(Failure::Chunk("a string is not UTF-8".to_owned())),
+        let text = reference(element, references)?;
+        let bytes = match (element, &text) {
+            (_, Some(text)) => text.as_bytes(),
+            (Element::Text(text), _) => text.as_bytes(),
+            (Element::Bytes(bytes), _) if !is_text => bytes,
+            (Element::Bytes(_), _) => return Err(Failure::Chunk("a string is not UTF-8".to_owned())),
             _ => return Err(Failure::Chunk("an element is neither text nor bytes".to_owned())),
         };
         out.extend_from_slice(&length(bytes.len())?);
@@ -71,9 +68,21 @@ pub(super) fn encode(
     Ok(out)
 }
 
-fn path(objects: &ObjectNames, address: Address) -> Result<String, Failure> {
-    let path = objects.path(address).map(|path| format!("/{path}"));
-    path.ok_or_else(|| Failure::Chunk(format!("the object at {address} that it refers to has no path")))
+/// The text of an element if it is a reference.
+fn reference(
+    element: &Element,
+    (objects, text): (&ObjectNames, ReferenceText),
+) -> Result<Option<String>, Failure> {
+    if matches!(element, Element::Text(_) | Element::Bytes(_)) {
+        return Ok(None);
+    }
+    let path = reference_path(element, objects).map_err(Failure::Chunk)?;
+    Ok(Some(match text {
+        ReferenceText::Path => path,
+        ReferenceText::Part => {
+            reference_part(element).map_or(String::new(), |part| Value::Object(part).to_string())
+        }
+    }))
 }
 
 fn length(count: usize) -> Result<[u8; 4], Failure> {
@@ -83,22 +92,27 @@ fn length(count: usize) -> Result<[u8; 4], Failure> {
 
 #[cfg(test)]
 mod tests {
+    use virtualize_bytes::Address;
+    use virtualize_hdf5::model::Selection;
+
     use super::*;
+
+    const PATH: ReferenceText = ReferenceText::Path;
 
     /// As `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))` writes it.
     #[test]
     fn layout_of_vlen_utf8() {
         let elements = [Element::Text("ä".to_owned()), Element::Text(String::new())];
         let expected = [2, 0, 0, 0, 2, 0, 0, 0, 0xC3, 0xA4, 0, 0, 0, 0];
-        assert_eq!(encode(&[Codec::VlenUtf8], &elements, &ObjectNames::default()).unwrap(), expected);
+        assert_eq!(encode(&[Codec::VlenUtf8], &elements, (&ObjectNames::default(), PATH)).unwrap(), expected);
     }
 
     #[test]
     fn bytes_are_no_text() {
         let elements = [Element::Bytes(vec![0xFF])];
-        assert!(encode(&[Codec::VlenUtf8], &elements, &ObjectNames::default()).is_err());
+        assert!(encode(&[Codec::VlenUtf8], &elements, (&ObjectNames::default(), PATH)).is_err());
         assert_eq!(
-            encode(&[Codec::VlenBytes], &elements, &ObjectNames::default()).unwrap(),
+            encode(&[Codec::VlenBytes], &elements, (&ObjectNames::default(), PATH)).unwrap(),
             [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]
         );
     }
@@ -106,8 +120,10 @@ mod tests {
     #[test]
     fn references_are_paths() {
         let elements = [Element::Object(None)];
-        let encode = |elements: &[Element]| encode(&[Codec::VlenUtf8], elements, &ObjectNames::default());
+        let encode =
+            |elements: &[Element]| encode(&[Codec::VlenUtf8], elements, (&ObjectNames::default(), PATH));
         assert_eq!(encode(&elements).unwrap(), [1, 0, 0, 0, 0, 0, 0, 0]);
         assert!(encode(&[Element::Object(Some(Address(7)))]).is_err(), "no link leads there");
+        assert!(encode(&[Element::Region(Address(7), Selection::All)]).is_err(), "no link leads there");
     }
 }
