@@ -3,6 +3,7 @@ use bytes::Bytes;
 use half::f16;
 use serde_json::{Map, Number, Value};
 
+use crate::arithmetic::binary16;
 use crate::{DataType, Endian, Field, ZarrFormat};
 
 /// A scalar of an array's data type, exact to the bit: an array's fill value, or a sentinel.
@@ -99,7 +100,7 @@ impl FillValue {
         }
         match data_type {
             DataType::Float16 => {
-                let bits = if number.is_nan() { 0x7e00 } else { f16::from_f64(number).to_bits() };
+                let bits = binary16(number);
                 float(number, f16::from_bits(bits).to_f64(), &bits.to_le_bytes())
             }
             DataType::Float32 => {

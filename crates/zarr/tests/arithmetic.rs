@@ -285,3 +285,11 @@ fn no_metadata_is_written_for_what_cannot_be_calculated() {
     assert_eq!(error(array(DataType::Float32, 0.25)), "fill value 0.25 of float32 comes back as 0.0");
     assert!(error(array(DataType::Bool, 0.0)).starts_with("cast_value works on"));
 }
+
+/// Just past halfway between 1 and the next binary16, and halfway once it is a binary32.
+#[test]
+fn scalars_are_rounded_once() {
+    let number = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
+    let expected = FillValue::Fixed(Bytes::copy_from_slice(&0x3c01_u16.to_le_bytes()));
+    assert_eq!(FillValue::from_f64(&DataType::Float16, number), Conversion::Rounded(expected));
+}

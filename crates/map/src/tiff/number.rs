@@ -37,8 +37,11 @@ fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
             value.is_finite().then(|| value.to_le_bytes().to_vec())
         }
         DataType::Float16 => {
-            let value = f16::from_f64(wide);
-            value.is_finite().then(|| value.to_le_bytes().to_vec())
+            let value = FillValue::from_f64(data_type, wide).value().filter(|_| wide.is_finite());
+            value.and_then(|value| match value {
+                FillValue::Fixed(bytes) => Some(bytes.to_vec()),
+                FillValue::Text(_) | FillValue::Variable(_) => None,
+            })
         }
         _ => wide.is_finite().then(|| wide.to_le_bytes().to_vec()),
     };

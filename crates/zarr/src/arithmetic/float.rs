@@ -145,6 +145,19 @@ impl Binary {
     }
 }
 
+/// The bits of the nearest `float16`, infinite past the range; NaN becomes the plain one. (Conversions that the processor
+/// offers, which the crate `half` uses where there are any, go by way of `float32` and round twice.)
+pub(crate) fn binary16(number: f64) -> u16 {
+    let bits = match Format::BINARY64.split(number.to_bits()) {
+        Float::Nan { .. } => Format::BINARY16.plain_nan(),
+        Float::Infinite { negative } => Format::BINARY16.infinity(negative),
+        Float::Finite(binary) => Format::BINARY16
+            .round(binary, Rounding::NearestEven)
+            .unwrap_or_else(|| Format::BINARY16.infinity(binary.negative)),
+    };
+    u16::try_from(bits).unwrap_or_default()
+}
+
 /// ± significand / 2^shift as the nearest integer.
 fn shift_right(negative: bool, significand: u64, shift: u32, rounding: Rounding) -> u64 {
     if shift == 0 {

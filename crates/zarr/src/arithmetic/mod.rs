@@ -9,6 +9,8 @@ mod float;
 mod real;
 mod scale_offset;
 
+pub(crate) use float::binary16;
+
 use bytes::Bytes;
 use serde_json::Value;
 
