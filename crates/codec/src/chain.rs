@@ -89,6 +89,7 @@ fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8
         | Codec::CastValue { .. }
         | Codec::Image { .. }
         | Codec::Blosc2Nd
+        | Codec::Foreign { .. }
         | Codec::Named { .. } => {
             return Err(CodecFailure::NoDecoder(codec.describe()));
         }
@@ -124,6 +125,7 @@ fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailu
         | Codec::CastValue { .. }
         | Codec::Image { .. }
         | Codec::Blosc2Nd
+        | Codec::Foreign { .. }
         | Codec::Named { .. }
         | Codec::Hdf5Nbit(_)
         | Codec::Hdf5ScaleOffset(_)

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-use crate::{DataType, Endian, OutOfRange, Rounding, ScalarMap};
+use crate::{DataType, Endian, OutOfRange, Rounding, ScalarMap, ZarrFormat};
 
 /// A codec by what it does. Its name and configuration in Zarr v2 ([`Codec::to_v2`]) and v3 ([`Codec::to_v3`]) follow
 /// from that; some exist in one only, and some ([`Codec::is_internal`]) in none: chunks so encoded are decoded here and
@@ -170,6 +170,15 @@ pub enum Codec {
         /// Configuration.
         configuration: Map<String, Value>,
     },
+    /// A codec of a document that was read, as it is spelled there; only that Zarr format can say it.
+    Foreign {
+        /// The entry of the document.
+        spelled: Value,
+        /// The format of the document.
+        format: ZarrFormat,
+        /// What it takes and gives, as far as its place tells.
+        kind: ForeignKind,
+    },
     // ---- only decoded here
     /// HDF5's nbit filter (5) with its client data.
     Hdf5Nbit(Vec<u32>),
@@ -178,6 +187,17 @@ pub enum Codec {
     /// HDF5's bitshuffle filter (32008) with its client data (version, version, element size, block size in elements,
     /// compression: 0 none, 2 LZ4, 3 Zstandard). No client knows its framing.
     Hdf5Bitshuffle(Vec<u32>),
+}
+
+/// What a codec takes and gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ForeignKind {
+    /// Array → array.
+    ArrayToArray,
+    /// Array → bytes.
+    ArrayToBytes,
+    /// Bytes → bytes.
+    BytesToBytes,
 }
 
 /// A codec, data type or chain that a Zarr format cannot spell.
@@ -221,7 +241,12 @@ impl Codec {
     pub fn is_array_to_bytes(&self) -> bool {
         matches!(
             self,
-            Self::Bytes { .. } | Self::VlenUtf8 | Self::VlenBytes | Self::Image { .. } | Self::Blosc2Nd
+            Self::Bytes { .. }
+                | Self::VlenUtf8
+                | Self::VlenBytes
+                | Self::Image { .. }
+                | Self::Blosc2Nd
+                | Self::Foreign { kind: ForeignKind::ArrayToBytes, .. }
         )
     }
 
@@ -239,6 +264,7 @@ impl Codec {
                     | Self::Delta { .. }
                     | Self::FloatPredictor { .. }
                     | Self::PackBitsOfIntegers { .. }
+                    | Self::Foreign { kind: ForeignKind::ArrayToArray, .. }
                     | Self::ScaleOffset { .. }
                     | Self::CastValue { .. }
             )

@@ -234,7 +234,7 @@ fn each_field(
 }
 
 /// Little-endian elements with the numbers of big-endian fields turned round.
-fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
+pub(crate) fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
     if let DataType::Struct(fields) = data_type {
         let mut turned = Vec::with_capacity(bytes.len());
         let size = usize::try_from(data_type.size()?).ok()?;
@@ -254,7 +254,7 @@ fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<V
     Some(turned)
 }
 
-fn complex_half(data_type: &DataType) -> Option<DataType> {
+pub(crate) fn complex_half(data_type: &DataType) -> Option<DataType> {
     match data_type {
         DataType::Complex64 => Some(DataType::Float32),
         DataType::Complex128 => Some(DataType::Float64),

@@ -14,17 +14,19 @@ mod codec;
 mod data_type;
 mod fill_value;
 mod metadata;
+mod read;
 mod spell_codec;
 mod spell_data_type;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
-pub use codec::{Codec, CodecError};
+pub use codec::{Codec, CodecError, ForeignKind};
 pub use data_type::{DataType, Endian, Field};
 pub use fill_value::{Conversion, FillValue, FillValueError};
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
 pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
+pub use read::{ArrayDocument, ReadError};
 
 /// Which of the two Zarr formats metadata is spelled in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

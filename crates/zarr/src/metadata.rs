@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Name of the attribute that tells xarray the axes' names of a Zarr v2 array.
-const ARRAY_DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+pub(crate) const ARRAY_DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// An array that a Zarr format cannot say.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Codec, CodecError, Endian, cast_value};
+use crate::{Codec, CodecError, Endian, ZarrFormat, cast_value};
 
 impl Codec {
     /// The codec as an entry of `filters` or as the `compressor` of a Zarr v2 array.
@@ -44,7 +44,9 @@ impl Codec {
             Self::BitOrder => json!({"id": "imagecodecs_bitorder"}),
             Self::Hdf5Lz4 => json!({"id": "imagecodecs_lz4h5"}),
             Self::Hdf5Szip(client_data) => with_id("imagecodecs_szip", &self.szip(client_data, "v2")?),
+            Self::Foreign { spelled, format: ZarrFormat::V2, .. } => spelled.clone(),
             Self::Transpose { .. }
+            | Self::Foreign { .. }
             | Self::ScaleOffset { .. }
             | Self::CastValue { .. }
             | Self::Bytes { .. }
@@ -100,7 +102,12 @@ impl Codec {
             Self::Hdf5Szip(client_data) => {
                 named("imagecodecs_szip", Value::Object(self.szip(client_data, "v3")?))
             }
-            Self::Blosc2Nd | Self::Hdf5Nbit(_) | Self::Hdf5ScaleOffset(_) | Self::Hdf5Bitshuffle(_) => {
+            Self::Foreign { spelled, format: ZarrFormat::V3, .. } => spelled.clone(),
+            Self::Foreign { .. }
+            | Self::Blosc2Nd
+            | Self::Hdf5Nbit(_)
+            | Self::Hdf5ScaleOffset(_)
+            | Self::Hdf5Bitshuffle(_) => {
                 return Err(self.nameless("v3"));
             }
         })
@@ -119,6 +126,10 @@ impl Codec {
             Self::Hdf5ScaleOffset(_) => "the HDF5 filter scale-offset".to_owned(),
             Self::Hdf5Bitshuffle(_) => "the HDF5 filter bitshuffle".to_owned(),
             Self::Hdf5Szip(_) => "the HDF5 filter szip".to_owned(),
+            Self::Foreign { spelled, .. } => {
+                let name = spelled.get("id").or_else(|| spelled.get("name")).and_then(Value::as_str);
+                name.map_or_else(|| spelled.to_string(), str::to_owned)
+            }
             other => other
                 .to_v2()
                 .ok()

@@ -1,0 +1,227 @@
+//! Metadata documents read back: what [`Array::to_zarray`] and [`Array::to_zarr_json`] write, and what other tools write.
+//! A codec of theirs that has no place in [`Codec`] stays as it is spelled ([`Codec::Foreign`]).
+
+mod codecs;
+mod types;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    Array, ChunkGrid, ChunkManifest, DataType, Endian, FillValue, Group, ZarrFormat,
+    metadata::ARRAY_DIMENSIONS,
+};
+
+/// A document that says no array or group, or one that has no place here.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{member}: expected {expected}, found {found}")]
+pub struct ReadError {
+    /// The member of the document, such as `chunks`.
+    pub member: &'static str,
+    /// What it should be.
+    pub expected: &'static str,
+    /// What it is, shortened.
+    pub found: String,
+}
+
+/// An array as a document says it: still without its chunks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ArrayDocument {
+    /// The array, with an empty manifest.
+    pub array: Array,
+    /// What stands between the numbers of a chunk's key: `.` or `/`.
+    pub separator: char,
+    /// Whether keys of chunks start with `c`, as the default encoding of Zarr v3 has them.
+    pub starts_with_c: bool,
+}
+
+/// Most axes of an array.
+const AXES: usize = 64;
+/// Most chunk sizes along an axis of a rectilinear grid.
+const EDGES: u64 = 1 << 24;
+
+pub(crate) fn wrong(member: &'static str, expected: &'static str, found: &Value) -> ReadError {
+    let mut text = found.to_string();
+    if let Some((at, _)) = text.char_indices().nth(80) {
+        text.truncate(at);
+        text.push('…');
+    }
+    ReadError { member, expected, found: text }
+}
+
+fn get<'a>(document: &'a Value, member: &'static str) -> &'a Value {
+    document.get(member).unwrap_or(&Value::Null)
+}
+
+/// A list of sizes.
+fn sizes(document: &Value, member: &'static str) -> Result<Vec<u64>, ReadError> {
+    let value = get(document, member);
+    let list = value.as_array().filter(|list| list.len() <= AXES);
+    let sizes: Option<Vec<u64>> = list.and_then(|list| list.iter().map(Value::as_u64).collect());
+    sizes.ok_or_else(|| wrong(member, "a list of sizes", value))
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+impl Group {
+    /// A group without children. `attributes` is `.zattrs` in v2 and `zarr.json` in v3.
+    pub fn from_document(document: &Value, format: ZarrFormat) -> Self {
+        let attributes = match format {
+            ZarrFormat::V2 => object(document),
+            ZarrFormat::V3 => object(get(document, "attributes")),
+        };
+        Self { attributes, ..Self::default() }
+    }
+}
+
+impl Array {
+    /// Reads `.zarray` and `.zattrs` (`null` where there is none).
+    ///
+    /// # Errors
+    /// Members that are missing or not what the Zarr v2 specification says; data types that have no place here.
+    pub fn from_zarray(zarray: &Value, zattrs: &Value) -> Result<ArrayDocument, ReadError> {
+        if get(zarray, "zarr_format").as_u64() != Some(2) {
+            return Err(wrong("zarr_format", "2", get(zarray, "zarr_format")));
+        }
+        let shape = sizes(zarray, "shape")?;
+        let chunks = sizes(zarray, "chunks")?;
+        if chunks.len() != shape.len() {
+            return Err(wrong("chunks", "as many sizes as the shape has", get(zarray, "chunks")));
+        }
+        let (data_type, endian) = types::from_v2(get(zarray, "dtype"), zarray)?;
+        let codecs = codecs::from_v2(zarray, &data_type, endian, shape.len())?;
+        let fill_value = match get(zarray, "fill_value") {
+            Value::Null => None,
+            value => Some(FillValue::from_json(value, &data_type, ZarrFormat::V2)?),
+        };
+        let mut attributes = object(zattrs);
+        let dimension_names = dimension_names(attributes.remove(ARRAY_DIMENSIONS).as_ref(), shape.len());
+        let separator = match get(zarray, "dimension_separator").as_str() {
+            None | Some(".") => '.',
+            Some("/") => '/',
+            Some(_) => {
+                return Err(wrong(
+                    "dimension_separator",
+                    "\".\" or \"/\"",
+                    get(zarray, "dimension_separator"),
+                ));
+            }
+        };
+        let array = Self {
+            shape,
+            data_type,
+            chunk_grid: ChunkGrid::Regular(chunks),
+            fill_value,
+            codecs,
+            dimension_names,
+            attributes,
+            chunks: ChunkManifest::default(),
+        };
+        Ok(ArrayDocument { array, separator, starts_with_c: false })
+    }
+
+    /// Reads `zarr.json`.
+    ///
+    /// # Errors
+    /// Members that are missing or not what the Zarr v3 specification says; data types and grids that have no place here.
+    pub fn from_zarr_json(document: &Value) -> Result<ArrayDocument, ReadError> {
+        if get(document, "node_type").as_str() != Some("array")
+            || get(document, "zarr_format").as_u64() != Some(3)
+        {
+            return Err(wrong("node_type", "an array of Zarr v3", get(document, "node_type")));
+        }
+        let shape = sizes(document, "shape")?;
+        let data_type = types::from_v3(get(document, "data_type"))?;
+        let codecs = codecs::from_v3(get(document, "codecs"), &data_type)?;
+        let fill_value = FillValue::from_json(get(document, "fill_value"), &data_type, ZarrFormat::V3)?;
+        let dimension_names = dimension_names(document.get("dimension_names"), shape.len());
+        let (separator, starts_with_c) = keys(get(document, "chunk_key_encoding"))?;
+        let array = Self {
+            chunk_grid: chunk_grid(get(document, "chunk_grid"), &shape)?,
+            shape,
+            data_type,
+            fill_value: Some(fill_value),
+            codecs,
+            dimension_names,
+            attributes: object(get(document, "attributes")),
+            chunks: ChunkManifest::default(),
+        };
+        Ok(ArrayDocument { array, separator, starts_with_c })
+    }
+}
+
+fn dimension_names(names: Option<&Value>, axes: usize) -> Vec<Option<String>> {
+    let list = names.and_then(Value::as_array).filter(|list| list.len() == axes);
+    list.map_or_else(
+        || vec![None; axes],
+        |list| list.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+    )
+}
+
+fn keys(encoding: &Value) -> Result<(char, bool), ReadError> {
+    let refused = || wrong("chunk_key_encoding", "default or v2", encoding);
+    let name = encoding.get("name").or(Some(encoding)).and_then(Value::as_str);
+    let separator = encoding.get("configuration").and_then(|it| it.get("separator")).and_then(Value::as_str);
+    let (otherwise, starts_with_c) = match name {
+        Some("default") => ('/', true),
+        Some("v2") => ('.', false),
+        _ => return Err(refused()),
+    };
+    match separator {
+        None => Ok((otherwise, starts_with_c)),
+        Some("/") => Ok(('/', starts_with_c)),
+        Some(".") => Ok(('.', starts_with_c)),
+        Some(_) => Err(refused()),
+    }
+}
+
+fn chunk_grid(grid: &Value, shape: &[u64]) -> Result<ChunkGrid, ReadError> {
+    let configuration = get(grid, "configuration");
+    match grid.get("name").and_then(Value::as_str) {
+        Some("regular") => {
+            let chunks = sizes(configuration, "chunk_shape")?;
+            match chunks.len() == shape.len() {
+                true => Ok(ChunkGrid::Regular(chunks)),
+                false => Err(wrong("chunk_grid", "as many sizes as the shape has", grid)),
+            }
+        }
+        Some("rectilinear") => {
+            let axes = get(configuration, "chunk_shapes").as_array().filter(|axes| axes.len() == shape.len());
+            let edges: Option<Vec<_>> = axes.and_then(|axes| {
+                axes.iter().zip(shape).map(|(edges, size)| edge_lengths(edges, *size)).collect()
+            });
+            edges
+                .map(ChunkGrid::Rectilinear)
+                .ok_or_else(|| wrong("chunk_grid", "edge lengths of each axis", grid))
+        }
+        _ => Err(wrong("chunk_grid", "regular or rectilinear", grid)),
+    }
+}
+
+/// Edge lengths, each by itself or with a count; a single number stands for a regular axis.
+fn edge_lengths(edges: &Value, size: u64) -> Option<Vec<u64>> {
+    let mut lengths = Vec::new();
+    let mut push = |length: u64, times: u64| {
+        let all = times.checked_add(lengths.len() as u64).filter(|all| *all <= EDGES && length > 0)?;
+        lengths.resize(usize::try_from(all).ok()?, length);
+        Some(())
+    };
+    if let Some(length) = edges.as_u64() {
+        push(length, size.div_ceil(length.max(1)))?;
+    } else {
+        for edge in edges.as_array()? {
+            match (edge.as_u64(), edge.as_array().map(Vec::as_slice)) {
+                (Some(length), _) => push(length, 1)?,
+                (None, Some([length, times])) => push(length.as_u64()?, times.as_u64()?)?,
+                _ => return None,
+            }
+        }
+    }
+    Some(lengths)
+}
+
+/// Byte order of an array whose numbers are of one byte, or not numbers.
+pub(crate) fn none_or(endian: Endian, data_type: &DataType) -> Option<Endian> {
+    (data_type.number_size() > 1 || matches!(data_type, DataType::Struct(_))).then_some(endian)
+}

@@ -1,0 +1,145 @@
+//! Metadata documents read back: those that we write, and those of other tools.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, ForeignKind, ZarrFormat};
+
+/// Every data type with scalars at its ends, there and back in both formats.
+#[test]
+fn scalars_come_back_bit_by_bit() {
+    let patterns = [0x00, 0x01, 0x7f, 0x80, 0xff, 0x3c];
+    let types = [
+        DataType::Bool,
+        DataType::Int8,
+        DataType::Int16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::UInt8,
+        DataType::UInt16,
+        DataType::UInt32,
+        DataType::UInt64,
+        DataType::Float16,
+        DataType::Float32,
+        DataType::Float64,
+        DataType::Complex64,
+        DataType::Complex128,
+        DataType::RawBytes(3),
+        DataType::FixedBytes(5),
+    ];
+    for data_type in types {
+        let size = usize::try_from(data_type.size().unwrap()).unwrap();
+        for pattern in patterns {
+            for last in patterns {
+                let mut bytes = vec![pattern; size];
+                bytes[size - 1] = last;
+                if data_type == DataType::Bool {
+                    bytes = vec![pattern & 1];
+                }
+                let value = FillValue::Fixed(bytes.into());
+                let json = value.to_json(&data_type, ZarrFormat::V3).unwrap();
+                let back = FillValue::from_json(&json, &data_type, ZarrFormat::V3).unwrap();
+                assert_eq!(back, value, "{data_type} {json}");
+            }
+        }
+    }
+}
+
+fn zarray(dtype: Value, filters: Value, compressor: Value) -> Value {
+    json!({
+        "zarr_format": 2, "shape": [10, 20], "chunks": [5, 10], "dtype": dtype, "fill_value": null, "order": "C",
+        "filters": filters, "compressor": compressor, "dimension_separator": ".",
+    })
+}
+
+fn codecs(document: &Value) -> Vec<Codec> {
+    Array::from_zarray(document, &Value::Null).unwrap().array.codecs
+}
+
+/// Documents as kerchunk and zarr-python write them.
+#[test]
+fn documents_of_other_tools_are_read() {
+    let document =
+        zarray(json!("<i2"), json!([{"id": "shuffle", "elementsize": 2}]), json!({"id": "zlib", "level": 4}));
+    let expected = [
+        Codec::Bytes { endian: Some(Endian::Little) },
+        Codec::Shuffle { element_size: 2 },
+        Codec::Zlib { level: 4 },
+    ];
+    assert_eq!(codecs(&document), expected);
+    let document = zarray(
+        json!(">f4"),
+        Value::Null,
+        json!({"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": -1, "blocksize": 0}),
+    );
+    let blosc = Codec::Blosc { cname: "lz4", clevel: 5, shuffle: 1, typesize: 4, blocksize: 0 };
+    assert_eq!(codecs(&document), [Codec::Bytes { endian: Some(Endian::Big) }, blosc]);
+    let document = zarray(json!("|O"), json!([{"id": "vlen-utf8"}]), Value::Null);
+    assert_eq!(codecs(&document), [Codec::VlenUtf8]);
+    let mut document = zarray(json!("|u1"), Value::Null, Value::Null);
+    document["order"] = json!("F");
+    assert_eq!(codecs(&document), [Codec::Transpose { order: vec![1, 0] }, Codec::Bytes { endian: None }]);
+}
+
+#[test]
+fn codecs_of_other_tools_stay_as_they_are() {
+    let filter = json!({"id": "fixedscaleoffset", "scale": 10, "offset": 0, "dtype": "<f8", "astype": "<i2"});
+    let grib = json!({"id": "grib", "var": "t"});
+    let document = zarray(json!("<f8"), json!([filter]), grib.clone());
+    let array = Array::from_zarray(&document, &Value::Null).unwrap().array;
+    let foreign = |spelled, kind| Codec::Foreign { spelled, format: ZarrFormat::V2, kind };
+    assert_eq!(
+        array.codecs,
+        [
+            foreign(filter, ForeignKind::ArrayToArray),
+            Codec::Bytes { endian: Some(Endian::Little) },
+            foreign(grib, ForeignKind::BytesToBytes)
+        ]
+    );
+    assert_eq!(array.to_zarray().unwrap(), document);
+    assert!(array.to_zarr_json("a").is_err());
+}
+
+#[test]
+fn members_that_are_wrong_are_named() {
+    let good = zarray(json!("<i2"), Value::Null, Value::Null);
+    for (member, value) in [
+        ("shape", json!([1, -1])),
+        ("shape", json!("x")),
+        ("chunks", json!([1])),
+        ("dtype", json!("<M8[ns]")),
+        ("dtype", json!([])),
+        ("dtype", json!("|S99999999999")),
+        ("fill_value", json!(1e9)),
+        ("fill_value", json!({})),
+        ("order", json!("K")),
+        ("filters", json!({})),
+        ("zarr_format", json!(3)),
+        ("dimension_separator", json!("-")),
+    ] {
+        let mut document = good.clone();
+        document[member] = value;
+        let error = Array::from_zarray(&document, &Value::Null).unwrap_err();
+        assert_eq!(error.member, member);
+    }
+    for nonsense in [json!(null), json!([]), json!("x"), json!({"zarr_format": 3, "node_type": "array"})] {
+        assert!(Array::from_zarray(&nonsense, &nonsense).is_err());
+        assert!(Array::from_zarr_json(&nonsense).is_err());
+    }
+}
+
+#[test]
+fn grids_have_edges_with_counts() {
+    let document = |grid: Value| {
+        json!({
+            "zarr_format": 3, "node_type": "array", "shape": [10], "data_type": "int8", "fill_value": 0,
+            "chunk_grid": grid, "chunk_key_encoding": {"name": "v2"}, "codecs": ["bytes"], "attributes": {"a": 1},
+        })
+    };
+    let edges = |edges: Value| json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": edges}});
+    let read = Array::from_zarr_json(&document(edges(json!([[[4, 2], 2]])))).unwrap();
+    assert_eq!(read.array.chunk_grid, ChunkGrid::Rectilinear(vec![vec![4, 4, 2]]));
+    assert_eq!((read.separator, read.starts_with_c), ('.', false));
+    assert!(Array::from_zarr_json(&document(edges(json!([[[4, 99_999_999_999_u64]]])))).is_err());
+    assert!(Array::from_zarr_json(&document(json!({"name": "hilbert"}))).is_err());
+}
