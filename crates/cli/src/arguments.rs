@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use virtualize::zarr::readers::Client;
 use virtualize::{
     ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, StoreOptions, zarr::ZarrFormat,
 };
@@ -107,6 +108,10 @@ pub(crate) struct Input {
     /// Follow external links of HDF5 files to files in the same folder or below
     #[arg(long)]
     follow_external: bool,
+    /// Arrays that one of these readers would not decode are spelled otherwise, made anew inline where they are small, or
+    /// left out: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal; with a comma between
+    #[arg(long, value_name = "READERS", value_delimiter = ',')]
+    readable_by: Vec<Client>,
     /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -296,6 +301,7 @@ impl Input {
             store: self.store.options(),
             map,
             strict: self.strict,
+            readable_by: self.readable_by.clone(),
             #[cfg(feature = "libhdf5")]
             hdf5_reader: match self.hdf5_reader {
                 Hdf5ReaderChoice::Native => virtualize::Hdf5Reader::Native,

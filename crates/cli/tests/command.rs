@@ -228,3 +228,12 @@ fn a_closed_pipe_is_no_error() {
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
     assert!(output.status.success());
 }
+
+#[test]
+fn arrays_that_a_wanted_reader_lacks_are_left_out() {
+    let file = fixture("tiff/compression_webp.tif");
+    let output = virtualize(&[&file, "--readable-by", "zarr-python+imagecodecs,zarrs"]);
+    fails(&output, 1, &["/band_data", "zarrs: imagecodecs_webp", "[reader-lacks]"]);
+    assert_eq!(virtualize(&[&file, "--readable-by", "zarr-python+imagecodecs"]).status.code(), Some(0));
+    assert_eq!(virtualize(&[&file, "--readable-by", "zarrs,xarray"]).status.code(), Some(2));
+}

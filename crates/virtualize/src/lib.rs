@@ -27,6 +27,7 @@ mod options;
 mod others;
 mod output;
 mod outside;
+mod readable;
 mod sniff;
 
 #[cfg(feature = "icechunk")]

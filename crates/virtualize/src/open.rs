@@ -9,7 +9,7 @@ use crate::{
     Error, Options,
     formats::Model,
     inline::{self, Context},
-    others, outside,
+    others, outside, readable,
     sniff::sniff,
 };
 
@@ -74,6 +74,9 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
         last: Mutex::default(),
     };
     inline::run(&context, &mut mapped).await?;
+    readable::adapt(&mut mapped, &options.readable_by, &options.map);
+    inline::run(&context, &mut mapped).await?;
+    readable::leave_out_unreadable(&mut mapped, &options.readable_by);
     object.verify()?;
     others.verify()?;
     let format = model.format();
@@ -102,8 +105,9 @@ fn accept(name: &str, mapped: Mapped, strict: bool) -> Result<Mapped, Error> {
         return Err(Error::Refused { name: name(), diagnostics: errors });
     }
     let warnings = of(Severity::Warning);
-    let lost_all = mapped.hierarchy.arrays().is_empty()
-        && mapped.report.arrays.values().any(|array| array.left_out.is_some());
+    // Arrays that the mapping adds, such as the numbers of bands, have no report.
+    let kept = mapped.hierarchy.arrays().iter().any(|(path, _)| mapped.report.arrays.contains_key(path));
+    let lost_all = !kept && mapped.report.arrays.values().any(|array| array.left_out.is_some());
     if lost_all {
         return Err(Error::Refused { name: name(), diagnostics: warnings });
     }

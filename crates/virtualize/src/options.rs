@@ -1,6 +1,7 @@
 use virtualize_bytes::Limits;
 use virtualize_map::MapOptions;
 use virtualize_store::StoreOptions;
+use virtualize_zarr::readers::Client;
 
 /// Everything that a user can choose.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,9 @@ pub struct Options {
     pub limits: Limits,
     /// Warnings are a failure.
     pub strict: bool,
+    /// Arrays that one of these would not decode are spelled otherwise where that helps, made anew inline where they are
+    /// small, and else left out.
+    pub readable_by: Vec<Client>,
     /// Who reads HDF5 files.
     pub hdf5_reader: Hdf5Reader,
 }

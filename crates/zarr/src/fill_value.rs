@@ -160,6 +160,15 @@ impl FillValue {
         })
     }
 
+    /// The bytes of one stored element, numbers in a byte order (members of structures in their own); `None` for scalars
+    /// of variable length.
+    pub fn to_stored(&self, data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
+        match self {
+            Self::Fixed(bytes) => in_byte_order(bytes, data_type, endian),
+            Self::Text(_) | Self::Variable(_) => None,
+        }
+    }
+
     /// `fill_value` in an array's metadata, as zarr-python 3.4 reads it.
     ///
     /// # Errors

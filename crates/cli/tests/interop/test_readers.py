@@ -1,9 +1,9 @@
 """Who reads what: `inspect --json` claims for every array of fixtures/ which released readers decode it. Here they read the references: what they are said
 to read they read, with the values that zarr-python with all codecs shows; what they are said not to read they refuse, or show wrongly.
 docs/readers.md has the table of codecs that this test computes."""
-import collections, json, os, pathlib, re, shutil, subprocess, sys
+import base64, collections, json, pathlib, re, shutil, subprocess, sys
 
-import pytest
+import numpy as np, pytest
 
 import clients
 from clients import FIXTURES, FORMATS, ROOT
@@ -46,12 +46,22 @@ def arrays_of(node, path=""):
 @pytest.fixture(scope="module")
 def arrays(tmp_path_factory):
     """All arrays of all fixtures, mapped to both formats."""
-    folder = tmp_path_factory.mktemp("references")
+    return mapped(tmp_path_factory.mktemp("references"), EXTRA)
+
+
+@pytest.fixture(scope="module")
+def readable(tmp_path_factory):
+    """The same with `--readable-by` all readers."""
+    return mapped(tmp_path_factory.mktemp("readable"), [], "--readable-by", ",".join(READERS))
+
+
+def mapped(folder, extra, *wanted):
     files = [path for kind in ("hdf5", "tiff") for path in sorted((FIXTURES / kind).iterdir()) if path.suffix not in (".json", ".py", ".md")]
-    runs = [(path, fmt) for fmt in FORMATS for path in files] + [(FIXTURES / name, *rest) for name, *rest in EXTRA]
+    runs = [(path, fmt) for fmt in FORMATS for path in files] + [(FIXTURES / name, *rest) for name, *rest in extra]
     found = []
     for path, fmt, *options in runs:
-        out = folder / f"{path.name}.{fmt}{''.join(options)}.json"
+        options += wanted
+        out = folder / f"{path.name}.{fmt}{'.'.join(o.strip('-') for o in options if not wanted)}.json"
         if clients.virtualize(path, "--format", fmt, *options, "-o", out).status:
             continue
         described = clients.virtualize("inspect", path, "--json", "--format", fmt, *options)
@@ -145,10 +155,43 @@ def test_zarrita(arrays, truth, files):
     compare(arrays, truth, read, "zarrita", lambda claim: says_yes(claim) and (float16 or "Float16Array" not in claim.get("needs", [])))
 
 
-def test_gdal(arrays, truth):
+def gdal(arrays):
+    """GDAL opens the references anew for every array: one of a kind is enough."""
     some = list({array.kind: array for array in arrays}.values())
     asked = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
-    compare(arrays, truth, lines([sys.executable, PEERS / "gdal.py"], input=asked.encode()), "gdal", says_yes)
+    return lines([sys.executable, PEERS / "gdal.py"], input=asked.encode())
+
+
+def test_gdal(arrays, truth):
+    compare(arrays, truth, gdal(arrays), "gdal", says_yes)
+
+
+def in_order(array, line, dimensions):
+    """Elements with the axes in this order."""
+    if "values" not in line or array.described["dimensions"] == dimensions:
+        return values(line)
+    stored = base64.b64decode(line["values"])
+    elements = np.frombuffer(stored, "u1").reshape(*array.shape, -1)
+    order = [array.described["dimensions"].index(name) for name in dimensions]
+    return base64.b64encode(elements.transpose(*order, len(order)).tobytes()).decode(), None
+
+
+def test_readable_by_all(arrays, truth, readable):
+    """What is left is read by all, and shows what the references show that were made for zarr-python."""
+    files = list(dict.fromkeys(array.file for array in readable))
+    peers = {"zarr-python": lines([sys.executable, PEERS / "zarr_python.py", *files]), "zarrs": lines([zarrs_peer(), *files]),
+             "zarrita": zarrita(*files), "gdal": gdal(readable)}
+    usual = {(pathlib.Path(array.file).name, array.path): array for array in arrays}
+    problems = []
+    for array in readable:
+        name = pathlib.Path(array.file).name, array.path
+        expected = in_order(usual[name], truth[usual[name].key], array.described["dimensions"])
+        for reader, read in peers.items():
+            if (line := read.get(array.key)) and values(line) != expected and not (reader == "gdal" and not array.shape):
+                problems.append(f"{name}: {reader}: {line.get('error', 'other values')[:150]}")
+    clients.report(problems)
+    adapted = {array.key[1] for array in readable if array.described["codecs"] != usual[pathlib.Path(array.file).name, array.path].described["codecs"]}
+    assert adapted and len(readable) > len(arrays) / 2
 
 
 def cell(claims):

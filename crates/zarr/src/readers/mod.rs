@@ -5,6 +5,8 @@
 //! "Decodes" means: equal values. A reader that shows wrong values without an error does not decode.
 
 mod chain;
+mod client;
+mod respell;
 mod rules;
 
 use std::fmt;
@@ -12,6 +14,8 @@ use std::fmt;
 use crate::{Array, ZarrFormat};
 
 use chain::Spelt;
+pub use client::{Client, ClientError};
+pub use respell::{plain_codecs, untransposed};
 
 /// A released reader of Zarr.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,6 +78,10 @@ impl fmt::Display for Reader {
 }
 
 impl Need {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Numcodecs, Self::Imagecodecs, Self::CastValueRs, Self::RectilinearChunks, Self::Float16Array];
+
     /// Name of the package or setting.
     pub fn name(self) -> &'static str {
         match self {

@@ -65,7 +65,7 @@ fn zarrita(path: &str, array: &Array, spelt: &Spelt) -> Needs {
     }
     regular_and_not_empty(array)?;
     for codec in &spelt.codecs {
-        codec.for_zarrita(kind.size())?;
+        codec.for_zarrita(stored_type(array).size())?;
     }
     if !path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~!$&'()*+,;=:@%".contains(c)) {
         return Err("a name with characters that urls escape".to_owned());
@@ -114,6 +114,15 @@ fn regular_and_not_empty(array: &Array) -> Result<(), String> {
     match array.shape.contains(&0) {
         true => Err("no elements".to_owned()),
         false => Ok(()),
+    }
+}
+
+/// The type of the elements that are stored.
+fn stored_type(array: &Array) -> &DataType {
+    let cast = |codec: &'_ &Codec| matches!(codec, Codec::CastValue { .. });
+    match array.codecs.iter().rfind(cast) {
+        Some(Codec::CastValue { data_type, .. }) => data_type,
+        _ => &array.data_type,
     }
 }
 

@@ -9,7 +9,10 @@ def read(references, array, shape):
     url = f'ZARR:"{references}":/{array}'
     with rasterio.open(url) as dataset:
         if not dataset.subdatasets:
-            return dataset.read().reshape(shape)
+            bands = dataset.read()
+            # Where axes are named y and x, others become bands.
+            last = np.moveaxis(bands, 0, -1)
+            return last if bands.shape != tuple(shape) == last.shape else bands.reshape(shape)
         names = dataset.subdatasets
     planes = []
     for name in names:
