@@ -11,5 +11,5 @@ mod spec;
 mod walk;
 
 pub use error::{Error, Structure};
-pub use spec::{is_tiff, ome_axes};
+pub use spec::{Ome, OmeImage, TiffData, is_tiff, parse_ome};
 pub use walk::read;

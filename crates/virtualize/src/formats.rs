@@ -1,12 +1,11 @@
 //! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
 
 use virtualize_hdf5::model::File;
-use virtualize_map::hdf5::OtherFiles;
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::Object;
 use virtualize_zarr::Source;
 
-use crate::{Error, Hdf5Reader, Options, sniff::Kind};
+use crate::{Error, Hdf5Reader, Options, others::Others, sniff::Kind};
 
 /// What a file says, in the words of its own format.
 #[derive(Debug)]
@@ -34,10 +33,10 @@ impl Model {
     }
 
     /// Maps it to Zarr, with the other files that it takes data from.
-    pub(crate) fn map(&self, source: Source, others: &OtherFiles, options: &MapOptions) -> Mapped {
+    pub(crate) fn map(&self, source: Source, others: &Others, options: &MapOptions) -> Mapped {
         match self {
-            Self::Hdf5(file) => virtualize_map::hdf5::map_file_among(file, source, others, options),
-            Self::Tiff(file) => virtualize_map::tiff::map_file(file, source, options),
+            Self::Hdf5(file) => virtualize_map::hdf5::map_file_among(file, source, &others.files, options),
+            Self::Tiff(file) => virtualize_map::tiff::map_file_among(file, source, &others.tiffs, options),
         }
     }
 

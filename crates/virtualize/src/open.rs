@@ -62,7 +62,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let model = Model::read(kind, &object, options).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     let others = others::read(&model, object.url(), options).await;
-    let mut mapped = model.map(source_of(&object), &others.files, &options.map);
+    let mut mapped = model.map(source_of(&object), &others, &options.map);
     outside::check(&mut mapped, &options.store).await;
     let context = Context {
         source,

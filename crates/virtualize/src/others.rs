@@ -1,4 +1,5 @@
-//! The HDF5 files in which virtual datasets find their sources, and to which external links lead: each is read once, before anything is mapped.
+//! The HDF5 files in which virtual datasets find their sources, and to which external links lead, and the files in which
+//! an OME-TIFF has planes: each is read once, before anything is mapped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +7,9 @@ use std::sync::Arc;
 use virtualize_bytes::ReadErrorKind;
 use virtualize_hdf5::model::File;
 use virtualize_map::hdf5::{OtherFile, OtherFiles, link_files, virtual_source_files};
+use virtualize_map::tiff::{OtherTiffs, ome_files};
 use virtualize_store::{Object, StoreError};
+use virtualize_zarr::Source;
 
 use crate::open::source_of;
 use crate::sniff::{Kind, sniff};
@@ -20,6 +23,8 @@ const FILES: usize = 4096;
 pub(crate) struct Others {
     /// What they say.
     pub(crate) files: OtherFiles,
+    /// The same of TIFF files.
+    pub(crate) tiffs: OtherTiffs,
     objects: Vec<Arc<Object>>,
 }
 
@@ -33,7 +38,15 @@ impl Others {
 /// Reads the files that the virtual datasets of a file at `own` need, or its external links where they are followed, and those that these need in turn.
 pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others {
     let mut others = Others::default();
-    let Model::Hdf5(file) = model else { return others };
+    let file = match model {
+        Model::Hdf5(file) => file,
+        Model::Tiff(file) => {
+            if options.map.ifds.is_empty() {
+                read_tiffs(ome_files(file, own), own, options, &mut others).await;
+            }
+            return others;
+        }
+    };
     let needed = |file: &File, url: &str| {
         let mut urls = virtual_source_files(file, url);
         if options.map.follow_external {
@@ -59,6 +72,38 @@ pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others 
         others.files.files.insert(url, other);
     }
     others
+}
+
+/// Reads the TIFF files with these urls.
+async fn read_tiffs(urls: BTreeSet<String>, own: &str, options: &Options, others: &mut Others) {
+    for url in urls {
+        let other = match is_allowed(own, &url) {
+            Err(why) => Err(why),
+            Ok(()) if others.tiffs.files.len() >= FILES => {
+                Err(format!("more than {FILES} other files are needed"))
+            }
+            Ok(()) => read_tiff(&url, options, &mut others.objects).await,
+        };
+        others.tiffs.files.insert(url, other);
+    }
+}
+
+async fn read_tiff(
+    url: &str,
+    options: &Options,
+    objects: &mut Vec<Arc<Object>>,
+) -> Result<(Box<virtualize_tiff::model::File>, Source), String> {
+    let object = virtualize_store::open(url, &options.store).await.map_err(|error| error.to_string())?;
+    objects.push(Arc::clone(&object));
+    match sniff(object.as_ref()).await.map_err(|error| error.to_string())? {
+        Ok(Kind::Tiff) => {}
+        _ => return Err("it is no TIFF file".to_owned()),
+    }
+    match Model::read(Kind::Tiff, &object, options).await {
+        Ok(Model::Tiff(file)) => Ok((file, source_of(&object))),
+        Ok(_) => Err("it is no TIFF file".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 async fn read_one(url: &str, options: &Options, objects: &mut Vec<Arc<Object>>) -> OtherFile {

@@ -73,3 +73,163 @@ def test_bands_have_numbers_and_names(masked, fmt):
 def test_images_without_names_have_none(fmt):
     ds = open_dataset(convert(clients.FIXTURES / "tiff" / "cog_rgb.tif", fmt).references, FORMATS[fmt])
     assert "band_name" not in ds.variables
+
+
+# ---- OME-TIFF
+
+def single(path, data, **options):
+    import tifffile
+    tifffile.imwrite(path, data, ome=True, **options)
+
+
+def ome_cases(folder):
+    """(name, path, series of tifffile that are expected): written by tifffile."""
+    import tifffile
+    deflate = dict(compression="zlib")
+    single(folder / "tcyx.ome.tif", random((3, 2, 32, 48), "uint16"), metadata={"axes": "TCYX", "Channel": {"Name": ["DAPI", "GFP"]}}, **deflate)
+    single(folder / "zcyx_short.ome.tif", random((4, 2, 30, 48), "uint16"), metadata={"axes": "ZCYX"}, rowsperstrip=8, predictor=2, **deflate)
+    single(folder / "float_tiles.ome.tif", random((2, 3, 40, 48), "float32"), metadata={"axes": "TZYX"}, tile=(16, 16), predictor=3, **deflate)
+    single(folder / "tzcyx.ome.tif", random((2, 3, 2, 16, 20)), metadata={"axes": "TZCYX"})
+    single(folder / "rgb.ome.tif", random((4, 16, 20, 3)), photometric="rgb", metadata={"axes": "ZYXS"}, **deflate)
+    single(folder / "planar_rgb.ome.tif", random((4, 3, 16, 20)), photometric="rgb", planarconfig="separate", metadata={"axes": "ZSYX"}, **deflate)
+    single(folder / "one.ome.tif", random((16, 20)), metadata={"axes": "YX"})
+    with tifffile.TiffWriter(folder / "series.ome.tif", ome=True) as out:
+        out.write(random((3, 32, 48)), metadata={"axes": "ZYX", "Name": "first & best"})
+        out.write(random((5, 2, 16, 20), "uint16"), metadata={"axes": "TCYX", "Name": "second"}, **deflate)
+        out.write(random((8, 9), "float32"), metadata={"axes": "YX", "Name": "third"})
+    with tifffile.TiffWriter(folder / "pyramid.ome.tif", ome=True) as out:
+        data = random((3, 2, 64, 64), "uint16")
+        options = dict(tile=(16, 16), **deflate)
+        out.write(data, subifds=2, metadata={"axes": "ZCYX", "Name": "levels"}, **options)
+        out.write(data[..., ::2, ::2], subfiletype=1, **options)
+        out.write(data[..., ::4, ::4], subfiletype=1, **options)
+    return sorted(folder.glob("*.ome.tif"))
+
+
+@pytest.fixture(scope="module")
+def ome_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ome")
+    assert len(ome_cases(folder)) == 9
+    return folder
+
+
+def shown(references, fmt, path):
+    """Data and axes as tifffile has them: bands where tifffile has samples, no axes of length 1."""
+    array = array_at(references, fmt, path)
+    names = ["S" if d.startswith("band") else d.split("_")[0].upper() for d in array.dims]
+    keep = [i for i, size in enumerate(array.shape) if size > 1]
+    return array.values.squeeze(), "".join(names[i] for i in keep)
+
+
+def same_series(levels_or_series, references, fmt, path):
+    data, axes = levels_or_series.asarray(), levels_or_series.axes
+    got, got_axes = shown(references, fmt, path)
+    assert sorted(got_axes) == sorted(axes)
+    got = np.transpose(got, [got_axes.index(axis) for axis in axes])
+    problem = clients.same_bits(data, got)
+    assert not problem, problem
+
+
+@pytest.mark.parametrize("name", ["tcyx", "zcyx_short", "float_tiles", "tzcyx", "rgb", "planar_rgb", "one", "series", "pyramid"])
+def test_ome_series_are_those_of_tifffile(ome_folder, fmt, name):
+    import tifffile
+    path = ome_folder / f"{name}.ome.tif"
+    run = convert(path, fmt)
+    assert not run.stderr, run.stderr
+    catalogue = open_dataset(run.references, FORMATS[fmt]).attrs["ome_series"]
+    with tifffile.TiffFile(path) as tif:
+        assert [entry["name"] for entry in catalogue] == [series.name for series in tif.series]
+        for series, entry in zip(tif.series, catalogue, strict=True):
+            same_series(series, run.references, fmt, entry["asset"])
+            group = entry["asset"].removesuffix("band_data")
+            for number, level in enumerate(series.levels[1:]):
+                same_series(level, run.references, fmt, f"{group or '0/'}{number}/band_data")
+    arrays = [p for p, kind in clients.nodes(run.references, FORMATS[fmt]).items() if kind == "array" and p.endswith("band_data")]
+    assert len(arrays) == sum(len(series.levels) for series in tif.series)
+
+
+def test_ome_series_open_as_a_tree(ome_folder, fmt):
+    import xarray as xr
+    for name in ("series", "pyramid"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            store = clients.open_store(convert(ome_folder / f"{name}.ome.tif", fmt).references)
+            tree = xr.open_datatree(store, engine="zarr", consolidated=False, zarr_format=FORMATS[fmt], chunks=None)
+        assert len(tree.leaves) == 2, tree
+
+
+def test_channels_have_names(ome_folder, fmt):
+    import xarray as xr
+    ds = xr.decode_cf(open_dataset(convert(ome_folder / "tcyx.ome.tif", fmt).references, FORMATS[fmt]))
+    assert ds["band_data"].coords["channel_name"].values.tolist() == ["DAPI", "GFP"]
+    assert ds["band_data"].coords["channel_name"].dims == ("c",)
+
+
+def ome_xml(uuid, files, pages=1):
+    """A document of one image of 2 channels at as many times as there are (file name, uuid), each with both channels."""
+    data = "".join(f'<TiffData FirstT="{t}" FirstC="{c}" IFD="{c}" PlaneCount="1"><UUID FileName="{name}">urn:uuid:{file}</UUID></TiffData>'
+                   for t, (name, file) in enumerate(files) for c in range(2))
+    return (f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:{uuid}"><Image ID="Image:0" Name="times">'
+            f'<Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint16" SizeX="20" SizeY="16" SizeC="2" SizeZ="1" SizeT="{len(files)}">'
+            f'<Channel ID="Channel:0:0" SamplesPerPixel="1"/><Channel ID="Channel:0:1" SamplesPerPixel="1"/>{data}</Pixels></Image></OME>')
+
+
+def write_times(folder, files, sizes=None):
+    import tifffile
+    for t, (name, uuid) in enumerate(files):
+        shape = (sizes or {}).get(name, (2, 16, 20))
+        data = random(shape, "uint16") + t
+        tifffile.imwrite(folder / name, data, description=ome_xml(uuid, files), metadata=None, compression="zlib", photometric="minisblack")
+
+
+def test_ome_planes_may_lie_in_other_files(tmp_path, fmt):
+    import tifffile
+    files = [(f"t{t}.ome.tif", f"0000000{t}") for t in range(3)]
+    write_times(tmp_path, files)
+    run = convert(tmp_path / "t1.ome.tif", fmt)
+    assert not run.stderr, run.stderr
+    with tifffile.TiffFile(tmp_path / "t1.ome.tif") as tif:
+        assert tif.series[0].shape == (3, 2, 16, 20)
+        same_series(tif.series[0], run.references, fmt, "band_data")
+
+
+@pytest.mark.parametrize("second", ["../t1.ome.tif", "/etc/t1.ome.tif", "missing.ome.tif", "unlike.ome.tif"])
+def test_ome_planes_elsewhere_are_told(tmp_path, fmt, second):
+    """Outside of the folder, not there, or unlike the others: the pages are shown one by one, with the reason."""
+    files = [("t0.ome.tif", "00000000"), (second, "00000001")]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_times(folder, files[:1] + [f for f in files[1:] if f[0].startswith("unlike")], {"unlike.ome.tif": (2, 16, 24)})
+    import tifffile
+    tifffile.imwrite(folder / "t0.ome.tif", random((2, 16, 20), "uint16"), description=ome_xml("00000000", files), metadata=None)
+    write_times(tmp_path, [("t1.ome.tif", "00000001")])
+    run = convert(folder / "t0.ome.tif", fmt)
+    assert [code for _, code in run.codes] == ["ome-series"]
+    array = array_at(run.references, fmt, "1/band_data")
+    assert (array.values[0] == random((2, 16, 20), "uint16")[1]).all()
+
+
+def test_stubs_of_ome_documents_are_told(tmp_path, fmt):
+    import tifffile
+    stub = '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:1"><BinaryOnly MetadataFile="a.companion.ome" UUID="urn:uuid:2"/></OME>'
+    tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20)), description=stub, metadata=None)
+    run = convert(tmp_path / "a.ome.tif", fmt)
+    assert "a.companion.ome" in run.stderr and [code for _, code in run.codes] == ["ome-series"]
+
+
+def test_planes_without_a_page_read_as_zero(tmp_path, fmt):
+    import tifffile
+    text = ome_xml("1", [("a.ome.tif", "1")]).replace('SizeT="1"', 'SizeT="2"')
+    tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20), "uint16"), description=text, metadata=None)
+    run = convert(tmp_path / "a.ome.tif", fmt)
+    assert "2 planes are in no file" in run.stderr
+    with tifffile.TiffFile(tmp_path / "a.ome.tif") as tif:
+        same_series(tif.series[0], run.references, fmt, "band_data")
+
+
+def test_a_page_that_is_two_planes_is_told(tmp_path, fmt):
+    import tifffile
+    text = ome_xml("1", [("a.ome.tif", "1")]).replace('IFD="1"', 'IFD="0"')
+    tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20), "uint16"), description=text, metadata=None)
+    run = convert(tmp_path / "a.ome.tif", fmt)
+    assert "page 0 is a plane more than once" in run.stderr

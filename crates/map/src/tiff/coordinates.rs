@@ -50,15 +50,27 @@ pub(super) fn add_band_names(
     attributes: &mut Map<String, Value>,
     options: &MapOptions,
 ) {
-    let Some(content) = vlen_utf8(names) else { return };
-    let mut array = variable(Some(&geometry.names().band), DataType::String, content, Map::new(), options);
-    array.shape = vec![names.len() as u64];
+    add_names(group, BAND_NAMES, &geometry.names().band, names, attributes, options);
+}
+
+/// Adds a variable of texts along an axis, which the attributes of an array then call a coordinate.
+pub(super) fn add_names(
+    group: &mut Group,
+    name: &str,
+    axis: &str,
+    texts: &[String],
+    attributes: &mut Map<String, Value>,
+    options: &MapOptions,
+) {
+    let Some(content) = vlen_utf8(texts) else { return };
+    let mut array = variable(Some(axis), DataType::String, content, Map::new(), options);
+    array.shape = vec![texts.len() as u64];
     array.chunk_grid = ChunkGrid::Regular(array.shape.clone());
     array.codecs = vec![Codec::VlenUtf8];
     array.fill_value = (options.format == ZarrFormat::V3).then(|| FillValue::zero(&DataType::String));
-    group.children.insert(BAND_NAMES.to_owned(), Node::Array(Box::new(array)));
+    group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
     let others = attributes.get("coordinates").and_then(Value::as_str).filter(|others| !others.is_empty());
-    let all = others.map_or_else(|| BAND_NAMES.to_owned(), |others| format!("{others} {BAND_NAMES}"));
+    let all = others.map_or_else(|| name.to_owned(), |others| format!("{others} {name}"));
     attributes.insert("coordinates".into(), all.into());
 }
 

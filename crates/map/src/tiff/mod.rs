@@ -8,10 +8,12 @@ mod crs;
 mod geometry;
 mod georeference;
 mod image;
+mod join;
 mod masks;
 mod multiscales;
 mod nodata;
 mod number;
+mod ome;
 mod packing;
 mod refusal;
 mod sample;
@@ -29,6 +31,7 @@ use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::{Group, Hierarchy, Node, Source, ZarrFormat};
 
 use self::image::ImageMapper;
+pub use self::ome::{OtherTiffs, ome_files};
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Report, Severity, convention};
 
 /// Name of the array of an image, as xarray's rasterio engine has it.
@@ -37,6 +40,11 @@ pub(super) const ARRAY: &str = "band_data";
 /// Maps a TIFF file. The first image is the array `band_data` at the root, each further one (pages, overviews, masks,
 /// SubIFDs) `band_data` in a group named by its place, such as `1` or `0/0`.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
+    map_file_among(file, source, &OtherTiffs::default(), options)
+}
+
+/// The same, with the other files in which an OME-TIFF has planes ([`ome_files`]).
+pub fn map_file_among(file: &File, source: Source, others: &OtherTiffs, options: &MapOptions) -> Mapped {
     let mut mapped =
         Mapped { hierarchy: Hierarchy::new(options.format), tasks: Vec::new(), report: Report::default() };
     if let Some(error) = &file.chain_error {
@@ -50,18 +58,13 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     }
     let main = file.ifds.first();
     let mapper = ImageMapper { endian: zarr_endian(file.endian), main, file_size: source.size, options };
-    let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
-    let mut wanted: BTreeSet<&[usize]> = options.ifds.iter().map(Vec::as_slice).collect();
-    while let Some(ifd) = pending.pop() {
-        if options.ifds.is_empty() || wanted.remove(ifd.path.as_slice()) {
-            mapper.map(ifd, &group_path(ifd), &mut mapped);
-        }
-        pending.extend(ifd.sub_ifds.iter().rev());
-    }
+    let wanted = map_images(&mapper, file, &mut mapped);
+    mapped.hierarchy.sources.push(source);
     mapped.report.diagnostics.extend(wanted.into_iter().map(no_such_image));
     mapped.report.diagnostics.extend(grid_advice(options));
     masks::describe(file, &mut mapped.hierarchy);
-    if options.stack {
+    let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options);
+    if options.stack && !joined {
         stack::stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
@@ -71,8 +74,21 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     if options.missing_value_convention {
         convention::declare(&mut mapped);
     }
-    mapped.hierarchy.sources.push(source);
     mapped
+}
+
+/// Maps the images that are wanted; the places that are wanted and that no image has.
+fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) -> BTreeSet<&'a [usize]> {
+    let ifds = &mapper.options.ifds;
+    let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
+    let mut wanted: BTreeSet<&[usize]> = ifds.iter().map(Vec::as_slice).collect();
+    while let Some(ifd) = pending.pop() {
+        if ifds.is_empty() || wanted.remove(ifd.path.as_slice()) {
+            mapper.map(ifd, &group_path(ifd), mapped);
+        }
+        pending.extend(ifd.sub_ifds.iter().rev());
+    }
+    wanted
 }
 
 fn no_such_image(path: &[usize]) -> Diagnostic {

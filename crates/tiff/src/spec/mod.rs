@@ -20,4 +20,4 @@ pub(crate) use header::{Format, Header};
 pub(crate) use ifd::{RawValue, build, pieces};
 
 pub use header::is_tiff;
-pub use ome::ome_axes;
+pub use ome::{Ome, OmeImage, TiffData, parse as parse_ome};

@@ -1,0 +1,180 @@
+//! Several arrays of equal shape, type, chunks and codecs as one, along new axes in front of theirs.
+
+use std::collections::BTreeMap;
+
+use virtualize_tiff::model::Ifd;
+use virtualize_zarr::{
+    Array, ChunkGrid, ChunkManifest, Codec, Group, Lengths, Node, NodePath, References, SourceId,
+};
+
+use super::{ARRAY, group_mut, group_path, join as join_path};
+use crate::{ChunkContent, InlineTask, Mapped};
+
+/// A member of the joined array: its array, and the file in which its chunks lie.
+pub(super) type Member<'a> = (&'a Array, SourceId);
+
+/// Path of the array of an image.
+pub(super) fn path(ifd: &Ifd) -> NodePath {
+    join_path(&group_path(ifd), ARRAY)
+}
+
+/// Whether one array can hold both: what it says of its elements must be true of all of them.
+pub(super) fn is_like(one: &Array, other: &Array) -> bool {
+    const MEANING: [&str; 9] = [
+        "_FillValue",
+        "missing_value",
+        "scale_factor",
+        "add_offset",
+        "scales",
+        "offsets",
+        "units",
+        "photometric_interpretation",
+        "color_map",
+    ];
+    one.shape == other.shape
+        && one.data_type == other.data_type
+        && one.chunk_grid == other.chunk_grid
+        && one.codecs == other.codecs
+        && one.fill_value == other.fill_value
+        && MEANING.iter().all(|name| one.attributes.get(*name) == other.attributes.get(*name))
+}
+
+/// Names of attributes that are not the same in all arrays, sorted.
+pub(super) fn different_attributes(arrays: &[&Array]) -> Vec<String> {
+    let Some((first, others)) = arrays.split_first() else { return Vec::new() };
+    let names = first.attributes.keys().chain(others.iter().flat_map(|page| page.attributes.keys()));
+    let mut different: Vec<String> = names
+        .filter(|name| others.iter().any(|page| page.attributes.get(*name) != first.attributes.get(*name)))
+        .cloned()
+        .collect();
+    different.sort();
+    different.dedup();
+    different
+}
+
+/// Chunks of an array.
+pub(super) fn chunk_count(array: &Array) -> u64 {
+    array.chunk_grid.counts(&array.shape).iter().fold(1, |product: u64, count| product.saturating_mul(*count))
+}
+
+/// One array of all members, which lie along `axes` in row-major order; it is otherwise like `model`. Where a member is
+/// missing there are no chunks. `None` where the chunks cannot be counted.
+pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(String, u64)]) -> Option<Array> {
+    let mut array = model.clone();
+    array.chunks = join_chunks(members, chunk_count(&array))?;
+    for (name, size) in axes.iter().rev() {
+        array.shape.insert(0, *size);
+        array.dimension_names.insert(0, Some(name.clone()));
+        match &mut array.chunk_grid {
+            ChunkGrid::Regular(chunk) => chunk.insert(0, 1),
+            ChunkGrid::Rectilinear(edges) => edges.insert(0, vec![1; usize::try_from(*size).ok()?]),
+        }
+        array.codecs.iter_mut().for_each(with_an_axis);
+    }
+    Some(array)
+}
+
+/// Columns of chunks on their way: positions, offsets, lengths.
+type Columns = (Vec<u64>, Vec<u64>, Vec<u64>);
+
+fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
+    let mut columns: BTreeMap<SourceId, Columns> = BTreeMap::new();
+    let mut inline = BTreeMap::new();
+    for (member, number) in members.iter().zip(0_u64..) {
+        let Some((array, source)) = member else { continue };
+        let start = number.checked_mul(count)?;
+        let (positions, offsets, lengths) = columns.entry(*source).or_default();
+        for (position, place) in array.chunks.references.iter().flat_map(References::iter) {
+            positions.push(start.checked_add(position)?);
+            offsets.push(place.offset);
+            lengths.push(place.length);
+        }
+        for (position, content) in &array.chunks.inline {
+            inline.insert(start.checked_add(*position)?, content.clone());
+        }
+    }
+    let references = columns.into_iter().map(|(source, columns)| references(source, columns));
+    Some(ChunkManifest { references: references.collect::<Option<_>>()?, inline })
+}
+
+fn references(source: SourceId, (positions, offsets, lengths): Columns) -> Option<References> {
+    let first = lengths.first().copied().unwrap_or(0);
+    let lengths = if lengths.iter().all(|length| *length == first) {
+        Lengths::Uniform(first)
+    } else {
+        Lengths::Each(lengths.into_iter().map(u32::try_from).collect::<Result<_, _>>().ok()?)
+    };
+    Some(References { source, positions: Some(positions), offsets, lengths })
+}
+
+/// The codec for chunks with one more axis, of length 1, in front.
+fn with_an_axis(codec: &mut Codec) {
+    match codec {
+        Codec::Transpose { order } => {
+            *order = std::iter::once(0).chain(order.iter().map(|axis| axis.saturating_add(1))).collect();
+        }
+        Codec::Delta { shape, .. } | Codec::FloatPredictor { shape, .. } => shape.insert(0, 1),
+        _ => {}
+    }
+}
+
+/// Chunks of members that are made become chunks of the array at `target`, whose members have `count` chunks each, have
+/// the numbers in `members` by their paths, and lie along so many `axes`.
+pub(super) fn move_tasks(
+    tasks: &mut [InlineTask],
+    members: &BTreeMap<NodePath, u64>,
+    target: &str,
+    count: u64,
+    axes: usize,
+) {
+    for task in tasks {
+        let Some(number) = members.get(&task.array) else { continue };
+        let start = number.saturating_mul(count);
+        target.clone_into(&mut task.array);
+        task.positions.iter_mut().for_each(|position| *position = position.saturating_add(start));
+        for _ in 0..axes {
+            add_an_axis(&mut task.content);
+        }
+    }
+}
+
+fn add_an_axis(content: &mut ChunkContent) {
+    let ChunkContent::Assemble { shape, pieces, .. } = content else { return };
+    shape.insert(0, 1);
+    for piece in pieces {
+        piece.shape.insert(0, 1);
+        piece.extent.insert(0, 1);
+        piece.from.insert(0, 0);
+        piece.to.insert(0, 0);
+        piece.codecs.iter_mut().for_each(with_an_axis);
+    }
+}
+
+/// Puts a joined array in the place of one of its members.
+pub(super) fn put(array: Array, target: &Ifd, mapped: &mut Mapped) {
+    if let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(target)) {
+        group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
+    }
+}
+
+/// Takes away the group of a page, but for the groups of its SubIFDs, and groups above that hold nothing more.
+pub(super) fn remove(page: &Ifd, mapped: &mut Mapped) {
+    mapped.report.arrays.remove(&path(page));
+    let name = group_path(page);
+    let Some(group) = group_mut(&mut mapped.hierarchy.root, &name) else { return };
+    group.children.retain(|_, node| matches!(node, Node::Group(_)));
+    group.attributes.clear();
+    let mut name = name.as_str();
+    while !name.is_empty() && group_mut(&mut mapped.hierarchy.root, name).is_some_and(|group| is_bare(group))
+    {
+        let (parent, own) = name.rsplit_once('/').unwrap_or(("", name));
+        if let Some(parent) = group_mut(&mut mapped.hierarchy.root, parent) {
+            parent.children.remove(own);
+        }
+        name = parent;
+    }
+}
+
+fn is_bare(group: &Group) -> bool {
+    group.children.is_empty() && group.attributes.is_empty()
+}

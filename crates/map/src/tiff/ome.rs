@@ -1,0 +1,438 @@
+//! Images of OME-TIFF: the pages that are the planes of one image become one array, along the axes that OME-XML gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use virtualize_tiff::{
+    Ome, OmeImage, TiffData,
+    model::{File, Ifd, Value as TagValue},
+    parse_ome,
+};
+use virtualize_zarr::{Array, NodePath, Source, SourceId};
+
+use super::{
+    coordinates, group_mut, group_path,
+    image::ImageMapper,
+    join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
+    map_images, zarr_endian,
+};
+use crate::{Diagnostic, MapOptions, Mapped, Report, Severity, hdf5::beside};
+
+/// Most planes of all images of a document.
+const MOST_PLANES: u64 = 1 << 20;
+
+/// Other TIFF files by url: what they say, or why they may or could not be read.
+#[derive(Clone, Debug, Default)]
+pub struct OtherTiffs {
+    /// Each with what became of it.
+    pub files: BTreeMap<String, Result<(Box<File>, Source), String>>,
+}
+
+/// Urls of the other files in which an OME-TIFF at `own` has planes.
+pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
+    let Some(Ok(ome)) = document(file) else { return BTreeSet::new() };
+    let data = ome.images.iter().flat_map(|image| &image.data);
+    data.filter_map(|data| other_file(data, &ome, own).ok().flatten()).collect()
+}
+
+fn document(file: &File) -> Option<Result<Ome, String>> {
+    match file.ifds.first()?.tags.get(&270)? {
+        TagValue::Text(texts) => parse_ome(&texts.join("\0")),
+        _ => None,
+    }
+}
+
+/// The url of the file that has these planes, where it is another one.
+fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>, String> {
+    let same = |a: &Option<String>, b: &Option<String>| match (a, b) {
+        (Some(a), Some(b)) => a.trim().eq_ignore_ascii_case(b.trim()),
+        _ => false,
+    };
+    let own_name = own.rsplit('/').next().unwrap_or_default();
+    match &data.file {
+        None => Ok(None),
+        _ if same(&data.uuid, &ome.uuid) => Ok(None),
+        Some(name) if name == own_name => Ok(None),
+        Some(name) if name.is_empty() => Err("some planes lie in a file that has no name".to_owned()),
+        Some(name) => Ok(Some(beside(own, name))),
+    }
+}
+
+/// Joins the planes of each image that the document of an OME-TIFF describes. Whether any were joined.
+pub(super) fn join_series(
+    file: &File,
+    others: &OtherTiffs,
+    mapped: &mut Mapped,
+    options: &MapOptions,
+) -> bool {
+    let ome = match document(file) {
+        None => return false,
+        Some(Ok(ome)) => ome,
+        Some(Err(why)) => {
+            mapped.report.diagnostics.push(warning("/", format!("its OME-XML is not understood: {why}")));
+            return false;
+        }
+    };
+    if let Some(name) = &ome.metadata_file {
+        let text = format!("its OME-XML lies in {name:?}, which is not read: pages are shown one by one");
+        mapped.report.diagnostics.push(warning("/", text));
+        return false;
+    }
+    let own = mapped.hierarchy.sources.first().map(|source| source.url.clone()).unwrap_or_default();
+    let mut series =
+        Series { ome: &ome, own, files: Files { own: file, others: Vec::new() }, used: BTreeSet::new() };
+    series.files.others = map_others(others, mapped, options);
+    let mut catalogue = Vec::new();
+    let mut room = MOST_PLANES;
+    for image in ome.images.iter().filter(|image| !image.data.is_empty()) {
+        match series.add(image, &mut room, mapped, options) {
+            Ok(path) => catalogue.push(json!({ "name": image.name, "asset": path })),
+            Err(why) => {
+                let name = image.name.as_deref().unwrap_or_default();
+                let text = format!("the pages of image {name:?} are shown one by one: {why}");
+                mapped.report.diagnostics.push(warning("/", text));
+            }
+        }
+    }
+    let found = !catalogue.is_empty();
+    if found {
+        mapped.hierarchy.root.attributes.insert("ome_series".into(), catalogue.into());
+    }
+    found
+}
+
+fn warning(path: &str, message: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, code: "ome-series", path: path.to_owned(), message, hint: None }
+}
+
+/// Another file, mapped by itself, with its number among the sources.
+struct Other<'a> {
+    url: &'a str,
+    content: Result<(&'a File, Mapped), &'a str>,
+    source: SourceId,
+}
+
+fn map_others<'a>(others: &'a OtherTiffs, mapped: &mut Mapped, options: &MapOptions) -> Vec<Other<'a>> {
+    let mut all = Vec::new();
+    for (url, other) in &others.files {
+        let mut source = SourceId(0);
+        let content = match other {
+            Err(why) => Err(why.as_str()),
+            Ok((file, place)) => {
+                source = SourceId(u32::try_from(mapped.hierarchy.sources.len()).unwrap_or(u32::MAX));
+                mapped.hierarchy.sources.push(place.clone());
+                Ok((&**file, map_alone(file, place, options)))
+            }
+        };
+        all.push(Other { url, content, source });
+    }
+    all
+}
+
+fn map_alone(file: &File, source: &Source, options: &MapOptions) -> Mapped {
+    let hierarchy = virtualize_zarr::Hierarchy::new(options.format);
+    let mut mapped = Mapped { hierarchy, tasks: Vec::new(), report: Report::default() };
+    let (endian, main) = (zarr_endian(file.endian), file.ifds.first());
+    let mapper = ImageMapper { endian, main, file_size: source.size, options };
+    map_images(&mapper, file, &mut mapped);
+    mapped
+}
+
+/// All files that have planes.
+struct Files<'a> {
+    own: &'a File,
+    others: Vec<Other<'a>>,
+}
+
+/// A plane: its file (0 is the one that is open, then the others from 1), and its page there.
+type Place = (usize, usize);
+
+/// What joining the images of a document depends on.
+struct Series<'a> {
+    ome: &'a Ome,
+    own: String,
+    files: Files<'a>,
+    /// Pages of the open file that belong to an image.
+    used: BTreeSet<usize>,
+}
+
+impl Series<'_> {
+    /// Joins the planes of one image; the path of its array.
+    fn add(
+        &mut self,
+        image: &OmeImage,
+        room: &mut u64,
+        mapped: &mut Mapped,
+        options: &MapOptions,
+    ) -> Result<NodePath, String> {
+        let key = self.first_page(image)?;
+        let axes = axes(image, key, *room)?;
+        let count = axes.iter().try_fold(1_u64, |product, (_, size)| product.checked_mul(*size));
+        let count = count.filter(|count| count <= room).ok_or("it has too many planes")?;
+        *room -= count;
+        let places = self.places(image, &axes, count)?;
+        let pages: Vec<usize> =
+            places.iter().flatten().filter(|(file, _)| *file == 0).map(|(_, page)| *page).collect();
+        let mut once = self.used.clone();
+        if let Some(page) = pages.iter().find(|page| !once.insert(**page)) {
+            return Err(format!("page {page} is a plane more than once"));
+        }
+        let key = pages
+            .iter()
+            .min()
+            .and_then(|page| self.files.own.ifds.get(*page))
+            .ok_or("no plane is in this file")?;
+        let levels = (0..key.sub_ifds.len()).map(Some);
+        self.join_level(image, key, &places, &axes, None, mapped, options)?;
+        self.used = once;
+        for level in levels {
+            if let Err(why) = self.join_level(image, key, &places, &axes, level, mapped, options) {
+                let text = format!("reduced images are shown one by one: {why}");
+                mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
+            }
+        }
+        Ok(path(key))
+    }
+
+    /// Any page of the image in this file, which tells samples and names.
+    fn first_page(&self, image: &OmeImage) -> Result<&Ifd, String> {
+        let own = |data: &&TiffData| matches!(other_file(data, self.ome, &self.own), Ok(None));
+        let page = image.data.iter().find(own).map_or(0, |data| data.page);
+        let page = usize::try_from(page).ok().and_then(|page| self.files.own.ifds.get(page));
+        page.ok_or_else(|| "a page that it names does not exist".to_owned())
+    }
+
+    /// Where each plane lies, in row-major order of the axes; `None` where the document names no page.
+    fn places(
+        &self,
+        image: &OmeImage,
+        axes: &[(char, u64)],
+        count: u64,
+    ) -> Result<Vec<Option<Place>>, String> {
+        let too_many = || "it has too many planes".to_owned();
+        let mut places = vec![None; usize::try_from(count).map_err(|_| too_many())?];
+        for data in &image.data {
+            let file = match other_file(data, self.ome, &self.own)? {
+                None => 0,
+                Some(url) => self.number_of(&url)?,
+            };
+            let first = first_plane(data, axes)?;
+            let pages = self.files.file(file).map_or(0, |file| file.ifds.len() as u64);
+            let rest = (count - first).min(pages.saturating_sub(data.page));
+            let run = data.count.unwrap_or(rest);
+            if run > count - first || data.page.checked_add(run).is_none_or(|end| end > pages) {
+                let page = data.page;
+                return Err(format!(
+                    "planes {first} to {} from page {page} on, of {count} planes and {pages} pages",
+                    first.saturating_add(run)
+                ));
+            }
+            for step in 0..run {
+                let place = |at: u64| usize::try_from(at).map_err(|_| too_many());
+                let page = (file, place(data.page + step)?);
+                match places.get_mut(place(first + step)?) {
+                    Some(plane @ None) => *plane = Some(page),
+                    Some(Some(other)) if *other == page => {}
+                    _ => return Err(format!("plane {} is named twice", first + step)),
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    fn number_of(&self, url: &str) -> Result<usize, String> {
+        let found = self.files.others.iter().zip(1..).find(|(other, _)| other.url == url);
+        match found {
+            Some((Other { content: Ok(_), .. }, number)) => Ok(number),
+            Some((Other { content: Err(why), .. }, _)) => Err(format!("planes lie in {url}: {why}")),
+            None => Err(format!("planes lie in {url}, which was not read")),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a level is made of; called from `add` only")]
+    fn join_level(
+        &self,
+        image: &OmeImage,
+        key: &Ifd,
+        places: &[Option<Place>],
+        axes: &[(char, u64)],
+        level: Option<usize>,
+        mapped: &mut Mapped,
+        options: &MapOptions,
+    ) -> Result<(), String> {
+        let key_page = key;
+        let key = at_level(key, level).ok_or("there is no such level")?;
+        let model = mapped.hierarchy.array(&path(key)).ok_or("a plane could not be mapped")?;
+        if level.is_none() {
+            check_size(image, key)?;
+        }
+        let members = self.members(places, level, model, mapped)?;
+        let named: Vec<(String, u64)> = axes
+            .iter()
+            .filter(|(_, size)| *size > 1)
+            .map(|(axis, size)| (axis_name(*axis, key_page), *size))
+            .collect();
+        if named.iter().any(|(name, _)| model.dimension_names.contains(&Some(name.clone()))) {
+            return Err("its pages have an axis of the same name".to_owned());
+        }
+        let mut joined = join(model, &members, &named).ok_or("its chunks cannot be counted")?;
+        let arrays: Vec<&Array> = members.iter().flatten().map(|(array, _)| *array).collect();
+        let mut different = different_attributes(&arrays);
+        different.retain(|name| name != "TIFFTAG_IMAGEDESCRIPTION" || key.path != [0]);
+        joined.attributes.retain(|name, _| !different.contains(name));
+        let missing = places.iter().filter(|place| place.is_none()).count();
+        let count = chunk_count(model);
+        self.move_level(key, places, level, count, named.len(), mapped);
+        describe(image, &mut joined, level);
+        if missing > 0 && level.is_none() {
+            let text = format!("{missing} planes are in no file and read as the fill value");
+            mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
+        }
+        let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(key)) else { return Ok(()) };
+        if different.iter().any(|name| name == "long_name") {
+            coordinates::remove_band_names(group, &mut joined.attributes);
+        }
+        let channels = named.iter().find(|(name, _)| name.starts_with('c'));
+        if let Some((axis, _)) = channels.filter(|(_, size)| image.channels.len() as u64 == *size) {
+            let attributes = &mut joined.attributes;
+            coordinates::add_names(group, "channel_name", axis, &image.channels, attributes, options);
+        }
+        put(joined, key, mapped);
+        Ok(())
+    }
+
+    /// The arrays of the planes, which must be like `model`, and lie in their files as they are.
+    fn members<'m>(
+        &'m self,
+        places: &[Option<Place>],
+        level: Option<usize>,
+        model: &Array,
+        mapped: &'m Mapped,
+    ) -> Result<Vec<Option<Member<'m>>>, String> {
+        let member = |&(number, page): &Place| {
+            let ifd = self.files.ifd(number, page, level).ok_or("a plane lacks this level")?;
+            let (home, source) = match number.checked_sub(1).and_then(|at| self.files.others.get(at)) {
+                None => (mapped, SourceId(0)),
+                Some(other) => (
+                    other.content.as_ref().map(|(_, mapped)| mapped).map_err(|why| (*why).to_owned())?,
+                    other.source,
+                ),
+            };
+            let path = path(ifd);
+            let array =
+                home.hierarchy.array(&path).ok_or_else(|| format!("page {page} could not be mapped"))?;
+            if !is_like(array, model) {
+                return Err(format!("page {page} is unlike the first"));
+            }
+            if number > 0 && home.tasks.iter().any(|task| task.array == path) {
+                return Err(format!("chunks of page {page} of another file would have to be made"));
+            }
+            Ok((array, source))
+        };
+        places.iter().map(|place| place.as_ref().map(member).transpose()).collect()
+    }
+
+    /// Moves the chunks that are made, and takes the single pages away.
+    fn move_level(
+        &self,
+        key: &Ifd,
+        places: &[Option<Place>],
+        level: Option<usize>,
+        count: u64,
+        axes: usize,
+        mapped: &mut Mapped,
+    ) {
+        let own = places.iter().zip(0_u64..).filter_map(|(place, number)| match place {
+            Some((0, page)) => Some((self.files.ifd(0, *page, level)?, number)),
+            _ => None,
+        });
+        let own: Vec<(&Ifd, u64)> = own.collect();
+        let numbers = own.iter().map(|(ifd, number)| (path(ifd), *number)).collect();
+        move_tasks(&mut mapped.tasks, &numbers, &path(key), count, axes);
+        for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
+            remove(ifd, mapped);
+        }
+    }
+}
+
+impl<'a> Files<'a> {
+    fn file(&self, number: usize) -> Option<&'a File> {
+        match number.checked_sub(1) {
+            None => Some(self.own),
+            Some(at) => self.others.get(at)?.content.as_ref().ok().map(|(file, _)| *file),
+        }
+    }
+
+    fn ifd(&self, number: usize, page: usize, level: Option<usize>) -> Option<&'a Ifd> {
+        at_level(self.file(number)?.ifds.get(page)?, level)
+    }
+}
+
+fn at_level(ifd: &Ifd, level: Option<usize>) -> Option<&Ifd> {
+    match level {
+        None => Some(ifd),
+        Some(level) => ifd.sub_ifds.get(level),
+    }
+}
+
+/// Axes of planes, slowest first, with their sizes in planes.
+fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>, String> {
+    let samples = match (image.samples, page.image.as_ref()) {
+        (Some(samples), _) => samples,
+        (None, Ok(page)) => u64::from(page.samples_per_pixel),
+        (None, Err(error)) => return Err(error.to_string()),
+    };
+    let size = |(name, size): &(char, u64)| match *name {
+        'C' if samples == 0 || size % samples != 0 => {
+            Err(format!("SizeC {size} is no multiple of {samples} samples a pixel"))
+        }
+        'C' => Ok(('C', size / samples)),
+        other => Ok((other, *size)),
+    };
+    let axes: Vec<(char, u64)> = image.axes.iter().rev().map(size).collect::<Result<_, _>>()?;
+    match axes.iter().find(|(_, size)| *size > room) {
+        Some((name, size)) => Err(format!("Size{name} is {size}")),
+        None => Ok(axes),
+    }
+}
+
+/// Number of the first plane of a run.
+fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64, String> {
+    // The run gives the axes as the document does, fastest first.
+    data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
+        let inside = first < size;
+        inside.then(|| sum * size + first).ok_or_else(|| format!("First{name} is {first}, of {size}"))
+    })
+}
+
+fn check_size(image: &OmeImage, page: &Ifd) -> Result<(), String> {
+    let Ok(stored) = &page.image else { return Err("a plane is no image".to_owned()) };
+    let samples = image.samples.unwrap_or(u64::from(stored.samples_per_pixel));
+    let found = (stored.width, stored.height, u64::from(stored.samples_per_pixel));
+    if found == (image.width, image.height, samples) {
+        return Ok(());
+    }
+    Err(format!(
+        "its planes have {found:?} columns, rows and samples, expected {:?}",
+        (image.width, image.height, samples)
+    ))
+}
+
+/// Axes in groups have names of their own, since DataTree wants those of a group to be those of the groups above.
+fn axis_name(axis: char, key: &Ifd) -> String {
+    let name = axis.to_ascii_lowercase();
+    match key.path.first() {
+        None | Some(0) => name.to_string(),
+        Some(page) => format!("{name}_{page}"),
+    }
+}
+
+fn describe(image: &OmeImage, array: &mut Array, level: Option<usize>) {
+    if let Some(name) = &image.name {
+        array.attributes.insert("ome_name".into(), name.clone().into());
+    }
+    if level.is_none() {
+        let physical = image.physical.iter().map(|(name, value)| (name.clone(), Value::from(value.clone())));
+        array.attributes.extend(physical);
+    }
+}
