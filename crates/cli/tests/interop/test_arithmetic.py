@@ -341,3 +341,33 @@ def test_float64_is_rounded_once_to_float16_and_twice_by_zarr_python():
     case = {"data_type": "float64", "codecs": [cast], "direction": "encode", "elements": np.array([1 + 2.0**-11 + 2.0**-40])}
     assert ours([case])[0]["results"] == ["013c"] == [by_specification(case, case["elements"][0])]
     assert one(theirs(case), "encode", case["elements"]) == "003c"
+
+
+def packed():
+    """The arrays that the example writes: {name: values}, the last chunk being the fill value."""
+    at = np.arange(20).reshape(4, 5)
+
+    def expected(values, fill):
+        values[2:, 3:] = fill
+        return values
+
+    numbers = (at * 7 - 50) / 10 + 10
+    numbers[at == 3] = np.nan
+    steps = at.astype("f4") * np.float32(20.9) - np.float32(30)
+    # 1 + k / 4096 in steps of 1 / 1024, halves up.
+    halves = 1 + np.floor(at / 4 + 0.5).astype("f4") / 1024
+    return {
+        "packed": expected(numbers, np.nan),
+        "clamped": expected(np.clip(np.trunc(steps), 0, 255), 7),
+        "wrapped": expected(((at * 1000 + 128) % 256 - 128).astype("i8").astype("i4"), 5),
+        "exact": expected((1 << 60) + at, 0),
+        "half": expected(halves, np.nan),
+    }
+
+
+@pytest.mark.parametrize("name", packed())
+def test_chunks_that_were_encoded_here_read_as_what_they_were(name):
+    references = json.loads(subprocess.run([example("virtualize-emit", "packed")], stdout=subprocess.PIPE, check=True).stdout)
+    group = zarr.open_group(clients.open_store(references), mode="r", zarr_format=3)
+    found, wanted = group[name][...], packed()[name]
+    np.testing.assert_array_equal(found, wanted.astype(found.dtype))
