@@ -1,5 +1,6 @@
 //! Links, resolved: what a group's children are, and under which paths objects are found.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use virtualize_bytes::Address;
@@ -79,14 +80,34 @@ fn resolve_within(file: &File, from: Address, path: &str, steps: &mut u32) -> Op
     })
 }
 
+/// A name as it is shown: in one with a backslash, which zarr-python takes for a slash, `%` is `%25` and the backslash
+/// `%5C`, so that it can be turned back.
+pub(super) fn shown_name(name: &str) -> Cow<'_, str> {
+    match name.contains('\\') {
+        true => name.replace('%', "%25").replace('\\', "%5C").into(),
+        false => name.into(),
+    }
+}
+
 /// Why a name cannot be that of a Zarr node.
 pub(super) fn refuse_name(name: &str) -> Option<String> {
     let reserved = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
     match name {
         "" | "." | ".." => Some(format!("\"{name}\" is no name of a Zarr node")),
         _ if reserved.contains(&name) => Some(format!("\"{name}\" is the key of Zarr metadata")),
-        // zarr-python takes a backslash for a slash.
-        _ if name.contains(['/', '\\', '\0']) => Some(format!("{name:?} holds a separator")),
+        _ if name.contains(['/', '\0']) => Some(format!("{name:?} holds a separator")),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{refuse_name, shown_name};
+
+    #[test]
+    fn backslashes_are_shown_so_that_they_can_be_turned_back() {
+        assert_eq!(shown_name("a\\b 5%"), "a%5Cb 5%25");
+        assert_eq!(shown_name("100%"), "100%", "names without a backslash stay");
+        assert!(refuse_name("a/b").is_some() && refuse_name(&shown_name("\\")).is_none());
     }
 }

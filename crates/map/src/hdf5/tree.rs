@@ -10,7 +10,7 @@ use super::Mapper;
 use super::attributes::attributes_json;
 use super::dimensions::{Counters, Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
 use super::graft::ExternalLink;
-use super::names::{join, refuse_name, resolve};
+use super::names::{join, refuse_name, resolve, shown_name};
 use super::references::has_parts;
 use crate::{Diagnostic, Severity};
 
@@ -64,19 +64,7 @@ impl Mapper<'_> {
                 break;
             }
             let file = self.file;
-            let node = match file.objects.get(child) {
-                Some(Object::Group(source)) => {
-                    self.child_group(&place, name, *child, source).map(Node::Group)
-                }
-                Some(Object::Dataset(dataset)) => self
-                    .child_array(&place, name, dataset, &mut sizes)
-                    .map(|array| Node::Array(Box::new(array))),
-                Some(Object::Unreadable(error)) => {
-                    self.left_out(&join(place.path, name), error.to_string());
-                    None
-                }
-                Some(Object::Datatype(_)) | None => None,
-            };
+            let node = self.child(&place, name, *child, &mut sizes);
             let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
             if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
                 (&node, file.objects.get(child))
@@ -98,6 +86,36 @@ impl Mapper<'_> {
             }
         }
         mapped
+    }
+
+    fn child(
+        &mut self,
+        place: &Place<'_>,
+        name: &str,
+        address: Address,
+        sizes: &mut BTreeMap<String, u64>,
+    ) -> Option<Node> {
+        match self.file.objects.get(&address)? {
+            Object::Group(source) => self.child_group(place, name, address, source).map(Node::Group),
+            Object::Dataset(dataset) => {
+                self.child_array(place, name, dataset, sizes).map(|array| Node::Array(Box::new(array)))
+            }
+            Object::Unreadable(error) => {
+                self.left_out(&join(place.path, name), error.to_string());
+                None
+            }
+            Object::Datatype(_) => {
+                let message =
+                    "a committed datatype is no node of Zarr: it is not shown, nor are its attributes";
+                self.diagnose(
+                    Severity::Info,
+                    "datatype-not-shown",
+                    &join(place.path, name),
+                    message.to_owned(),
+                );
+                None
+            }
+        }
     }
 
     fn group_attributes(
@@ -189,8 +207,16 @@ impl Mapper<'_> {
     fn children(&mut self, path: &str, address: Address, source: &SourceGroup) -> Vec<(String, Address)> {
         let mut children = Vec::with_capacity(source.links.len());
         for link in &source.links {
-            let child = join(path, &link.name);
-            if let Some(why) = refuse_name(&link.name) {
+            let name = shown_name(&link.name);
+            let child = join(path, &name);
+            if name != link.name {
+                let message = format!(
+                    "zarr-python takes a backslash for a slash: {:?} is shown as {name:?}",
+                    link.name
+                );
+                self.diagnose(Severity::Warning, "name-changed", &child, message);
+            }
+            if let Some(why) = refuse_name(&name) {
                 self.left_out(&child, why);
                 continue;
             }
@@ -199,7 +225,7 @@ impl Mapper<'_> {
                 continue;
             }
             match self.target(address, link) {
-                Ok(target) => children.push((link.name.clone(), target)),
+                Ok(target) => children.push((name.into_owned(), target)),
                 Err(why) => self.diagnose(Severity::Warning, "link-left-out", &child, why),
             }
         }
