@@ -38,7 +38,7 @@ fn scalars_come_back_bit_by_bit() {
                 }
                 let value = FillValue::Fixed(bytes.into());
                 let json = value.to_json(&data_type, ZarrFormat::V3).unwrap();
-                let back = FillValue::from_json(&json, &data_type, ZarrFormat::V3).unwrap();
+                let back = FillValue::from_json(&json, &data_type).unwrap();
                 assert_eq!(back, value, "{data_type} {json}");
             }
         }

@@ -93,7 +93,7 @@ impl Array {
         let codecs = codecs::from_v2(zarray, &data_type, endian, shape.len())?;
         let fill_value = match get(zarray, "fill_value") {
             Value::Null => None,
-            value => Some(FillValue::from_json(value, &data_type, ZarrFormat::V2)?),
+            value => Some(FillValue::from_json(value, &data_type)?),
         };
         let mut attributes = object(zattrs);
         let dimension_names = dimension_names(attributes.remove(ARRAY_DIMENSIONS).as_ref(), shape.len());
@@ -134,7 +134,7 @@ impl Array {
         let shape = sizes(document, "shape")?;
         let data_type = types::from_v3(get(document, "data_type"))?;
         let codecs = codecs::from_v3(get(document, "codecs"), &data_type)?;
-        let fill_value = FillValue::from_json(get(document, "fill_value"), &data_type, ZarrFormat::V3)?;
+        let fill_value = FillValue::from_json(get(document, "fill_value"), &data_type)?;
         let dimension_names = dimension_names(document.get("dimension_names"), shape.len());
         let (separator, starts_with_c) = keys(get(document, "chunk_key_encoding"))?;
         let array = Self {

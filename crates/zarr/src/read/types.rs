@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{ReadError, wrong};
 use crate::{
-    DataType, Endian, Field, FillValue, ZarrFormat,
+    DataType, Endian, Field, FillValue,
     fill_value::{complex_half, in_byte_order},
 };
 
@@ -134,7 +134,8 @@ fn plain(name: &str) -> Option<DataType> {
             Some(known) => Some(known),
             None => {
                 let bits: u32 = name.strip_prefix('r')?.parse().ok()?;
-                (bits % 8 == 0 && (1..=LONGEST).contains(&(bits / 8))).then_some(DataType::RawBytes(bits / 8))
+                (bits.is_multiple_of(8) && (1..=LONGEST).contains(&(bits / 8)))
+                    .then_some(DataType::RawBytes(bits / 8))
             }
         },
     }
@@ -155,13 +156,13 @@ impl FillValue {
     ///
     /// # Errors
     /// JSON that says no scalar of the type.
-    pub fn from_json(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<Self, ReadError> {
+    pub fn from_json(value: &Value, data_type: &DataType) -> Result<Self, ReadError> {
         let found = match data_type {
             DataType::String => {
                 value.as_str().map(|text| Self::Text(text.to_owned())).or_else(|| zero(value, data_type))
             }
             DataType::VariableBytes => decode64(value).map(Self::Variable).or_else(|| zero(value, data_type)),
-            _ => fixed(value, data_type, format).map(|bytes| Self::Fixed(bytes.into())),
+            _ => fixed(value, data_type).map(|bytes| Self::Fixed(bytes.into())),
         };
         found.ok_or_else(|| wrong("fill_value", "a scalar of the array's type", value))
     }
@@ -177,10 +178,10 @@ fn decode64(value: &Value) -> Option<Bytes> {
 }
 
 /// The bytes of an element, little-endian.
-fn fixed(value: &Value, data_type: &DataType, format: ZarrFormat) -> Option<Vec<u8>> {
+fn fixed(value: &Value, data_type: &DataType) -> Option<Vec<u8>> {
     if let Some(half) = complex_half(data_type) {
         let [real, imaginary] = value.as_array()?.as_slice() else { return None };
-        let (real, imaginary) = (fixed(real, &half, format)?, fixed(imaginary, &half, format)?);
+        let (real, imaginary) = (fixed(real, &half)?, fixed(imaginary, &half)?);
         return Some([real, imaginary].concat());
     }
     let size = usize::try_from(data_type.size()?).ok()?;
@@ -207,7 +208,7 @@ fn fixed(value: &Value, data_type: &DataType, format: ZarrFormat) -> Option<Vec<
         float if float.is_float() => float_bytes(value, float, size),
         DataType::Struct(fields) if value.is_object() => {
             let parts: Option<Vec<_>> =
-                fields.iter().map(|field| fixed(value.get(&field.name)?, &field.data_type, format)).collect();
+                fields.iter().map(|field| fixed(value.get(&field.name)?, &field.data_type)).collect();
             Some(parts?.concat()).filter(|bytes| bytes.len() == size)
         }
         _ if value.as_u64() == Some(0) => Some(vec![0; size]),
