@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-codec", &["virtualize-zarr"]),
     ("virtualize-emit", &["virtualize-zarr"]),
     ("virtualize-icechunk", &["virtualize-zarr"]),
+    ("virtualize-references", &["virtualize-zarr"]),
     (
         "virtualize",
         &[
@@ -31,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "virtualize-icechunk",
             "virtualize-libhdf5",
             "virtualize-map",
+            "virtualize-references",
             "virtualize-store",
             "virtualize-tiff",
             "virtualize-zarr",
@@ -44,7 +46,7 @@ const MAY_DO_IO: &[&str] = &["virtualize-store", "virtualize-icechunk", "virtual
 
 /// Folders of sources in which nothing waits.
 const WITHOUT_ASYNC: &[&str] =
-    &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src"];
+    &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src", "references/src"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

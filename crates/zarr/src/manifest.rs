@@ -1,6 +1,9 @@
 //! Where the chunks of an array lie. Columns, not one object a chunk: ten million chunks take about 200 MB.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BTreeMap, BinaryHeap, binary_heap::PeekMut},
+};
 
 use bytes::Bytes;
 
@@ -135,31 +138,62 @@ impl ChunkManifest {
 
     /// All chunks in ascending order of position.
     pub fn iter(&self) -> impl Iterator<Item = (u64, ChunkEntry<'_>)> + '_ {
-        let mut columns: Vec<_> = self.references.iter().map(|column| column.iter().peekable()).collect();
+        let mut columns: Vec<_> = self.references.iter().map(References::iter).collect();
+        let mut heads: BinaryHeap<_> = columns.iter_mut().enumerate().filter_map(head).collect();
         let mut inline = self.inline.iter().peekable();
         std::iter::from_fn(move || {
-            let ahead =
-                columns.iter_mut().enumerate().filter_map(|(n, c)| c.peek().map(|(at, _)| (*at, n))).min();
-            let here = inline.peek().map(|(at, _)| **at);
-            match (ahead, here) {
-                (Some((at, n)), here) if here.is_none_or(|inline_at| at < inline_at) => {
-                    columns.get_mut(n)?.next().map(|(at, reference)| (at, ChunkEntry::Reference(reference)))
+            let ahead = heads.peek().map(|Head { position: Reverse((at, _)), .. }| *at);
+            if let Some(here) = inline.next_if(|(here, _)| ahead.is_none_or(|ahead| **here <= ahead)) {
+                if ahead == Some(*here.0) {
+                    advance(&mut heads, &mut columns);
                 }
-                (ahead, Some(here)) => {
-                    if let Some((at, n)) = ahead
-                        && at == here
-                    {
-                        columns.get_mut(n)?.next();
-                    }
-                    inline.next().map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)))
-                }
-                _ => None,
+                return Some((*here.0, ChunkEntry::Inline(here.1)));
             }
+            let Head { position: Reverse((at, _)), reference } = advance(&mut heads, &mut columns)?;
+            Some((at, ChunkEntry::Reference(reference)))
         })
     }
 
     fn reference(&self, position: u64) -> Option<Reference> {
         self.references.iter().find_map(|column| column.find(position))
+    }
+}
+
+/// The first chunk of a column that was not yet seen. Many files may have a column each, so the next of all is found
+/// in a heap.
+#[derive(PartialEq, Eq)]
+struct Head {
+    /// Position, and which column it is of.
+    position: Reverse<(u64, usize)>,
+    reference: Reference,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.position.cmp(&other.position)
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+fn head((n, column): (usize, &mut impl Iterator<Item = (u64, Reference)>)) -> Option<Head> {
+    column.next().map(|(position, reference)| Head { position: Reverse((position, n)), reference })
+}
+
+/// Takes the first head; the next chunk of its column takes its place.
+fn advance(
+    heads: &mut BinaryHeap<Head>,
+    columns: &mut [impl Iterator<Item = (u64, Reference)>],
+) -> Option<Head> {
+    let mut first = heads.peek_mut()?;
+    let Reverse((_, n)) = first.position;
+    match columns.get_mut(n).and_then(|column| head((n, column))) {
+        Some(next) => Some(std::mem::replace(&mut *first, next)),
+        None => Some(PeekMut::pop(first)),
     }
 }
 

@@ -1,0 +1,311 @@
+//! A hierarchy out of keys.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use virtualize_zarr::{
+    Array, ArrayDocument, Group, Hierarchy, Lengths, Node, References, Source, SourceId, ZarrFormat,
+};
+
+use crate::{
+    ReferencesError,
+    document::{Entries, Entry, Place, ReferenceSink, read_json},
+};
+
+/// Deepest group.
+const DEPTH: usize = 256;
+
+/// A set of references that was read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReferenceSet {
+    /// What it says. Urls of sources are as they stand there: a path, or relative, where it says so.
+    pub hierarchy: Hierarchy,
+    /// Chunks that are whole files: their references have a length of 0 until someone has looked how long they are.
+    pub whole_files: Vec<WholeFile>,
+    /// Keys that belong to no array, at most 100.
+    pub ignored: Vec<String>,
+}
+
+/// A chunk that is a whole file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WholeFile {
+    /// The array.
+    pub array: String,
+    /// Row-major position of the chunk.
+    pub position: u64,
+    /// The file.
+    pub source: SourceId,
+}
+
+/// Reads kerchunk's JSON, or the same with keys of Zarr v3.
+///
+/// # Errors
+/// See [`ReferencesError`].
+pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
+    let mut builder = Builder::default();
+    read_json(text, Entries::Metadata, &mut Documents(&mut builder.documents))?;
+    builder.nodes()?;
+    read_json(text, Entries::Chunks, &mut builder)?;
+    builder.finish()
+}
+
+struct Documents<'a>(&'a mut BTreeMap<String, Value>);
+
+impl ReferenceSink for Documents<'_> {
+    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
+        let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
+        let Entry::Inline(text) = entry else { return Err(wrong("it lies in a file".to_owned())) };
+        let document = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        self.0.insert(key.to_owned(), document);
+        Ok(())
+    }
+}
+
+/// An array, and what is known of its chunks so far.
+struct Growing {
+    document: ArrayDocument,
+    counts: Vec<u64>,
+    columns: HashMap<u32, Column>,
+    inline: BTreeMap<u64, Bytes>,
+}
+
+#[derive(Default)]
+struct Column {
+    positions: Vec<u64>,
+    offsets: Vec<u64>,
+    lengths: Vec<u32>,
+    /// The only chunk's, where it is too long for a column.
+    long: Option<u64>,
+}
+
+#[derive(Default)]
+struct Builder {
+    documents: BTreeMap<String, Value>,
+    format: Option<ZarrFormat>,
+    groups: BTreeMap<String, Group>,
+    arrays: HashMap<String, Growing>,
+    sources: Vec<Source>,
+    source_ids: HashMap<String, u32>,
+    whole_files: Vec<WholeFile>,
+    ignored: Vec<String>,
+}
+
+impl Builder {
+    /// Makes nodes of the documents.
+    fn nodes(&mut self) -> Result<(), ReferencesError> {
+        let documents = std::mem::take(&mut self.documents);
+        let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
+        let format = match () {
+            () if documents.contains_key("zarr.json") || (has("zarr.json") && !has(".zgroup")) => {
+                ZarrFormat::V3
+            }
+            () if has(".zgroup") || has(".zarray") => ZarrFormat::V2,
+            () => return Err(ReferencesError::NoMetadata),
+        };
+        self.format = Some(format);
+        for (key, document) in &documents {
+            let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+            let attributes = |name: &str| {
+                let key = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+                documents.get(&key).unwrap_or(&Value::Null)
+            };
+            let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
+            match (format, name) {
+                (ZarrFormat::V2, ".zgroup") => {
+                    let group = Group::from_document(attributes(".zattrs"), format);
+                    self.groups.insert(path.to_owned(), group);
+                }
+                (ZarrFormat::V3, "zarr.json") if is_group => {
+                    self.groups.insert(path.to_owned(), Group::from_document(document, format));
+                }
+                (ZarrFormat::V2, ".zarray") => {
+                    self.array(key, path, Array::from_zarray(document, attributes(".zattrs")))?;
+                }
+                (ZarrFormat::V3, "zarr.json") => self.array(key, path, Array::from_zarr_json(document))?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn array(
+        &mut self,
+        key: &str,
+        path: &str,
+        read: Result<ArrayDocument, virtualize_zarr::ReadError>,
+    ) -> Result<(), ReferencesError> {
+        let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
+        if path.is_empty() || path.split('/').count() > DEPTH {
+            return Err(wrong("an array at the root, or too deep".to_owned()));
+        }
+        let document = read.map_err(|error| wrong(error.to_string()))?;
+        let counts = document.array.chunk_grid.counts(&document.array.shape);
+        let growing = Growing { document, counts, columns: HashMap::new(), inline: BTreeMap::new() };
+        self.arrays.insert(path.to_owned(), growing);
+        Ok(())
+    }
+
+    fn source(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
+        if let Some(id) = self.source_ids.get(url.as_ref()) {
+            return Ok(*id);
+        }
+        let id = u32::try_from(self.sources.len());
+        let id =
+            id.map_err(|_| ReferencesError::Limit { what: "files".to_owned(), limit: u32::MAX.into() })?;
+        self.sources.push(Source { url: url.clone().into_owned(), ..Source::default() });
+        self.source_ids.insert(url.into_owned(), id);
+        Ok(id)
+    }
+
+    fn finish(self) -> Result<ReferenceSet, ReferencesError> {
+        let mut hierarchy = Hierarchy::new(self.format.unwrap_or(ZarrFormat::V2));
+        hierarchy.sources = self.sources;
+        for (path, group) in self.groups {
+            if path.split('/').count() > DEPTH {
+                return Err(ReferencesError::Metadata { key: path, reason: "it is too deep".to_owned() });
+            }
+            if let Some(place) = group_at(&mut hierarchy.root, &path) {
+                place.attributes = group.attributes;
+            }
+        }
+        let mut arrays: Vec<_> = self.arrays.into_iter().collect();
+        arrays.sort_by(|one, other| one.0.cmp(&other.0));
+        for (path, growing) in arrays {
+            let array = growing.finish(&path)?;
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let place = group_at(&mut hierarchy.root, parent).ok_or_else(|| ReferencesError::Metadata {
+                key: path.clone(),
+                reason: "it lies in an array".to_owned(),
+            })?;
+            place.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        }
+        Ok(ReferenceSet { hierarchy, whole_files: self.whole_files, ignored: self.ignored })
+    }
+}
+
+/// The group at a path, with groups made where there are none; nothing where an array is in the way.
+fn group_at<'a>(root: &'a mut Group, path: &str) -> Option<&'a mut Group> {
+    path.split('/').filter(|step| !step.is_empty()).try_fold(root, |group, step| {
+        match group.children.entry(step.to_owned()).or_insert_with(|| Node::Group(Group::default())) {
+            Node::Group(child) => Some(child),
+            Node::Array(_) => None,
+        }
+    })
+}
+
+impl ReferenceSink for Builder {
+    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
+        let found = key.rmatch_indices('/').find_map(|(at, _)| {
+            let (path, rest) = key.split_at_checked(at)?;
+            let array = self.arrays.get(path)?;
+            Some((path, array.position(rest.strip_prefix('/')?)))
+        });
+        let Some((path, Some(position))) = found else {
+            // Keys beside the arrays, such as files of other tools: they are no part of the hierarchy.
+            if self.ignored.len() < 100 {
+                self.ignored.push(key.to_owned());
+            }
+            return Ok(());
+        };
+        match entry {
+            Entry::Inline(bytes) => {
+                if let Some(array) = self.arrays.get_mut(path) {
+                    array.inline.insert(position, bytes);
+                }
+            }
+            Entry::Place(Place { url, part }) => {
+                let source = self.source(url)?;
+                let (offset, length) = part.unwrap_or((0, 0));
+                if part.is_none() {
+                    self.whole_files.push(WholeFile {
+                        array: path.to_owned(),
+                        position,
+                        source: SourceId(source),
+                    });
+                }
+                if let Some(array) = self.arrays.get_mut(path) {
+                    array.columns.entry(source).or_default().push(key, position, offset, length)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Growing {
+    /// Row-major position of a chunk by what stands behind the array's path in its key.
+    fn position(&self, name: &str) -> Option<u64> {
+        let ArrayDocument { separator, starts_with_c, .. } = self.document;
+        let numbers = match starts_with_c {
+            true if name == "c" => "",
+            true => name.strip_prefix('c')?.strip_prefix(separator)?,
+            false if self.counts.is_empty() => return (name == "0").then_some(0),
+            false => name,
+        };
+        if numbers.is_empty() {
+            return self.counts.is_empty().then_some(0);
+        }
+        let mut counts = self.counts.iter();
+        let mut position = 0_u64;
+        for number in numbers.split(separator) {
+            let index: u64 = number.parse().ok()?;
+            let count = *counts.next()?;
+            position = position.checked_mul(count)?.checked_add(index).filter(|_| index < count)?;
+        }
+        counts.next().is_none().then_some(position)
+    }
+
+    fn finish(self, path: &str) -> Result<Array, ReferencesError> {
+        let mut array = self.document.array;
+        let mut columns: Vec<_> = self.columns.into_iter().collect();
+        columns.sort_by_key(|(source, _)| *source);
+        array.chunks.references =
+            columns.into_iter().map(|(source, column)| column.finish(SourceId(source))).collect();
+        array.chunks.inline = self.inline;
+        let mut last = None;
+        for (position, _) in array.chunks.iter() {
+            if last.is_some_and(|last| last >= position) {
+                let reason = format!("chunk {position} is there twice");
+                return Err(ReferencesError::Metadata { key: path.to_owned(), reason });
+            }
+            last = Some(position);
+        }
+        Ok(array)
+    }
+}
+
+impl Column {
+    fn push(&mut self, key: &str, position: u64, offset: u64, length: u64) -> Result<(), ReferencesError> {
+        match u32::try_from(length) {
+            Ok(length) if self.long.is_none() => self.lengths.push(length),
+            _ if self.positions.is_empty() => self.long = Some(length),
+            _ => {
+                let reason = "a chunk of 4 GiB or more is not the only one of its file".to_owned();
+                return Err(ReferencesError::Metadata { key: key.to_owned(), reason });
+            }
+        }
+        self.positions.push(position);
+        self.offsets.push(offset);
+        Ok(())
+    }
+
+    fn finish(mut self, source: SourceId) -> References {
+        if !self.positions.is_sorted() {
+            let mut order: Vec<usize> = (0..self.positions.len()).collect();
+            order.sort_by_key(|at| self.positions.get(*at));
+            self.positions = reordered(&order, &self.positions);
+            self.offsets = reordered(&order, &self.offsets);
+            self.lengths = reordered(&order, &self.lengths);
+        }
+        let lengths = self.long.map_or(Lengths::Each(self.lengths), Lengths::Uniform);
+        References { source, positions: Some(self.positions), offsets: self.offsets, lengths }
+    }
+}
+
+fn reordered<T: Copy>(order: &[usize], values: &[T]) -> Vec<T> {
+    order.iter().filter_map(|at| values.get(*at).copied()).collect()
+}

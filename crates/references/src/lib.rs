@@ -1,0 +1,15 @@
+//! Reads reference sets back into a virtual Zarr hierarchy: kerchunk's JSON of versions 0 and 1, with templates and
+//! generated references, and the same JSON with the keys of Zarr v3.
+//!
+//! Architecture invariants: no I/O and no waiting; a document is not trusted, so that what it may ask for is bounded.
+
+mod document;
+mod error;
+mod hierarchy;
+mod templates;
+mod translate;
+
+pub use document::{Entries, Entry, ReferenceSink, read_json};
+pub use error::ReferencesError;
+pub use hierarchy::{ReferenceSet, WholeFile, from_json};
+pub use translate::{Translation, translate};

@@ -1,0 +1,134 @@
+//! References read back: ours, and documents as kerchunk's specification shows them.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use virtualize_emit::{Format, write};
+use virtualize_references::{ReferenceSet, ReferencesError, from_json, translate};
+use virtualize_zarr::{ChunkEntry, FillValue, Reference, SourceId, ZarrFormat};
+
+fn zarray(shape: Value, chunks: Value) -> String {
+    json!({"zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": "<i2", "fill_value": -1, "order": "C",
+        "filters": null, "compressor": {"id": "zlib", "level": 4}})
+    .to_string()
+}
+
+fn read(document: &Value) -> Result<ReferenceSet, ReferencesError> {
+    from_json(document.to_string().as_bytes())
+}
+
+fn refs(more: Value) -> Value {
+    let mut refs = json!({".zgroup": "{\"zarr_format\": 2}", "g/a/.zarray": zarray(json!([4, 6]), json!([2, 3])),
+        "g/a/.zattrs": {"_ARRAY_DIMENSIONS": ["y", "x"], "units": "K"}});
+    refs.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    refs
+}
+
+/// Source's url, offset and length.
+fn place(set: &ReferenceSet, position: u64) -> (String, u64, u64) {
+    match set.hierarchy.array("g/a").unwrap().chunks.get(position) {
+        Some(ChunkEntry::Reference(Reference { source, offset, length })) => {
+            (set.hierarchy.source(source).unwrap().url.clone(), offset, length)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn both_versions_say_the_same() {
+    let entries = json!({"g/a/0.0": ["s3://b/k", 100, 10], "g/a/1.1": ["s3://b/k", 50, 20], "g/a/0.1": "base64:AAEC",
+        "g/a/1.0": "text"});
+    let zero = read(&refs(entries.clone())).unwrap();
+    let one = read(&json!({"refs": refs(entries), "version": 1})).unwrap();
+    assert_eq!(zero, one);
+    let array = zero.hierarchy.array("g/a").unwrap();
+    assert_eq!(array.dimension_names, [Some("y".to_owned()), Some("x".to_owned())]);
+    assert_eq!(array.fill_value.as_ref().and_then(|fill| fill.to_i128(&array.data_type)), Some(-1));
+    assert_eq!(place(&zero, 0), ("s3://b/k".to_owned(), 100, 10));
+    assert_eq!(place(&zero, 3), ("s3://b/k".to_owned(), 50, 20));
+    assert_eq!(
+        array.chunks.inline.iter().map(|(at, bytes)| (*at, &bytes[..])).collect::<Vec<_>>(),
+        [(1, &b"\0\x01\x02"[..]), (2, b"text")]
+    );
+}
+
+/// The example of kerchunk's specification.
+#[test]
+fn templates_and_generators_are_rendered() {
+    let document = json!({
+        "version": 1,
+        "templates": {"u": "server.domain/path", "f": "{{c}}"},
+        "gen": [{"key": "g/a/1.{{i}}", "url": "http://{{u}}_{{i}}", "offset": "{{(i + 1) * 1000}}", "length": "1000",
+            "dimensions": {"i": {"stop": 2}}}],
+        "refs": refs(json!({"g/a/0.0": ["http://{{u}}", 10000, 100], "g/a/0.1": ["http://{{f(c='text')}}"]})),
+    });
+    let set = read(&document).unwrap();
+    assert_eq!(place(&set, 0), ("http://server.domain/path".to_owned(), 10000, 100));
+    assert_eq!(place(&set, 1), ("http://text".to_owned(), 0, 0));
+    assert_eq!((set.whole_files.len(), set.whole_files[0].position), (1, 1));
+    assert_eq!(place(&set, 2), ("http://server.domain/path_0".to_owned(), 1000, 1000));
+    assert_eq!(place(&set, 3), ("http://server.domain/path_1".to_owned(), 2000, 1000));
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let entries = json!({"g/a/0.0": ["file:///a \"b\".nc", 100, 10], "g/a/1.0": ["s3://c", 5, 6], "g/a/1.1": "base64:AAEC"});
+    let set = read(&refs(entries)).unwrap();
+    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+        let translation = translate(set.hierarchy.clone(), format.zarr_format());
+        assert_eq!((translation.left_out, translation.changed), (vec![], vec![]));
+        let mut text = Vec::new();
+        write(&translation.hierarchy, format, &mut text).unwrap();
+        let again = from_json(&text).unwrap();
+        assert_eq!(again.hierarchy, translation.hierarchy);
+        let back = translate(again.hierarchy, ZarrFormat::V2);
+        assert_eq!(back.hierarchy, set.hierarchy);
+    }
+}
+
+/// In Zarr v3 the sentinel is an attribute, and missing chunks read as the fill value still.
+#[test]
+fn a_sentinel_changes_its_place() {
+    let set = read(&refs(json!({"g/a/0.0": ["s3://c", 5, 6]}))).unwrap();
+    let v3 = translate(set.hierarchy, ZarrFormat::V3).hierarchy;
+    let array = v3.array("g/a").unwrap();
+    assert_eq!(array.attributes["_FillValue"], -1);
+    let other = FillValue::from_i128(&array.data_type, 7).exact();
+    let mut both = v3.clone();
+    both.array_mut("g/a").unwrap().fill_value = other;
+    let back = translate(both, ZarrFormat::V2);
+    assert_eq!(back.left_out.len(), 1, "missing chunks read as 7 and -1 means no data: v2 cannot say both");
+}
+
+#[test]
+fn what_is_no_reference_is_named() {
+    for (document, expected) in [
+        (json!([]), "not a set of references"),
+        (json!({"version": 2, "refs": {}}), "version 2"),
+        (json!({}), "neither .zgroup"),
+        (refs(json!({"g/a/0.0": ["s3://b", 1]})), "g/a/0.0: expected text, [url]"),
+        (refs(json!({"g/a/0.0": ["s3://b", -1, 5]})), "g/a/0.0: expected text, [url]"),
+        (refs(json!({"g/a/0.0": 5})), "found 5"),
+        (refs(json!({"g/a/0.0": "base64:!"})), "base64"),
+        (refs(json!({"x/.zarray": "{}"})), "x/.zarray: zarr_format"),
+        (refs(json!({"x/.zarray": ["s3://b", 0, 5]})), "it lies in a file"),
+        (refs(json!({".zarray": zarray(json!([1]), json!([1]))})), "an array at the root"),
+        (refs(json!({"g/a/b/.zarray": zarray(json!([1]), json!([1]))})), "it lies in an array"),
+        (json!({"refs": refs(json!({"g/a/0.0": ["{{u"]})), "templates": {"u": "x"}}), "g/a/0.0"),
+        (
+            json!({"refs": refs(json!({})), "gen": [{"key": "k{{i}}", "url": "u", "dimensions": {"i": {"stop": 9_000_000_000_u64}}}]}),
+            "gen",
+        ),
+    ] {
+        let error = read(&document).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\n{document}");
+    }
+}
+
+#[test]
+fn keys_that_belong_to_no_array_are_told() {
+    let set = read(&refs(json!({"g/a/9.0": ["s3://b", 1, 2], "readme.txt": "hello", "g/a/0": "x"}))).unwrap();
+    assert_eq!(set.ignored, ["g/a/0", "g/a/9.0", "readme.txt"]);
+    assert_eq!(set.hierarchy.sources, []);
+    assert_eq!(set.hierarchy.source(SourceId(0)), None);
+}
