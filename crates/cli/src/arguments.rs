@@ -3,7 +3,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use virtualize::zarr::readers::Client;
 use virtualize::{
-    ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, StoreOptions, zarr::ZarrFormat,
+    CarryOptions, ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, Relocation, Rewrite,
+    StoreOptions, zarr::ZarrFormat,
 };
 #[cfg(feature = "icechunk")]
 use virtualize::{CommitMode, CommitOptions};
@@ -50,6 +51,13 @@ pub(crate) struct Convert {
     #[cfg(feature = "icechunk")]
     #[command(flatten)]
     pub(crate) icechunk: Icechunk,
+    /// Write urls that start with FROM (a url, or a path for file://) as if they started with TO; may be repeated, the
+    /// longest that fits is taken. Reading uses the original
+    #[arg(long = "rewrite-url", value_name = "FROM=TO", value_parser = rewrite)]
+    rewrites: Vec<Rewrite>,
+    /// Write urls relative to the folder in which the output lies, for sources that lie there or below
+    #[arg(long, requires = "output", conflicts_with = "rewrites")]
+    pub(crate) relative: bool,
     /// Print requests, bytes and seconds to standard error
     #[arg(long)]
     pub(crate) stats: bool,
@@ -94,6 +102,15 @@ pub(crate) struct Input {
     /// Most bytes (decoded) that an array may inline where references cannot say it
     #[arg(long, value_name = "BYTES", default_value_t = MapOptions::default().inline_limit)]
     inline_limit: u64,
+    /// Carry chunks inline that are stored in less than SIZE bytes, so that readers need fewer requests
+    #[arg(long, value_name = "SIZE", value_parser = byte_size)]
+    inline_below: Option<u64>,
+    /// Carry coordinates inline: arrays named like their one dimension, and those that attributes `coordinates` name
+    #[arg(long)]
+    inline_coordinates: bool,
+    /// Most bytes that --inline-below and --inline-coordinates may carry in all
+    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value = "256M")]
+    inline_total: u64,
     /// Cut contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes (K, M, G stand for KiB, MiB,
     /// GiB), one slice at least. Chunks are of one size: a divisor of the axis where one is at least half of SIZE; else
     /// the last chunk is filled up and inlined; else, past the inline limit, the largest divisor
@@ -262,6 +279,17 @@ impl From<OutputFormat> for Format {
     }
 }
 
+impl Convert {
+    /// How urls are written.
+    pub(crate) fn relocation(&self) -> Relocation {
+        match &self.output {
+            Some(output) if self.relative => Relocation::RelativeTo(output.clone()),
+            _ if self.rewrites.is_empty() => Relocation::Keep,
+            _ => Relocation::Rewrite(self.rewrites.clone()),
+        }
+    }
+}
+
 impl Input {
     /// The path or url; clap sees to it that there is one.
     pub(crate) fn file(&self) -> &str {
@@ -300,6 +328,11 @@ impl Input {
         Options {
             store: self.store.options(),
             map,
+            carry: CarryOptions {
+                below: self.inline_below.unwrap_or(0),
+                coordinates: self.inline_coordinates,
+                total: self.inline_total,
+            },
             strict: self.strict,
             readable_by: self.readable_by.clone(),
             #[cfg(feature = "libhdf5")]
@@ -325,6 +358,10 @@ impl Store {
             ..StoreOptions::default()
         }
     }
+}
+
+fn rewrite(text: &str) -> Result<Rewrite, String> {
+    Rewrite::parse(text).map_err(|error| error.to_string())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -13,13 +13,10 @@ const HELD: usize = 64 << 20;
 pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let options = arguments.input.options();
     let format = Format::from(arguments.input.format);
-    if format.is_several_files() && arguments.output.as_deref().is_none_or(|target| target == "-") {
-        return Err(Failure::Usage(
-            "the format is several files: give a folder or prefix with --output".into(),
-        ));
-    }
-    let store = virtualize::open(arguments.input.file(), &options).await?;
+    usage(arguments, format)?;
+    let mut store = virtualize::open(arguments.input.file(), &options).await?;
     messages::warnings(store.name(), store.warnings());
+    store.relocate(&arguments.relocation())?;
     match arguments.output.as_deref() {
         #[cfg(feature = "icechunk")]
         Some(target) if arguments.input.format == OutputFormat::Icechunk => {
@@ -57,6 +54,23 @@ async fn commit(store: &VirtualStore, target: &str, arguments: &Convert) -> Resu
     ));
     let mut out = io::stdout().lock();
     Ok(writeln!(out, "{}", done.python)?)
+}
+
+/// Refuses arguments that need a place to write to.
+fn usage(arguments: &Convert, format: Format) -> Result<(), Failure> {
+    let reason = match arguments.output.as_deref() {
+        #[cfg(feature = "icechunk")]
+        Some(_) if arguments.relative && arguments.input.format == OutputFormat::Icechunk => {
+            "Icechunk repositories hold absolute urls: --relative cannot be"
+        }
+        Some(target) if target != "-" => return Ok(()),
+        _ if format.is_several_files() => {
+            "the format is several files: give a folder or prefix with --output"
+        }
+        _ if arguments.relative => "--relative needs a place: give it with --output",
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(reason.to_owned()))
 }
 
 /// Writes to standard output once all is known to be well: references cut off in the middle could pass for whole.

@@ -21,6 +21,7 @@ mod remote;
 
 pub use error::StoreError;
 pub use folder::SideFolder;
+pub use location::url_of;
 pub use meter::Stats;
 pub use object::{Object, open};
 pub use options::StoreOptions;

@@ -75,6 +75,11 @@ impl Location {
     }
 }
 
+/// The absolute url of a path or url, as references name it.
+pub fn url_of(location: &str) -> Result<String, StoreError> {
+    Location::parse(location).map(|location| location.url())
+}
+
 /// Whether the text before `://` can be a scheme (and not the start of a strange path).
 fn is_scheme(text: &str) -> bool {
     text.len() > 1

@@ -66,6 +66,12 @@ pub enum Error {
         /// Why.
         source: virtualize_icechunk::IcechunkError,
     },
+    /// The urls of sources cannot be written as they are to be.
+    #[error("url of a source: {reason}")]
+    Relocation {
+        /// Which, and why.
+        reason: String,
+    },
     /// The references could not be put into words.
     #[error("{name}: {reason}")]
     Emit {
@@ -101,9 +107,9 @@ impl Error {
     /// Its class.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. }) | Self::OverInput { .. } => {
-                ErrorClass::Usage
-            }
+            Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. })
+            | Self::OverInput { .. }
+            | Self::Relocation { .. } => ErrorClass::Usage,
             #[cfg(feature = "icechunk")]
             Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
                 ErrorClass::Usage

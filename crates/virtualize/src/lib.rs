@@ -17,6 +17,7 @@
 //!
 //! Architecture invariant: this crate joins the parts and decides nothing about data. Errors are one line each.
 
+mod carry;
 #[cfg(feature = "icechunk")]
 mod commit;
 mod error;
@@ -28,14 +29,16 @@ mod others;
 mod output;
 mod outside;
 mod readable;
+mod relocate;
 mod sniff;
 
 #[cfg(feature = "icechunk")]
 pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit};
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
-pub use options::{Hdf5Reader, Options};
+pub use options::{CarryOptions, Hdf5Reader, Options};
 pub use output::{write, write_folder, write_to};
+pub use relocate::{Relocation, Rewrite};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::Format;
 #[cfg(feature = "icechunk")]

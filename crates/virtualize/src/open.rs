@@ -6,10 +6,10 @@ use virtualize_store::{Object, Stats};
 use virtualize_zarr::{Hierarchy, Source};
 
 use crate::{
-    Error, Options,
+    Error, Options, Relocation, carry,
     formats::Model,
     inline::{self, Context},
-    others, outside, readable,
+    others, outside, readable, relocate,
     sniff::sniff,
 };
 
@@ -23,6 +23,8 @@ pub struct VirtualStore {
     /// "HDF5" or "TIFF".
     pub source_format: &'static str,
     object: Arc<Object>,
+    /// Urls of the sources as they were read.
+    places: Vec<String>,
 }
 
 impl VirtualStore {
@@ -34,6 +36,19 @@ impl VirtualStore {
     /// The file.
     pub fn object(&self) -> &Object {
         &self.object
+    }
+
+    /// Urls of all sources as they were read.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
+        self.places.iter().map(String::as_str)
+    }
+
+    /// Gives the sources other urls; done before the references are written.
+    ///
+    /// # Errors
+    /// [`Error::Relocation`] where a url cannot be written so, or nothing is to be rewritten.
+    pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
+        relocate::relocate(&mut self.hierarchy.sources, relocation)
     }
 
     /// What reading it took.
@@ -77,11 +92,13 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     readable::adapt(&mut mapped, &options.readable_by, &options.map);
     inline::run(&context, &mut mapped).await?;
     readable::leave_out_unreadable(&mut mapped, &options.readable_by);
+    carry::run(&context, &mut mapped, &options.carry).await?;
     object.verify()?;
     others.verify()?;
     let format = model.format();
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
-    Ok(VirtualStore { hierarchy, report, source_format: format, object })
+    let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
+    Ok(VirtualStore { hierarchy, report, source_format: format, object, places })
 }
 
 pub(crate) fn source_of(object: &Object) -> Source {

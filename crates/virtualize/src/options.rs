@@ -12,6 +12,8 @@ pub struct Options {
     pub map: MapOptions,
     /// How much a file may ask for.
     pub limits: Limits,
+    /// Which chunks are carried inline though references could say them.
+    pub carry: CarryOptions,
     /// Warnings are a failure.
     pub strict: bool,
     /// Arrays that one of these would not decode are spelled otherwise where that helps, made anew inline where they are
@@ -19,6 +21,25 @@ pub struct Options {
     pub readable_by: Vec<Client>,
     /// Who reads HDF5 files.
     pub hdf5_reader: Hdf5Reader,
+}
+
+/// Which chunks are carried inline though references could say them, so that readers need fewer requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CarryOptions {
+    /// Chunks that are stored in less than so many bytes; 0 for none.
+    pub below: u64,
+    /// All chunks of coordinates: arrays that have the name of their one dimension, and those that attributes
+    /// `coordinates` name.
+    pub coordinates: bool,
+    /// Most bytes of all these chunks together, with 128 for each. An array that would pass it stays as it is, with a
+    /// warning.
+    pub total: u64,
+}
+
+impl Default for CarryOptions {
+    fn default() -> Self {
+        Self { below: 0, coordinates: false, total: 256 << 20 }
+    }
 }
 
 /// Who reads HDF5 files.

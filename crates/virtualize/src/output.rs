@@ -45,8 +45,7 @@ pub async fn write_folder(
     options: &StoreOptions,
 ) -> Result<(), Error> {
     let mut folder = SideFolder::create(target, overwrite)?;
-    let sources = || store.hierarchy.sources.iter().map(|source| source.url.as_str());
-    if sources().chain([store.object().url()]).any(|url| folder.holds(url)) {
+    if store.places().chain([store.object().url()]).any(|url| folder.holds(url)) {
         return Err(Error::OverInput { name: target.to_owned() });
     }
     virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))

@@ -66,11 +66,15 @@ def test_xarray_opens_both(tmp_path):
 
 
 def test_gdal_does_not_show_fill_values(tmp_path):
-    import rasterio
-    out = tmp_path / "store.zarr"
-    assert virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "zarr3", "-o", out).status == 0
-    with pytest.raises(rasterio.errors.RasterioIOError):
-        rasterio.open(f'ZARR:"{out}":/temperature').read()
+    import h5py, rasterio
+    file, out = tmp_path / "a.h5", tmp_path / "store.zarr"
+    with h5py.File(file, "w") as f:
+        f.create_dataset("v", data=np.ones((8, 8), "i4"), chunks=(4, 4))
+    assert virtualize(file, "--format", "zarr3", "-o", out).status == 0
+    with pytest.raises(rasterio.errors.RasterioIOError, match="storage_transformers"):
+        rasterio.open(f'ZARR:"{out}":/v').read()
+    assert virtualize(file, "--format", "zarr3", "-o", out, "--overwrite", "--inline-below", "1K").status == 0
+    assert (rasterio.open(f'ZARR:"{out}":/v').read() == 1).all()
 
 
 def test_what_is_there_stays_unless_overwritten(tmp_path):

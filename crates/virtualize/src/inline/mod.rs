@@ -14,8 +14,7 @@ use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, Mapped, Severity};
 use virtualize_zarr::{Hierarchy, Node, NodePath};
 
-pub(crate) use self::sources::Context;
-use self::sources::Fetched;
+pub(crate) use self::sources::{Context, Fetched};
 
 /// Encoded bytes that are fetched together, so that memory stays bounded.
 const BATCH: u64 = 64 << 20;

@@ -35,14 +35,14 @@ pub(crate) struct Context<'a> {
 
 /// Bytes that were fetched, or why those of their file were not.
 #[derive(Default)]
-pub(super) struct Fetched {
+pub(crate) struct Fetched {
     bytes: BTreeMap<(SourceId, ByteRange), Bytes>,
     failed: BTreeMap<SourceId, String>,
 }
 
 impl Fetched {
     /// All bytes of a range.
-    pub(super) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, Failure> {
+    pub(crate) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, Failure> {
         if let Some(why) = self.failed.get(&source) {
             return Err(Failure::Chunk(why.clone()));
         }
@@ -63,7 +63,7 @@ impl Fetched {
 
 impl Context<'_> {
     /// Fetches ranges, those of a file together. A range too large to be believed is left out.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         wanted: impl Iterator<Item = (SourceId, ByteRange)>,
     ) -> Result<Fetched, ReadError> {

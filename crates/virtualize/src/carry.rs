@@ -1,0 +1,172 @@
+//! Chunks that are carried inline at the user's wish: small ones, and those of coordinates, so that readers need fewer
+//! requests. Their bytes stay as they are.
+
+mod coordinates;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use virtualize_bytes::{ByteRange, ReadError};
+use virtualize_map::{Diagnostic, Mapped, Severity};
+use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
+
+use crate::{
+    inline::{Context, Failure, Fetched},
+    options::CarryOptions,
+};
+
+/// Bytes that are fetched together, so that memory stays bounded.
+const BATCH: u64 = 64 << 20;
+/// What a chunk takes beside its bytes, as the total counts it.
+const OVERHEAD: u64 = 128;
+
+/// A chunk that is to be inlined.
+struct Chosen {
+    /// Its array, as an index into a list of paths.
+    array: usize,
+    position: u64,
+    place: Reference,
+}
+
+/// Fetches what is to be inlined and puts it into the hierarchy. Chunks that cannot be read stay references, with a
+/// warning.
+pub(crate) async fn run(
+    context: &Context<'_>,
+    mapped: &mut Mapped,
+    options: &CarryOptions,
+) -> Result<(), ReadError> {
+    if options.below == 0 && !options.coordinates {
+        return Ok(());
+    }
+    let paths: Vec<NodePath> = mapped.hierarchy.arrays().into_iter().map(|(path, _)| path).collect();
+    let (mut chosen, refused) = choose(&mapped.hierarchy, &paths, options);
+    mapped.report.diagnostics.extend(refused);
+    chosen.sort_by_key(|chunk| chunk.place.source);
+    let mut unread: BTreeMap<&NodePath, String> = BTreeMap::new();
+    for batch in batches(&chosen) {
+        let fetched = context.fetch(batch.iter().map(|chunk| (chunk.place.source, chunk.range()))).await?;
+        for chunk in batch {
+            let Some(path) = paths.get(chunk.array) else { continue };
+            match (chunk.bytes(&fetched), mapped.hierarchy.array_mut(path)) {
+                (Ok(bytes), Some(array)) => drop(array.chunks.inline.insert(chunk.position, bytes)),
+                (Err(Failure::Read(error)), _) => return Err(error),
+                (Err(Failure::Chunk(why)), _) => drop(unread.insert(path, why)),
+                (_, None) => {}
+            }
+        }
+    }
+    mapped.report.diagnostics.extend(unread.iter().map(|(path, why)| not_read(path, why)));
+    Ok(())
+}
+
+impl Chosen {
+    fn range(&self) -> ByteRange {
+        ByteRange::new(self.place.offset, self.place.length)
+    }
+
+    /// A copy of its bytes, since what came may be a small part of a large page.
+    fn bytes(&self, fetched: &Fetched) -> Result<Bytes, Failure> {
+        fetched.range(self.place.source, self.range()).map(|bytes| Bytes::copy_from_slice(bytes))
+    }
+}
+
+/// The chunks to be inlined, and a diagnostic for each array that would pass the total. Smaller arrays after it are
+/// still taken.
+fn choose(
+    hierarchy: &Hierarchy,
+    paths: &[NodePath],
+    options: &CarryOptions,
+) -> (Vec<Chosen>, Vec<Diagnostic>) {
+    let always = match options.coordinates {
+        true => coordinates::of(hierarchy),
+        false => Default::default(),
+    };
+    let (mut chosen, mut refused, mut left) = (Vec::new(), Vec::new(), options.total);
+    for (at, path) in paths.iter().enumerate() {
+        let Some(array) = hierarchy.array(path) else { continue };
+        let below = if always.contains(path) { u64::MAX } else { options.below };
+        match small(array, below, left) {
+            Some((chunks, cost)) => {
+                left -= cost;
+                chosen.extend(chunks.into_iter().map(|(position, place)| Chosen {
+                    array: at,
+                    position,
+                    place,
+                }));
+            }
+            None => refused.push(too_much(path, options.total)),
+        }
+    }
+    (chosen, refused)
+}
+
+/// The chunks of an array that are smaller than `below` bytes, and what they take together; `None` past `most`.
+fn small(array: &Array, below: u64, most: u64) -> Option<(Vec<(u64, Reference)>, u64)> {
+    let (mut chunks, mut cost) = (Vec::new(), 0_u64);
+    for (position, entry) in array.chunks.iter() {
+        if let ChunkEntry::Reference(place) = entry
+            && place.length < below
+        {
+            cost = cost.saturating_add(place.length).saturating_add(OVERHEAD);
+            if cost > most {
+                return None;
+            }
+            chunks.push((position, place));
+        }
+    }
+    Some((chunks, cost))
+}
+
+fn too_much(path: &str, total: u64) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        code: "inline-total",
+        path: format!("/{path}"),
+        message: format!("chunks stay references: inlined they would pass the {total} bytes for all arrays"),
+        hint: Some("give a greater --inline-total or a smaller --inline-below".to_owned()),
+    }
+}
+
+fn not_read(path: &str, why: &str) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        code: "inline-failed",
+        path: format!("/{path}"),
+        message: format!("chunks that were to be inlined stay references: {why}"),
+        hint: None,
+    }
+}
+
+/// Cuts chunks so that no batch is too large (one chunk alone may be).
+fn batches(mut chunks: &[Chosen]) -> impl Iterator<Item = &[Chosen]> {
+    std::iter::from_fn(move || {
+        let mut sum = 0_u64;
+        let fitting = chunks.iter().take_while(|chunk| {
+            let start = sum == 0;
+            sum = sum.saturating_add(chunk.place.length.max(1));
+            start || sum <= BATCH
+        });
+        let (batch, rest) = chunks.split_at_checked(fitting.count())?;
+        chunks = rest;
+        Some(batch).filter(|batch| !batch.is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_zarr::SourceId;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_and_hold_all() {
+        let chunk = |length| Chosen {
+            array: 0,
+            position: 0,
+            place: Reference { source: SourceId(0), offset: 0, length },
+        };
+        let chunks = [1, BATCH - 1, 1, BATCH + 1, 1, 0].map(chunk);
+        let sizes: Vec<_> = batches(&chunks).map(<[_]>::len).collect();
+        assert_eq!(sizes, [2, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,277 @@
+//! Other urls for the files that references name: to make references beside the data and publish them for another place.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use virtualize_store::url_of;
+use virtualize_zarr::Source;
+
+use crate::Error;
+
+/// How urls of sources are written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Relocation {
+    /// As they were read.
+    #[default]
+    Keep,
+    /// Urls that start with one prefix start with another. The longest that fits is taken; each must fit somewhere.
+    Rewrite(Vec<Rewrite>),
+    /// Relative to the folder in which an output lies: its path or url.
+    RelativeTo(String),
+}
+
+/// A prefix of urls, and what stands for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rewrite {
+    from: String,
+    to: String,
+}
+
+impl Rewrite {
+    /// From and to are urls or paths; a path stands for its `file` url. A prefix ends where a name ends.
+    ///
+    /// # Errors
+    /// [`Error::Relocation`] where one is neither a url nor a path, `to` no absolute one.
+    pub fn new(from: &str, to: &str) -> Result<Self, Error> {
+        let wrong = |reason: String| Error::Relocation { reason };
+        if from.is_empty() || !is_place(to) {
+            return Err(wrong(format!(
+                "{from:?} to {to:?}: expected a url or path, and a url or absolute path"
+            )));
+        }
+        let absolute =
+            |path: &str| std::path::absolute(Path::new(path)).map(|path| path.display().to_string());
+        let from = match scheme(from) {
+            Some(_) => from.to_owned(),
+            None => format!("file://{}", absolute(from).map_err(|error| wrong(format!("{from}: {error}")))?),
+        };
+        let to = if scheme(to).is_some() { to.to_owned() } else { format!("file://{to}") };
+        let bare = |url: String| url.strip_suffix('/').map_or_else(|| url.clone(), str::to_owned);
+        Ok(Self { from: bare(from), to: bare(to) })
+    }
+
+    /// Reads `FROM=TO`. An equals sign may also stand in FROM: the first one after which a url or an absolute path
+    /// stands parts the two.
+    ///
+    /// # Errors
+    /// As [`Rewrite::new`].
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut parts =
+            text.match_indices('=').filter_map(|(at, _)| Some((text.get(..at)?, text.get(at + 1..)?)));
+        match parts.find(|(_, to)| is_place(to)) {
+            Some((from, to)) => Self::new(from, to),
+            None => Err(Error::Relocation {
+                reason: format!("{text:?}: expected FROM=TO, where TO is a url or an absolute path"),
+            }),
+        }
+    }
+
+    /// What follows the prefix.
+    fn rest<'a>(&self, url: &'a str) -> Option<&'a str> {
+        url.strip_prefix(&self.from).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    fn apply(&self, rest: &str) -> Result<String, String> {
+        if rest.is_empty() {
+            return Ok(self.to.clone());
+        }
+        match (is_http(&self.from), is_http(&self.to)) {
+            (_, true) if self.to.contains(['?', '#']) => Err(format!("{} has a query", plain(&self.to))),
+            (false, true) => Ok(format!("{}{}", self.to, escaped(rest))),
+            (true, false) if rest.contains('?') => Err("its url has a query".to_owned()),
+            (true, false) => {
+                Ok(format!("{}{}", self.to, unescaped(rest).ok_or("its url is not UTF-8".to_owned())?))
+            }
+            _ => Ok(format!("{}{rest}", self.to)),
+        }
+    }
+}
+
+/// Gives sources their urls.
+pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Result<(), Error> {
+    let urls = match relocation {
+        Relocation::Keep => return Ok(()),
+        Relocation::Rewrite(rules) => rewritten(sources, rules)?,
+        Relocation::RelativeTo(output) => relative(sources, output)?,
+    };
+    if urls.iter().collect::<BTreeSet<_>>().len()
+        < sources.iter().map(|source| &source.url).collect::<BTreeSet<_>>().len()
+    {
+        return Err(Error::Relocation { reason: "two sources would have one url".to_owned() });
+    }
+    for (source, url) in sources.iter_mut().zip(urls) {
+        source.url = url;
+    }
+    Ok(())
+}
+
+fn rewritten(sources: &[Source], rules: &[Rewrite]) -> Result<Vec<String>, Error> {
+    let mut used = BTreeSet::new();
+    let mut urls = Vec::with_capacity(sources.len());
+    for source in sources {
+        let fitting =
+            rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule, rule.rest(&source.url)?)));
+        urls.push(match fitting.max_by_key(|(_, rule, _)| rule.from.len()) {
+            Some((at, rule, rest)) => {
+                used.insert(at);
+                rule.apply(rest).map_err(|why| Error::Relocation {
+                    reason: format!("{} cannot be rewritten: {why}", plain(&source.url)),
+                })?
+            }
+            None => source.url.clone(),
+        });
+    }
+    match rules.iter().enumerate().find(|(at, _)| !used.contains(at)) {
+        None => Ok(urls),
+        Some((_, rule)) => Err(Error::Relocation {
+            reason: format!(
+                "{} is rewritten in no source; the first is {}",
+                plain(&rule.from),
+                sources.first().map_or("none", |source| plain(&source.url))
+            ),
+        }),
+    }
+}
+
+fn relative(sources: &[Source], output: &str) -> Result<Vec<String>, Error> {
+    let output = url_of(output.trim_end_matches('/'))?;
+    let folder = output.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let below = |url: &str| {
+        let rest = url.strip_prefix(folder)?.strip_prefix('/')?;
+        let plain = !rest.contains("://") && rest.split('/').all(|name| !matches!(name, "" | "." | ".."));
+        plain.then(|| rest.to_owned())
+    };
+    let reason = |url: &str| format!("{} lies not in {folder}, where the output goes, or below", plain(url));
+    sources
+        .iter()
+        .map(|source| below(&source.url).ok_or_else(|| Error::Relocation { reason: reason(&source.url) }))
+        .collect()
+}
+
+/// A url, or an absolute path.
+fn is_place(text: &str) -> bool {
+    text.starts_with('/') || scheme(text).is_some()
+}
+
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    (scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(known)).then_some(scheme)
+}
+
+fn is_http(url: &str) -> bool {
+    matches!(scheme(url), Some("http" | "https"))
+}
+
+/// A url without its query, which may hold a signature.
+fn plain(url: &str) -> &str {
+    if is_http(url) { url.split_once('?').map_or(url, |(url, _)| url) } else { url }
+}
+
+/// Keys and paths are plain text, urls of HTTP are escaped.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'.'
+            | b'_'
+            | b'~'
+            | b'/'
+            | b'='
+            | b','
+            | b'@'
+            | b':' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let digit =
+            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        out.push(match byte {
+            b'%' => (digit(bytes.next())? << 4) | digit(bytes.next())?,
+            other => other,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(urls: &[&str]) -> Vec<Source> {
+        urls.iter().map(|url| Source { url: (*url).to_owned(), ..Source::default() }).collect()
+    }
+
+    fn after(urls: &[&str], relocation: &Relocation) -> Result<Vec<String>, String> {
+        let mut sources = sources(urls);
+        relocate(&mut sources, relocation).map_err(|error| error.to_string())?;
+        Ok(sources.into_iter().map(|source| source.url).collect())
+    }
+
+    fn rewrite(rules: &[&str], urls: &[&str]) -> Result<Vec<String>, String> {
+        after(urls, &Relocation::Rewrite(rules.iter().map(|rule| Rewrite::parse(rule).unwrap()).collect()))
+    }
+
+    #[test]
+    fn a_prefix_ends_where_a_name_ends_and_the_longest_is_taken() {
+        for (rules, url, expected) in [
+            (&["/data=s3://b"][..], "file:///data/x.nc", "s3://b/x.nc"),
+            (&["/data/=s3://b/p/"], "file:///data/x.nc", "s3://b/p/x.nc"),
+            (&["file:///=s3://b/"], "file:///data/x.nc", "s3://b/data/x.nc"),
+            (&["/=/mnt"], "file:///data/x.nc", "file:///mnt/data/x.nc"),
+            (&["s3://=gs://"], "s3://b/x.nc", "gs://b/x.nc"),
+            (&["s3://b/x.nc=https://h/a?sig=1"], "s3://b/x.nc", "https://h/a?sig=1"),
+            (&["s3://b/y=1=s3://c/y=2"], "s3://b/y=1/x.nc", "s3://c/y=2/x.nc"),
+            (&["/data=https://h/d"], "file:///data/a b+%20é.nc", "https://h/d/a%20b%2B%2520%C3%A9.nc"),
+            (&["https://h=s3://b"], "https://h/a%20b.nc", "s3://b/a b.nc"),
+            (&["https://h=http://i"], "https://h/a%20b.nc?x=1", "http://i/a%20b.nc?x=1"),
+        ] {
+            assert_eq!(rewrite(rules, &[url]), Ok(vec![expected.to_owned()]), "{rules:?}");
+        }
+        let both = ["/d=s3://a", "/d/e=s3://b"];
+        let urls = ["file:///d/x", "file:///d/e/x", "file:///other"];
+        assert_eq!(rewrite(&both, &urls).unwrap(), ["s3://a/x", "s3://b/x", "file:///other"]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_an_error() {
+        for (rules, urls) in [
+            (&["/data=s3://b"][..], &["file:///data2/x.nc"][..]),
+            (&["/data=s3://b", "/none=s3://c"], &["file:///data/x.nc"]),
+            (&["https://h=s3://b"], &["https://h/x.nc?sig=1"]),
+            (&["https://h=s3://b"], &["https://h/%ff"]),
+            (&["/data=https://h/?sig=1"], &["file:///data/x.nc"]),
+            (&["/a=s3://b", "/c=s3://b"], &["file:///a/x", "file:///c/x"]),
+        ] {
+            assert!(rewrite(rules, urls).is_err(), "{rules:?}");
+        }
+        for text in ["", "a", "a=", "=s3://b", "a=b", "a=b/c"] {
+            assert!(Rewrite::parse(text).is_err(), "{text}");
+        }
+        let error = rewrite(&["https://h/d=s3://b"], &["https://h/x?secret"]).unwrap_err();
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn relative_urls_lie_below_the_folder_of_the_output() {
+        let relative = |output: &str, url: &str| after(&[url], &Relocation::RelativeTo(output.to_owned()));
+        assert_eq!(relative("/d/refs.json", "file:///d/e/x.nc"), Ok(vec!["e/x.nc".to_owned()]));
+        assert_eq!(relative("s3://b/d/store.zarr/", "s3://b/d/x.nc"), Ok(vec!["x.nc".to_owned()]));
+        for url in ["file:///x.nc", "file:///dd/x.nc", "s3://b/d/x.nc", "file:///d/a://b", "file:///d//x"] {
+            assert!(relative("/d/refs.json", url).is_err(), "{url}");
+        }
+    }
+}
