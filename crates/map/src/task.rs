@@ -192,6 +192,13 @@ pub enum ElementTransform {
         /// The array's bytes are most significant first.
         big_endian: bool,
     },
+    /// Two signed integers as two floats of twice their size, in the same byte order.
+    ComplexInteger {
+        /// Bytes of each integer: 2 or 4.
+        part_size: u32,
+        /// The most significant byte comes first, in both.
+        big_endian: bool,
+    },
     /// A floating-point number with an implied first bit as the IEEE 754 one of the same value, which has at least as
     /// many bits for exponent and mantissa. NaNs lose their payload.
     Float {
@@ -213,6 +220,7 @@ impl ElementTransform {
             Self::None => None,
             Self::Repack { stored_size, .. } | Self::Integer { stored_size, .. } => Some(*stored_size),
             Self::Float { stored, .. } => Some(stored.size),
+            Self::ComplexInteger { part_size, .. } => Some(part_size.saturating_mul(2)),
         }
     }
 }

@@ -233,3 +233,38 @@ def test_a_page_that_is_two_planes_is_told(tmp_path, fmt):
     tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20), "uint16"), description=text, metadata=None)
     run = convert(tmp_path / "a.ome.tif", fmt)
     assert "page 0 is a plane more than once" in run.stderr
+
+
+# ---- pages
+
+@pytest.mark.parametrize("dtype,predictor", [("uint8", 1), ("uint16", 2), ("float32", 3), ("float64", 3), (">u2", 2)])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_stacked_pages_are_those_of_tifffile(tmp_path, fmt, dtype, predictor, samples):
+    """Strips of 5 rows, the last one of 2; pages of one or more interleaved samples."""
+    import tifffile
+    shape = (3, 17, 20) if samples == 1 else (3, 17, 20, samples)
+    order = ">" if dtype.startswith(">") else "<"
+    data = (random(shape, "uint16") * 1.5).astype(dtype)
+    with tifffile.TiffWriter(tmp_path / "a.tif", byteorder=order) as out:
+        for page in data:
+            out.write(page, rowsperstrip=5, compression="zlib", predictor=predictor if predictor > 1 else None, metadata=None,
+                      photometric="minisblack", planarconfig="contig" if samples > 1 else None)
+    array = array_at(convert(tmp_path / "a.tif", fmt, "--stack").references, fmt, "band_data")
+    got = array.transpose("page", "y", "x", "band").values
+    problem = clients.same_bits(data.reshape(3, 17, 20, samples), got)
+    assert not problem, problem
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_complex_integers_are_those_of_gdal(tmp_path, fmt, order):
+    """Two signed integers a sample, as tifffile writes them with another sample format."""
+    import rasterio, tifffile
+    path, data = tmp_path / "c.tif", random((10, 9, 2), "int16") * -157
+    profile = dict(driver="GTiff", width=9, height=10, count=1, dtype="complex_int16", compress="deflate", blockysize=4, tiled=False)
+    with rasterio.open(path, "w", ENDIANNESS="BIG" if order == ">" else "LITTLE", **profile) as out:
+        out.write((data[..., 0] + 1j * data[..., 1]).astype("complex64")[None])
+    assert tifffile.TiffFile(path).pages[0].sampleformat == 5
+    got = array_at(convert(path, fmt).references, fmt, "band_data")
+    with rasterio.open(path) as src:
+        problem = same_values(src.read(), got.values)
+    assert not problem and got.dtype == "complex64", problem

@@ -122,6 +122,7 @@ impl Placing<'_> {
             ElementTransform::Repack { .. } => Some("members of the compound leave gaps".to_owned()),
             ElementTransform::Integer { .. } => Some("integers have unused bits".to_owned()),
             ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format".to_owned()),
+            ElementTransform::ComplexInteger { .. } => Some("complex integers become floats".to_owned()),
         }
     }
 

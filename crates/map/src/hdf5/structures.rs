@@ -60,6 +60,7 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, Strin
     match element.transform {
         ElementTransform::Integer { .. } => return Err(refuse("an integer has unused bits")),
         ElementTransform::Float { .. } => return Err(refuse("a float is in no IEEE 754 format")),
+        ElementTransform::ComplexInteger { .. } => return Err(refuse("complex integers become floats")),
         ElementTransform::None | ElementTransform::Repack { .. } => {}
     }
     Ok(element)

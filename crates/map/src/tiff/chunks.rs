@@ -2,17 +2,21 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId};
+use virtualize_zarr::{ChunkManifest, Codec, Endian, Lengths, References, SourceId, ZarrFormat};
 
 use super::{
     compression::{Encoding, ShortStrip, words},
     geometry::Geometry,
     refusal::Refusal,
+    sample::Storage,
 };
 use crate::{ChunkContent, ElementTransform, InlineTask, Piece, PieceBytes};
 
 /// Strips that lie uncompressed are cut into chunks of at most about so many bytes.
 const BLOCK: u64 = 8 << 20;
+
+/// Most stored bytes of tiles that are made anew because some may be cut off.
+const MOST_CUT: u64 = 256 << 10;
 
 /// The chunks of one array.
 pub(super) struct Chunks {
@@ -60,12 +64,13 @@ impl ChunkMaker<'_> {
         let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
         let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
         let short_end = self.rectilinear && declarable && uneven;
-        let (whole, short) = self.stretches(rows, short_end)?;
+        let (mut whole, short) = self.stretches(rows, short_end)?;
         if !declarable {
             let all: Vec<_> = whole.into_iter().chain(short).collect();
             return self.inlined(rows, &all, stored);
         }
-        let tasks = self.complete(&short, rows)?;
+        let mut tasks = self.complete(&short, rows)?;
+        tasks.extend(self.cut_tiles(&mut whole, rows)?);
         let manifest = ChunkManifest::of(references(&whole)?);
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
     }
@@ -190,11 +195,16 @@ impl ChunkMaker<'_> {
             return Ok(Vec::new());
         }
         if self.encoding.short_strip()? == ShortStrip::Unreadable {
-            return Err(Refusal::unsupported(format!(
+            let message = format!(
                 "its last strip has {} of {rows} rows, which no reader completes under {}",
                 self.geometry.height % rows,
                 words(self.encoding.image).join(", ")
-            )));
+            );
+            let hint = match self.encoding.format {
+                ZarrFormat::V2 => "a Zarr v3 format with `--chunk-grid rectilinear` refers to it as it is",
+                ZarrFormat::V3 => "`--chunk-grid rectilinear` refers to it as it is",
+            };
+            return Err(Refusal { hint: Some(hint.into()), ..Refusal::unsupported(message) });
         }
         self.check_inline(short.len() as u64, rows)?;
         self.tasks(short, rows)
@@ -238,6 +248,26 @@ impl ChunkMaker<'_> {
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 
+    /// Some writers cut tiles off where the image ends, which libtiff fills up and other decoders do not. Tiles at the
+    /// lower edge are made anew from the rows within the image, as long as they are small.
+    fn cut_tiles(&self, whole: &mut Vec<Stretch>, rows: u64) -> Result<Vec<InlineTask>, Refusal> {
+        let [_, _, down, across] = self.geometry.counts();
+        let rest = self.geometry.height % rows;
+        if !self.encoding.may_end_early() || !self.geometry.tiled || self.geometry.segment[0] > 1 || rest == 0
+        {
+            return Ok(Vec::new());
+        }
+        let is_last = |stretch: &Stretch| stretch.position / across % down == down - 1;
+        let stored = whole.iter().filter(|stretch| is_last(stretch)).map(|stretch| stretch.range.length);
+        let chunks = whole.iter().filter(|stretch| is_last(stretch)).count() as u64;
+        if stored.fold(0, u64::saturating_add) > MOST_CUT || self.check_inline(chunks, rows).is_err() {
+            return Ok(Vec::new());
+        }
+        let last = whole.extract_if(.., |stretch| is_last(stretch));
+        let last: Vec<Stretch> = last.map(|stretch| Stretch { rows: rest, ..stretch }).collect();
+        self.tasks(&last, rows)
+    }
+
     fn check_inline(&self, chunks: u64, rows: u64) -> Result<(), Refusal> {
         let element = self.element_size();
         let bytes =
@@ -256,6 +286,16 @@ impl ChunkMaker<'_> {
         Ok(())
     }
 
+    fn transform(&self) -> ElementTransform {
+        match self.encoding.sample.storage {
+            Storage::ComplexInteger => ElementTransform::ComplexInteger {
+                part_size: u32::from(self.encoding.sample.bits / 16),
+                big_endian: self.encoding.endian == Endian::Big,
+            },
+            _ => ElementTransform::None,
+        }
+    }
+
     fn element_size(&self) -> u64 {
         self.encoding.sample.data_type.size().unwrap_or(1)
     }
@@ -270,7 +310,7 @@ impl ChunkMaker<'_> {
             to: vec![0; shape.len()],
             extent: shape.clone(),
             shape,
-            transform: ElementTransform::None,
+            transform: self.transform(),
         };
         let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
         Ok(ChunkContent::Assemble {

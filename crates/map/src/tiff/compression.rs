@@ -71,6 +71,9 @@ impl<'a> Encoding<'a> {
 
     /// Whether released readers decode these codecs in the format; else the content has to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool, Refusal> {
+        if self.sample.storage == Storage::ComplexInteger {
+            return Ok(false);
+        }
         let scheme = self.scheme()?;
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
         // In Zarr v3 the codec takes arrays, not bytes, and integers only.
@@ -93,6 +96,11 @@ impl<'a> Encoding<'a> {
             _ if self.is_decodable()? => ShortStrip::Reencode,
             _ => ShortStrip::Unreadable,
         })
+    }
+
+    /// Whether writers are known to leave out rows of tiles that lie outside of the image.
+    pub(super) fn may_end_early(&self) -> bool {
+        scheme(self.image.compression) == Some(Scheme::PackBits)
     }
 
     /// Whether rows are stored one after the other without compression, so that any stretch of them can be read.
@@ -149,7 +157,9 @@ impl<'a> Encoding<'a> {
         let mut codecs = Vec::new();
         let endian = self.add_predictor(shape, &mut codecs)?;
         match self.sample.storage {
-            Storage::Whole => codecs.push(bytes_codec(&self.sample.data_type, endian)),
+            Storage::Whole | Storage::ComplexInteger => {
+                codecs.push(bytes_codec(&self.sample.data_type, endian))
+            }
             Storage::Packed => {
                 codecs.push(self.pack_bits(shape));
                 codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));

@@ -25,6 +25,8 @@ pub(super) enum Storage {
     Packed,
     /// Floats of 24 bits.
     Float24,
+    /// Two signed integers, which become floats of the next larger size: these hold all of them.
+    ComplexInteger,
 }
 
 impl Sample {
@@ -37,7 +39,8 @@ impl Sample {
             SampleFormat::Signed => signed(bits),
             SampleFormat::Float => float(bits),
             SampleFormat::ComplexFloat => complex(bits),
-            SampleFormat::ComplexInteger | SampleFormat::Unknown(_) => None,
+            SampleFormat::ComplexInteger => complex_integer(bits),
+            SampleFormat::Unknown(_) => None,
         }
         .ok_or_else(|| Refusal::unsupported(format!("samples of type {}", describe(format, bits))))?;
         Ok(Self { data_type, bits, storage })
@@ -104,6 +107,14 @@ fn complex(bits: u16) -> Option<(DataType, Storage)> {
     match bits {
         64 => Some((DataType::Complex64, Storage::Whole)),
         128 => Some((DataType::Complex128, Storage::Whole)),
+        _ => None,
+    }
+}
+
+fn complex_integer(bits: u16) -> Option<(DataType, Storage)> {
+    match bits {
+        32 => Some((DataType::Complex64, Storage::ComplexInteger)),
+        64 => Some((DataType::Complex128, Storage::ComplexInteger)),
         _ => None,
     }
 }

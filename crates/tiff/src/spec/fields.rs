@@ -50,12 +50,13 @@ impl Fields {
         Ok(if numbers.is_empty() { None } else { Some(numbers) })
     }
 
-    /// Unsigned integers, which are taken away. Empty where the tag is absent.
+    /// Integers from 0 on, which are taken away. Empty where the tag is absent.
     pub(crate) fn take_unsigned(&mut self, tag: u16) -> Result<Vec<u64>, Error> {
         self.value(tag)?;
         match self.values.remove(&tag) {
             None => Ok(Vec::new()),
             Some(Value::Unsigned(numbers)) => Ok(numbers),
+            Some(Value::Signed(numbers)) => self.non_negative(tag, &numbers),
             Some(other) => {
                 Err(self.malformed(tag, format!("{}, expected unsigned integers", describe(&other))))
             }
