@@ -32,7 +32,7 @@ pub enum ChunkContent {
         range: ByteRange,
     },
     /// The bytes of the file behind a head that is kept elsewhere, one stream of bits (the least significant bit of a
-    /// byte first), filled with zero bits to whole words of 8 bytes. They are already encoded.
+    /// byte first), filled with zero bits to whole words. They are already encoded.
     Headed {
         /// In which file.
         source: SourceId,
@@ -42,6 +42,8 @@ pub enum ChunkContent {
         head: Bytes,
         /// How many of its bits count.
         head_bits: u32,
+        /// Bytes of a word.
+        word: u32,
     },
     /// The bytes of the file, the bits of each byte turned round (TIFF's FillOrder 2). They are already encoded.
     BitsReversed {

@@ -7,6 +7,7 @@ use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId};
 
 use super::filters::Pipeline;
 use super::layout::{Placed, Placing};
+use super::lzo::LZO;
 use super::zfp::ZFP;
 use crate::ChunkContent;
 
@@ -30,6 +31,11 @@ impl Placing<'_> {
             && filter.id == ZFP
         {
             return self.zfp(chunked, &self.dataset.filters);
+        }
+        if let [before @ .., filter] = self.dataset.filters.as_slice()
+            && filter.id == LZO
+        {
+            return self.lzo(chunked, before);
         }
         let chunks = self.chunks(chunked)?;
         let mut placed = Placed { chunk_shape: chunks.shape.clone(), ..self.one_chunk()? };

@@ -96,6 +96,7 @@ pub(super) fn describe_filter(filter: &Filter) -> String {
         (5, _) => "nbit",
         (6, _) => "scale-offset",
         (307, _) => "bzip2",
+        (305, _) => "LZO",
         (32000, _) => "LZF",
         (32001, _) => "Blosc",
         (32004, _) => "LZ4",

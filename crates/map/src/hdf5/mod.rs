@@ -13,6 +13,7 @@ mod graft;
 mod hdfeos;
 mod header_fill;
 mod layout;
+mod lzo;
 mod names;
 mod others;
 mod packing;

@@ -54,7 +54,7 @@ impl Placing<'_> {
         }
         let made = |(position, range)| {
             let (head, head_bits) = (head.bytes.clone(), head.bits);
-            (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits })
+            (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits, word: 8 })
         };
         Ok(Placed {
             chunk_shape,

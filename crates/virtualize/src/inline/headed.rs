@@ -1,6 +1,6 @@
 /// One stream of bits, the least significant bit of a byte first: `head_bits` of the head, then the rest, then zero bits
-/// up to a whole word of 8 bytes.
-pub(super) fn join(head: &[u8], head_bits: u32, rest: &[u8]) -> Vec<u8> {
+/// up to a whole word of `word` bytes.
+pub(super) fn join(head: &[u8], head_bits: u32, rest: &[u8], word: u32) -> Vec<u8> {
     let whole = usize::try_from(head_bits / 8).unwrap_or(usize::MAX);
     let shift = head_bits % 8;
     let mut joined: Vec<u8> = head.iter().copied().take(whole).collect();
@@ -16,7 +16,8 @@ pub(super) fn join(head: &[u8], head_bits: u32, rest: &[u8]) -> Vec<u8> {
     if shift > 0 {
         joined.push(carry);
     }
-    joined.resize(joined.len().next_multiple_of(8), 0);
+    let word = usize::try_from(word.max(1)).unwrap_or(1);
+    joined.resize(joined.len().next_multiple_of(word), 0);
     joined
 }
 
@@ -27,7 +28,7 @@ mod tests {
     #[test]
     fn whole_bytes_stand_side_by_side() {
         assert_eq!(
-            join(&[1, 2], 16, &[3, 4, 5, 6, 7, 8, 9]),
+            join(&[1, 2], 16, &[3, 4, 5, 6, 7, 8, 9], 8),
             [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 0, 0, 0]
         );
     }
@@ -35,6 +36,6 @@ mod tests {
     /// 12 bits 0x321, then 0x54 and 0x76, is 0x7654321.
     #[test]
     fn bits_follow_bits() {
-        assert_eq!(join(&[0x21, 0xf3], 12, &[0x54, 0x76]), [0x21, 0x43, 0x65, 0x07, 0, 0, 0, 0]);
+        assert_eq!(join(&[0x21, 0xf3], 12, &[0x54, 0x76], 8), [0x21, 0x43, 0x65, 0x07, 0, 0, 0, 0]);
     }
 }

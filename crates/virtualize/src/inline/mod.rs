@@ -80,8 +80,8 @@ async fn chunk(
         hierarchy.array(&task.array).ok_or_else(|| Failure::Chunk("there is no such array".into()))?;
     match &task.content {
         ChunkContent::AsStored { source, range } => fetched.range(*source, *range).cloned(),
-        ChunkContent::Headed { source, range, head, head_bits } => {
-            Ok(headed::join(head, *head_bits, fetched.range(*source, *range)?).into())
+        ChunkContent::Headed { source, range, head, head_bits, word } => {
+            Ok(headed::join(head, *head_bits, fetched.range(*source, *range)?, *word).into())
         }
         ChunkContent::BitsReversed { source, range } => {
             Ok(fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect())

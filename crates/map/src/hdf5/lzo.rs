@@ -1,0 +1,65 @@
+//! LZO chunks (filter 305, PyTables). The filter stores bare LZO1X streams, of which the client must know how long they
+//! decode: such chunks are made, with the head in front that imagecodecs reads (0xF0, then the decoded length as 4
+//! bytes, most significant first).
+
+use bytes::Bytes;
+use virtualize_hdf5::model::{Chunked, Filter};
+use virtualize_zarr::{Codec, SourceId};
+
+use super::chunked::{check_table, entries, furthest_end};
+use super::filters::Pipeline;
+use super::layout::{INLINE_CHUNKS, Placed, Placing};
+use crate::ChunkContent;
+
+/// Its registered number.
+pub(super) const LZO: u16 = 305;
+
+impl Placing<'_> {
+    /// All chunks with the head in front; LZO must be the last filter.
+    pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<Placed, String> {
+        let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
+        if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {
+            return Err(format!("chunks of {chunk_shape:?} do not fit the extent {:?}", self.shape));
+        }
+        if self.is_empty() || chunked.chunks.addresses.is_empty() {
+            return Ok(Placed { chunk_shape, ..self.one_chunk()? });
+        }
+        let mut applied = Pipeline::new(before)?.applied(0);
+        let changed = applied.iter().any(|codec| !matches!(codec, Codec::Shuffle { .. }));
+        let table = &chunked.chunks;
+        if changed || !self.element.is_stored_as_it_is() || self.must_be_made().is_some() {
+            return Err("LZO (305) behind other filters than shuffle, or under elements that are converted, is not mapped".to_owned());
+        }
+        if chunked.unfiltered_edges || !table.filter_masks.is_empty() {
+            return Err("some of its chunks did not go through LZO (305)".to_owned());
+        }
+        let bytes = self.stored_bytes(&chunk_shape).ok_or("the size of a chunk passes 64 bits")?;
+        let length = u32::try_from(bytes).map_err(|_| format!("LZO (305) chunks of {bytes} bytes"))?;
+        let configuration = serde_json::Map::from_iter([("header".to_owned(), true.into())]);
+        applied.push(Codec::Named { name: "imagecodecs_lzo", configuration });
+        self.clients_decode(&applied, &chunk_shape, bytes)?;
+        let grid: Vec<u64> =
+            self.shape.iter().zip(&chunk_shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+        check_table(table, &grid)?;
+        self.check_end(furthest_end(table))?;
+        let stored = entries(table).fold(0, |sum: u64, (_, range)| sum.saturating_add(range.length));
+        if stored > self.options.inline_limit || table.addresses.len() as u64 > INLINE_CHUNKS {
+            return Err(format!(
+                "clients need a head before LZO (305) chunks, and {stored} bytes are too much to inline (limit {})",
+                self.options.inline_limit
+            ));
+        }
+        let head: Bytes = [0xF0].into_iter().chain(length.to_be_bytes()).collect();
+        let made = |(position, range)| {
+            let head = head.clone();
+            (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits: 40, word: 1 })
+        };
+        Ok(Placed {
+            codecs: self.chain(applied),
+            inline: entries(table).map(made).collect(),
+            inline_reason: Some("clients need the decoded length before LZO chunks".to_owned()),
+            chunk_shape,
+            ..self.one_chunk()?
+        })
+    }
+}
