@@ -485,6 +485,14 @@ pub enum Selection {
     All,
     /// A regular hyperslab, one entry an axis, slowest first. `None` in count or block stands for unlimited.
     Regular(Vec<Slab>),
+    /// A regular hyperslab whose unlimited axis ends after so many elements along it, as the sources of a virtual dataset
+    /// have them. No file says so.
+    Clipped {
+        /// One entry an axis, slowest first; one has no end of its own.
+        slabs: Vec<Slab>,
+        /// How many elements it has along that axis.
+        elements: u64,
+    },
     /// Irregular hyperslab: blocks as (first, last) corners, inclusive.
     Blocks(Vec<(Vec<u64>, Vec<u64>)>),
     /// Points.

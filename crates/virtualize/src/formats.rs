@@ -32,6 +32,13 @@ impl Model {
         }
     }
 
+    /// Gives virtual datasets the extent that their sources make.
+    pub(crate) fn settle(&mut self, own: &str, others: &mut virtualize_map::hdf5::OtherFiles) {
+        if let Self::Hdf5(file) = self {
+            virtualize_map::hdf5::settle_virtual(file, own, others);
+        }
+    }
+
     /// Maps it to Zarr, with the other files that it takes data from.
     pub(crate) fn map(&self, source: Source, others: &Others, options: &MapOptions) -> Mapped {
         match self {

@@ -74,9 +74,10 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
         Ok(kind) => kind,
         Err(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
     };
-    let model = Model::read(kind, &object, options).await?;
+    let mut model = Model::read(kind, &object, options).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
-    let others = others::read(&model, object.url(), options).await;
+    let mut others = others::read(&model, object.url(), options).await;
+    model.settle(object.url(), &mut others.files);
     let mut mapped = model.map(source_of(&object), &others, &options.map);
     outside::check(&mut mapped, &options.store).await;
     let context = Context {

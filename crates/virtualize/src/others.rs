@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use virtualize_bytes::ReadErrorKind;
 use virtualize_hdf5::model::File;
-use virtualize_map::hdf5::{OtherFile, OtherFiles, link_files, virtual_source_files};
+use virtualize_map::hdf5::{
+    NumberedFiles, OtherFile, OtherFiles, link_files, numbered_files, virtual_source_files,
+};
 use virtualize_map::tiff::{OtherTiffs, ome_files};
 use virtualize_store::{Object, StoreError};
 use virtualize_zarr::Source;
@@ -35,7 +37,8 @@ impl Others {
     }
 }
 
-/// Reads the files that the virtual datasets of a file at `own` need, or its external links where they are followed, and those that these need in turn.
+/// Reads the files that the virtual datasets of a file at `own` need, or its external links where they are followed,
+/// and those that these need in turn.
 pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others {
     let mut others = Others::default();
     let file = match model {
@@ -47,31 +50,63 @@ pub(crate) async fn read(model: &Model, own: &str, options: &Options) -> Others 
             return others;
         }
     };
-    let needed = |file: &File, url: &str| {
-        let mut urls = virtual_source_files(file, url);
-        if options.map.follow_external {
-            urls.extend(link_files(file, url));
+    let mut needs = Needs { own, options, wanted: BTreeSet::new(), numbered: BTreeSet::new() };
+    needs.add(file, own);
+    loop {
+        if let Some(url) = needs.wanted.pop_first() {
+            needs.get(url, &mut others).await;
+        } else if let Some(files) = needs.numbered.pop_first() {
+            // Each file must be looked at before the next is named.
+            let mut block = 0;
+            while needs.get(files.url(block), &mut others).await {
+                block += 1;
+            }
+        } else {
+            return others;
         }
-        urls
-    };
-    let mut wanted: BTreeSet<String> = needed(file, own);
-    while let Some(url) = wanted.pop_first() {
-        if url == own || others.files.files.contains_key(&url) {
-            continue;
+    }
+}
+
+/// Files that are still to be read.
+struct Needs<'a> {
+    own: &'a str,
+    options: &'a Options,
+    wanted: BTreeSet<String>,
+    numbered: BTreeSet<NumberedFiles>,
+}
+
+impl Needs<'_> {
+    /// Adds what a file needs.
+    fn add(&mut self, file: &File, url: &str) {
+        self.wanted.extend(virtual_source_files(file, url));
+        self.numbered.extend(numbered_files(file, url));
+        if self.options.map.follow_external {
+            self.wanted.extend(link_files(file, url));
         }
-        let other = match is_allowed(own, &url) {
+    }
+
+    /// Reads a file, unless that was done; whether it is one that could be read.
+    async fn get(&mut self, url: String, others: &mut Others) -> bool {
+        if url == self.own {
+            return true;
+        }
+        if let Some(other) = others.files.files.get(&url) {
+            return matches!(other, OtherFile::Read(..));
+        }
+        let other = match is_allowed(self.own, &url) {
             Err(why) => OtherFile::Refused(why),
             Ok(()) if others.files.files.len() >= FILES => {
                 OtherFile::Refused(format!("more than {FILES} other files are needed"))
             }
-            Ok(()) => read_one(&url, options, &mut others.objects).await,
+            Ok(()) => read_one(&url, self.options, &mut others.objects).await,
         };
+        let is_read = matches!(other, OtherFile::Read(..));
         if let OtherFile::Read(file, _) = &other {
-            wanted.extend(needed(file, &url));
+            self.add(file, &url);
         }
         others.files.files.insert(url, other);
+        is_read
     }
-    others
 }
 
 /// Reads the TIFF files with these urls.

@@ -156,18 +156,23 @@ impl Placing<'_> {
             extent: chunk_shape.to_vec(),
             transform: self.element.transform.clone(),
         };
+        self.made_of_pieces(chunk_shape, vec![piece])
+    }
+
+    /// A chunk of pieces, on a background.
+    pub(super) fn made_of_pieces(&self, chunk_shape: &[u64], pieces: Vec<Piece>) -> ChunkContent {
         match self.element.data_type {
             DataType::String => ChunkContent::Variable {
                 shape: chunk_shape.to_vec(),
                 datatype: item_type(&self.dataset.datatype).clone(),
-                pieces: vec![piece],
+                pieces,
                 objects: Arc::clone(self.objects),
                 text: ReferenceText::Path,
             },
             _ => ChunkContent::Assemble {
                 shape: chunk_shape.to_vec(),
                 background: self.background_bytes(),
-                pieces: vec![piece],
+                pieces,
             },
         }
     }

@@ -27,7 +27,10 @@ mod tests;
 mod tests_of_content;
 mod tree;
 mod types;
+mod unlimited;
 mod virtual_layout;
+mod virtual_parts;
+mod virtual_pieces;
 mod zfp;
 
 use std::cell::Cell;
@@ -43,6 +46,7 @@ pub use self::names::ObjectNames;
 use self::others::{Known, World};
 pub use self::others::{OtherFile, OtherFiles, beside, link_files, virtual_source_files};
 pub use self::references::{reference_part, reference_path};
+pub use self::unlimited::{NumberedFiles, numbered_files, settle_virtual};
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity, convention, unpack};
 
 /// Most sources that the virtual datasets of a file are made of, nested ones counted each time.

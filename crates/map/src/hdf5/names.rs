@@ -55,29 +55,44 @@ pub(super) fn join(prefix: &str, name: &str) -> String {
 
 /// The object that a path leads to, from the group that holds the link; absolute paths start at the root.
 pub(super) fn resolve(file: &File, from: Address, path: &str) -> Option<Address> {
-    resolve_within(file, from, path, &mut 0)
+    look_up(file, from, path).ok().flatten()
 }
 
-fn resolve_within(file: &File, from: Address, path: &str, steps: &mut u32) -> Option<Address> {
-    let start = if path.starts_with('/') { file.root } else { from };
-    path.split('/').filter(|name| !name.is_empty() && *name != ".").try_fold(start, |at, name| match &group(
-        file, at,
-    )?
-    .links
-    .iter()
-    .find(|link| link.name == name)?
-    .target
-    {
-        LinkTarget::Hard(address) => Some(*address),
-        LinkTarget::Soft(target) => {
-            *steps += 1;
-            if *steps > SOFT_LINKS {
-                return None;
-            }
-            resolve_within(file, at, target, steps)
+/// The same; `None` where there is none, an error where it cannot be told from this file.
+pub(super) fn look_up(file: &File, from: Address, path: &str) -> Result<Option<Address>, String> {
+    look_up_within(file, from, path, &mut 0)
+}
+
+fn look_up_within(
+    file: &File,
+    from: Address,
+    path: &str,
+    steps: &mut u32,
+) -> Result<Option<Address>, String> {
+    let mut at = if path.starts_with('/') { file.root } else { from };
+    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+        if let Some(Object::Unreadable(error)) = file.objects.get(&at) {
+            return Err(error.to_string());
         }
-        _ => None,
-    })
+        let links = group(file, at).map(|group| group.links.as_slice()).unwrap_or_default();
+        let Some(link) = links.iter().find(|link| link.name == name) else { return Ok(None) };
+        let next = match &link.target {
+            LinkTarget::Hard(address) => Some(*address),
+            LinkTarget::Soft(target) => {
+                *steps += 1;
+                if *steps > SOFT_LINKS {
+                    return Err(format!("more than {SOFT_LINKS} soft links lead to each other"));
+                }
+                look_up_within(file, at, target, steps)?
+            }
+            LinkTarget::External { .. } => return Err("it lies behind an external link".to_owned()),
+            LinkTarget::UserDefined(_) => return Err("it lies behind a user-defined link".to_owned()),
+            LinkTarget::Unreadable(error) => return Err(error.to_string()),
+        };
+        let Some(next) = next else { return Ok(None) };
+        at = next;
+    }
+    Ok(Some(at))
 }
 
 /// A name as it is shown: in one with a backslash, which zarr-python takes for a slash, `%` is `%25` and the backslash

@@ -3,11 +3,17 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use virtualize_bytes::Address;
 use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
 use virtualize_zarr::Source;
 
+use super::unlimited::Pattern;
+
 /// Deepest chain of virtual datasets.
 const DEPTH: u32 = 8;
+
+/// Why a virtual dataset is no source of another.
+pub(super) const GROWN: &str = "it is virtual, and its sources make another extent than its file says";
 
 /// What became of another file.
 #[derive(Clone, Debug)]
@@ -25,6 +31,9 @@ pub enum OtherFile {
 pub struct OtherFiles {
     /// Each with what became of it.
     pub files: BTreeMap<String, OtherFile>,
+    /// Virtual datasets (url and address) whose sources make another extent than their own file says. libhdf5 does not
+    /// see it through another virtual dataset.
+    pub grown: BTreeSet<(String, Address)>,
 }
 
 /// The url of a file that the file at `own` names: relative names start at its folder.
@@ -47,8 +56,9 @@ pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
         _ => &[],
     });
     mappings
-        .filter(|mapping| mapping.file != "." && !mapping.file.contains('%'))
-        .map(|mapping| beside(own, &mapping.file))
+        .filter(|mapping| mapping.file != ".")
+        .filter_map(|mapping| Pattern::new(&mapping.file).ok().filter(|name| !name.is_numbered()))
+        .map(|name| beside(own, &name.name(0)))
         .filter(|url| url != own)
         .collect()
 }
@@ -91,6 +101,14 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
+    /// Refuses a dataset of this file as a source, where libhdf5 would show its old extent.
+    pub(super) fn check_extent(&self, address: Address) -> Result<(), String> {
+        match self.others.grown.contains(&(self.here.source.url.clone(), address)) {
+            true => Err(GROWN.to_owned()),
+            false => Ok(()),
+        }
+    }
+
     /// The world as a source in a file sees it that this file names; `None` where there is no such file.
     pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>, String> {
         let left = self.budget.get().checked_sub(1).ok_or("virtual datasets have too many sources")?;

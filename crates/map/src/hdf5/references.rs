@@ -46,7 +46,8 @@ fn selection_json(selection: &Selection) -> Value {
     match selection {
         Selection::None => json!({"selection": "none"}),
         Selection::All => json!({"selection": "all"}),
-        Selection::Regular(slabs) => {
+        // References have no clipped ones.
+        Selection::Regular(slabs) | Selection::Clipped { slabs, .. } => {
             let start: Vec<_> = slabs.iter().map(|slab| slab.start).collect();
             let stride: Vec<_> = slabs.iter().map(|slab| slab.stride).collect();
             let count: Vec<_> = slabs.iter().map(|slab| slab.count).collect();

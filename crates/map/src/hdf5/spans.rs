@@ -116,6 +116,15 @@ fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
         Selection::Regular(slabs) => {
             Err(format!("a selection has {} axes, not {}", slabs.len(), shape.len()))
         }
+        Selection::Clipped { slabs, elements } if slabs.len() <= shape.len() => {
+            let whole = shape.get(slabs.len()..).unwrap_or_default().iter().map(|n| Ok(vec![(0, *n)]));
+            let clipped =
+                slabs.iter().zip(shape).map(|(slab, extent)| clipped_runs(slab, *extent, *elements));
+            clipped.chain(whole).collect()
+        }
+        Selection::Clipped { slabs, .. } => {
+            Err(format!("a selection has {} axes, not {}", slabs.len(), shape.len()))
+        }
         Selection::None => Err("a mapping selects nothing".to_owned()),
         Selection::Blocks(blocks) => {
             let mut axes = block_runs(blocks, shape)?;
@@ -163,6 +172,24 @@ fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
         }
     }
     all
+}
+
+/// The runs of a slab that ends after so many elements, where it has no end of its own.
+fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>, String> {
+    let block = match (slab.count, slab.block) {
+        (Some(_), Some(_)) => return slab_runs(slab, extent),
+        (None, Some(block)) if slab.stride > block && block > 0 => block,
+        _ => elements.max(1),
+    };
+    let (count, rest) = (elements / block, elements % block);
+    let whole = Slab { count: Some(count), block: Some(block), ..*slab };
+    let mut runs = if count > 0 { slab_runs(&whole, extent)? } else { Vec::new() };
+    if rest > 0 {
+        let start = count.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
+        let last = Slab { start: start.unwrap_or(u64::MAX), count: Some(1), block: Some(rest), ..*slab };
+        runs.extend(slab_runs(&last, extent)?);
+    }
+    Ok(runs)
 }
 
 fn slab_runs(slab: &Slab, extent: u64) -> Result<Vec<Run>, String> {

@@ -1,0 +1,391 @@
+//! Virtual datasets whose selections have no end, or whose sources are numbered (`%b` in their names): their extent
+//! follows from the sources that exist, as libhdf5 finds it with its defaults (view "last available", no gap).
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize_bytes::Address;
+use virtualize_hdf5::Error;
+use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
+
+use super::names::look_up;
+use super::others::{GROWN, OtherFile, OtherFiles, beside};
+
+/// Longest chain of such datasets.
+const PASSES: u32 = 9;
+
+/// Most blocks that patterns may make.
+const BLOCKS: u32 = 100_000;
+
+/// A dataset: the url of its file, and its address there.
+type Key = (String, Address);
+
+/// A virtual dataset with an end.
+#[derive(Clone, PartialEq, Debug)]
+struct Settled {
+    shape: Vec<u64>,
+    mappings: Vec<VirtualMapping>,
+}
+
+/// The files, and the extents that are known so far.
+struct View<'a> {
+    own: &'a str,
+    file: &'a File,
+    others: &'a OtherFiles,
+    known: &'a BTreeMap<Key, Result<Settled, String>>,
+    blocks: Cell<u32>,
+}
+
+/// Gives the virtual datasets of a file, which lies at `own`, and of the others their extents and selections with an end.
+/// Where that cannot be found, the layout becomes unreadable.
+pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles) {
+    let open: Vec<Key> = all_open(file, own, others);
+    if open.is_empty() {
+        return;
+    }
+    let mut known = BTreeMap::new();
+    for _ in 0..PASSES {
+        let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS) };
+        let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.settled(key))).collect();
+        if next == known {
+            break;
+        }
+        known = next;
+    }
+    for ((url, address), settled) in known {
+        let file = match others.files.get_mut(&url) {
+            _ if url == own => &mut *file,
+            Some(OtherFile::Read(file, _)) => file,
+            _ => continue,
+        };
+        if let Some(Object::Dataset(dataset)) = file.objects.get_mut(&address) {
+            let before = dataset.dataspace.clone();
+            apply(dataset, address, settled);
+            if dataset.dataspace != before {
+                others.grown.insert((url, address));
+            }
+        }
+    }
+}
+
+fn apply(dataset: &mut Dataset, address: Address, settled: Result<Settled, String>) {
+    match settled {
+        Ok(settled) => {
+            if let Dataspace::Simple { shape, .. } = &mut dataset.dataspace {
+                *shape = settled.shape;
+            }
+            dataset.layout = Layout::Virtual(settled.mappings);
+        }
+        Err(problem) => {
+            let structure = "virtual dataset";
+            let error = Error::Unsupported { structure, address: address.0, problem };
+            dataset.layout = Layout::Unreadable(error);
+        }
+    }
+}
+
+/// The datasets that have to be settled.
+fn all_open(file: &File, own: &str, others: &OtherFiles) -> Vec<Key> {
+    let others = others.files.iter().filter_map(|(url, other)| match other {
+        OtherFile::Read(file, _) if url != own => Some((url.as_str(), file.as_ref())),
+        _ => None,
+    });
+    let files = std::iter::once((own, file)).chain(others);
+    let open = files.flat_map(|(url, file)| {
+        let open = file.objects.iter().filter(|(_, object)| mappings(object).iter().any(is_open));
+        open.map(move |(address, _)| (url.to_owned(), *address))
+    });
+    open.collect()
+}
+
+fn mappings(object: &Object) -> &[VirtualMapping] {
+    match object {
+        Object::Dataset(dataset) => match &dataset.layout {
+            Layout::Virtual(mappings) => mappings,
+            _ => &[],
+        },
+        _ => &[],
+    }
+}
+
+fn is_open(mapping: &VirtualMapping) -> bool {
+    mapping.file.contains('%')
+        || mapping.dataset.contains('%')
+        || endless(&mapping.source).is_some()
+        || endless(&mapping.destination).is_some()
+}
+
+/// The axis along which a selection has no end, and its slabs.
+fn endless(selection: &Selection) -> Option<(usize, &[Slab])> {
+    let Selection::Regular(slabs) = selection else { return None };
+    let axis = slabs.iter().position(|slab| slab.count.is_none() || slab.block.is_none())?;
+    Some((axis, slabs))
+}
+
+impl View<'_> {
+    fn file(&self, url: &str) -> Result<Option<&File>, String> {
+        match self.others.files.get(url) {
+            _ if url == self.own => Ok(Some(self.file)),
+            Some(OtherFile::Read(file, _)) => Ok(Some(file)),
+            Some(OtherFile::Missing) => Ok(None),
+            Some(OtherFile::Refused(why)) => Err(why.clone()),
+            None => Err(format!("{url} was not read")),
+        }
+    }
+
+    fn settled(&self, (url, address): &Key) -> Result<Settled, String> {
+        let object = self.file(url)?.and_then(|file| file.objects.get(address));
+        let Some(Object::Dataset(dataset)) = object else { return Err("it is no dataset".to_owned()) };
+        let Dataspace::Simple { shape, max_shape } = &dataset.dataspace else {
+            return Err("it has no axes".to_owned());
+        };
+        let mut extent = Extent { least: vec![0; shape.len()], grown: vec![None; shape.len()] };
+        let mut made = Vec::new();
+        for mapping in object.map(mappings).unwrap_or_default() {
+            self.mapping(url, mapping, &mut extent, &mut made)?;
+        }
+        let shape = extent.over(shape);
+        let most = max_shape.as_deref().unwrap_or_default();
+        if shape.iter().zip(most).any(|(size, most)| most.is_some_and(|most| *size > most)) {
+            return Err(format!("its sources make {shape:?} elements, more than it may have"));
+        }
+        Ok(Settled { shape, mappings: made })
+    }
+
+    /// Adds what a mapping is made of.
+    fn mapping(
+        &self,
+        own: &str,
+        mapping: &VirtualMapping,
+        extent: &mut Extent,
+        made: &mut Vec<VirtualMapping>,
+    ) -> Result<(), String> {
+        let (file, dataset) = (Pattern::new(&mapping.file)?, Pattern::new(&mapping.dataset)?);
+        let is_numbered = file.is_numbered() || dataset.is_numbered();
+        let named = |selections: (Selection, Selection), n: u64| VirtualMapping {
+            file: file.name(n),
+            dataset: dataset.name(n),
+            source: selections.0,
+            destination: selections.1,
+        };
+        extent.hold(&mapping.destination);
+        match (endless(&mapping.destination), endless(&mapping.source)) {
+            (None, None) if is_numbered => {
+                Err("a source has a pattern for a name, but its place has an end".to_owned())
+            }
+            (None, None) => {
+                made.push(named((mapping.source.clone(), mapping.destination.clone()), 0));
+                Ok(())
+            }
+            (Some((axis, slabs)), Some((from, source))) if !is_numbered => {
+                let there = self.source(own, &file.name(0), &dataset.name(0))?;
+                let size = there.as_ref().and_then(|shape| shape.get(from)).copied().unwrap_or(0);
+                let elements = source.get(from).map_or(0, |slab| clipped(slab, size));
+                extent.grow(axis, slabs.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
+                let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
+                // A source that does not exist is kept, so that its name is told.
+                if elements > 0 || there.is_none() {
+                    made.push(named((clip(source), clip(slabs)), 0));
+                }
+                Ok(())
+            }
+            (Some((axis, slabs)), None) if is_numbered => {
+                let mut n = 0;
+                while self.source(own, &file.name(n), &dataset.name(n))?.is_some() {
+                    let left =
+                        self.blocks.get().checked_sub(1).ok_or("its patterns have too many sources")?;
+                    self.blocks.set(left);
+                    let block = numbered(slabs, axis, n)?;
+                    extent
+                        .grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
+                    made.push(named((mapping.source.clone(), Selection::Regular(block)), n));
+                    n += 1;
+                }
+                extent.grow(axis, Some(0))
+            }
+            _ => Err("only one of the two selections of a mapping has an end".to_owned()),
+        }
+    }
+
+    /// The extent of a source; `None` where it does not exist.
+    fn source(&self, own: &str, file: &str, path: &str) -> Result<Option<Vec<u64>>, String> {
+        let name = |why: String| format!("its source \"{path}\" in \"{file}\": {why}");
+        let url = if file == "." { own.to_owned() } else { beside(own, file) };
+        let Some(found) = self.file(&url).map_err(name)? else { return Ok(None) };
+        let Some(address) = look_up(found, found.root, path).map_err(name)? else { return Ok(None) };
+        let object = found.objects.get(&address);
+        let Some(Object::Dataset(dataset)) = object else { return Err(name("it is no dataset".to_owned())) };
+        if object.is_some_and(|object| mappings(object).iter().any(is_open)) {
+            return match self.known.get(&(url, address)) {
+                Some(Ok(settled)) if dataset.dataspace.shape() != Some(&settled.shape) => {
+                    Err(name(GROWN.to_owned()))
+                }
+                Some(Ok(settled)) => Ok(Some(settled.shape.clone())),
+                Some(Err(why)) => Err(name(why.clone())),
+                None => Err(name("it depends on itself".to_owned())),
+            };
+        }
+        Ok(Some(dataset.dataspace.shape().unwrap_or_default().to_vec()))
+    }
+}
+
+/// The extent so far.
+struct Extent {
+    /// What selections with an end need.
+    least: Vec<u64>,
+    /// What those without an end come to, along the axes that have such.
+    grown: Vec<Option<u64>>,
+}
+
+impl Extent {
+    /// Notes the bounds of a selection along the axes where it has an end.
+    fn hold(&mut self, selection: &Selection) {
+        for (axis, least) in self.least.iter_mut().enumerate() {
+            let end = match selection {
+                Selection::Regular(slabs) => slabs.get(axis).and_then(|slab| {
+                    let last = slab.count?.checked_sub(1)?.checked_mul(slab.stride)?;
+                    last.checked_add(slab.start)?.checked_add(slab.block?)
+                }),
+                Selection::Blocks(blocks) => {
+                    blocks.iter().filter_map(|(_, last)| last.get(axis)?.checked_add(1)).max()
+                }
+                Selection::Points(points) => {
+                    points.iter().filter_map(|point| point.get(axis)?.checked_add(1)).max()
+                }
+                Selection::None | Selection::All | Selection::Clipped { .. } => None,
+            };
+            *least = end.map_or(*least, |end| end.max(*least));
+        }
+    }
+
+    fn grow(&mut self, axis: usize, end: Option<u64>) -> Result<(), String> {
+        let end = end.ok_or("its extent passes 64 bits")?;
+        if let Some(grown) = self.grown.get_mut(axis) {
+            *grown = Some(grown.unwrap_or(0).max(end));
+        }
+        Ok(())
+    }
+
+    /// The extent, where the file says this one.
+    fn over(&self, shape: &[u64]) -> Vec<u64> {
+        let sizes = shape.iter().zip(&self.grown).zip(&self.least);
+        sizes.map(|((size, grown), least)| grown.map_or(*size, |grown| grown.max(*least))).collect()
+    }
+}
+
+/// How many elements of a slab without an end lie within an extent.
+pub(super) fn clipped(slab: &Slab, extent: u64) -> u64 {
+    let Some(room) = extent.checked_sub(slab.start).filter(|room| *room > 0) else { return 0 };
+    match slab.block {
+        Some(block) if slab.stride > block => {
+            let (whole, rest) = (room / slab.stride, room % slab.stride);
+            whole.saturating_mul(block).saturating_add(rest.min(block))
+        }
+        _ => room,
+    }
+}
+
+/// Where a slab without an end ends after so many elements; `None` past 64 bits.
+fn end(slab: &Slab, elements: u64) -> Option<u64> {
+    match (slab.block, elements) {
+        (_, 0) => Some(0),
+        (Some(0), _) => None,
+        (Some(block), _) if slab.stride > block => {
+            let last = (elements - 1) / block;
+            slab.start.checked_add(last.checked_mul(slab.stride)?)?.checked_add(elements - last * block)
+        }
+        _ => slab.start.checked_add(elements),
+    }
+}
+
+/// The `n`-th block along the axis without an end.
+fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>, String> {
+    let mut block = slabs.to_vec();
+    let slab = block.get_mut(axis).filter(|slab| slab.count.is_none() && slab.block.is_some_and(|n| n > 0));
+    let slab = slab.ok_or("the place of numbered sources is not cut into blocks")?;
+    let start = n.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
+    *slab = Slab { start: start.ok_or("its extent passes 64 bits")?, count: Some(1), ..*slab };
+    Ok(block)
+}
+
+/// The name of a source, in which `%b` is the number of the block and `%%` a percent sign.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pattern(Vec<String>);
+
+impl Pattern {
+    pub(super) fn new(name: &str) -> Result<Self, String> {
+        let mut parts = vec![String::new()];
+        let mut rest = name.chars();
+        while let Some(next) = rest.next() {
+            match (next, if next == '%' { rest.next() } else { None }) {
+                ('%', Some('b')) => parts.push(String::new()),
+                ('%', Some('%')) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push('%')),
+                ('%', _) => return Err(format!("the name \"{name}\" has a percent sign that means nothing")),
+                (other, _) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push(other)),
+            }
+        }
+        Ok(Self(parts))
+    }
+
+    pub(super) fn is_numbered(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(super) fn name(&self, n: u64) -> String {
+        self.0.join(&n.to_string())
+    }
+}
+
+/// The files that the numbered sources of a file may lie in, which lies at a url: those of block 0, 1 and on, until one
+/// does not exist.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct NumberedFiles {
+    own: String,
+    name: Pattern,
+}
+
+impl NumberedFiles {
+    /// The url of the file of a block.
+    pub fn url(&self, block: u64) -> String {
+        beside(&self.own, &self.name.name(block))
+    }
+}
+
+/// All such of a file that lies at `own`.
+pub fn numbered_files(file: &File, own: &str) -> BTreeSet<NumberedFiles> {
+    let all = file.objects.values().flat_map(mappings);
+    let numbered =
+        all.filter(|mapping| mapping.file.contains('%') && endless(&mapping.destination).is_some());
+    let names = numbered.filter_map(|mapping| Pattern::new(&mapping.file).ok());
+    let files = names.filter(Pattern::is_numbered);
+    files.map(|name| NumberedFiles { own: own.to_owned(), name }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slab(start: u64, stride: u64, block: Option<u64>) -> Slab {
+        Slab { start, stride, count: None, block }
+    }
+
+    #[test]
+    fn names_with_numbers() {
+        let name = |name: &str, n| Pattern::new(name).map(|pattern| pattern.name(n));
+        assert_eq!(name("a%b-%b%%.h5", 12), Ok("a12-12%.h5".to_owned()));
+        assert_eq!(name("100%%", 3), Ok("100%".to_owned()));
+        assert!(name("a%d", 0).is_err() && name("a%", 0).is_err());
+        assert!(Pattern::new("%b").unwrap().is_numbered() && !Pattern::new("%%b").unwrap().is_numbered());
+    }
+
+    /// Blocks of 2 every 5 from 1: 1 2, 6 7, 11 12.
+    #[test]
+    fn slabs_are_clipped() {
+        let slab_of_blocks = slab(1, 5, Some(2));
+        let counts = [0, 1, 2, 3, 6, 7, 8, 13].map(|extent| clipped(&slab_of_blocks, extent));
+        assert_eq!(counts, [0, 0, 1, 2, 2, 3, 4, 6]);
+        assert_eq!([0, 1, 2, 3, 6].map(|n| end(&slab_of_blocks, n)), [0, 2, 3, 7, 13].map(Some));
+        let whole = slab(3, 1, None);
+        assert_eq!((clipped(&whole, 3), clipped(&whole, 10), end(&whole, 7)), (0, 7, Some(10)));
+    }
+}

@@ -1,0 +1,206 @@
+//! The sources of a virtual dataset: what each of their chunks is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use virtualize_hdf5::model::{Dataset, FillTime, Layout, Object, VirtualMapping};
+use virtualize_zarr::{ChunkGrid, Codec, FillValue, Reference, SourceId};
+
+use super::header_fill::{HeaderFill, header_fill};
+use super::layout::{Placed, Placing, is_reference};
+use super::names::look_up;
+use super::others::World;
+use super::spans::{Axis, axes};
+use super::types::ElementType;
+use super::virtual_layout::{row_major, too_many};
+use crate::{ChunkContent, MapOptions};
+
+/// A source dataset. Where it holds nothing, it reads as its fill value.
+pub(super) struct Part {
+    pub(super) shape: Vec<u64>,
+    pub(super) chunk_shape: Vec<u64>,
+    pub(super) codecs: Vec<Codec>,
+    pub(super) chunks: BTreeMap<u64, Chunk>,
+    /// What its missing chunks read as.
+    pub(super) missing: Option<FillValue>,
+    /// The axis along which its one run of bytes may be cut, and how many bytes a slice has.
+    pub(super) cut: Option<(usize, u64)>,
+}
+
+/// A chunk of a source. Sources are counted as in [`Urls`].
+#[derive(Clone)]
+pub(super) enum Chunk {
+    /// In a file, in the codecs of its part.
+    There(Reference),
+    /// Here, in the codecs of its part.
+    Here(Bytes),
+    /// To be made.
+    Made(Rc<ChunkContent>),
+}
+
+/// A part and where it goes.
+pub(super) struct Block {
+    pub(super) part: Rc<Part>,
+    pub(super) axes: Vec<Axis>,
+}
+
+/// The files that chunks lie in: 0 is that of the virtual dataset.
+pub(super) struct Urls {
+    ids: BTreeMap<String, SourceId>,
+    pub(super) others: Vec<String>,
+}
+
+impl Urls {
+    pub(super) fn new(own: &str) -> Self {
+        Self { ids: BTreeMap::from([(own.to_owned(), SourceId(0))]), others: Vec::new() }
+    }
+
+    fn id(&mut self, url: &str) -> Result<SourceId, String> {
+        if let Some(id) = self.ids.get(url) {
+            return Ok(*id);
+        }
+        self.others.push(url.to_owned());
+        let id = u32::try_from(self.others.len()).map(SourceId).map_err(|_| "too many source files")?;
+        self.ids.insert(url.to_owned(), id);
+        Ok(id)
+    }
+}
+
+/// What missing elements of a dataset read as; `None` where no scalar says it. Virtual datasets know no "never".
+pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<Option<FillValue>, String> {
+    let is_virtual = matches!(dataset.layout, Layout::Virtual(_));
+    Ok(match header_fill(&dataset.fill, element)? {
+        HeaderFill::Inexpressible(_) => None,
+        HeaderFill::Scalar(_) if dataset.fill.write_time == FillTime::Never && !is_virtual => {
+            Some(FillValue::zero(&element.data_type))
+        }
+        HeaderFill::Scalar(value) => Some(value),
+    })
+}
+
+impl Placing<'_> {
+    /// The blocks, in the order of their mappings, and the names of the sources that do not exist.
+    pub(super) fn blocks(
+        &self,
+        mappings: &[VirtualMapping],
+        urls: &mut Urls,
+    ) -> Result<(Vec<Block>, Vec<String>), String> {
+        let mut known: BTreeMap<(&str, &str), Option<Rc<Part>>> = BTreeMap::new();
+        let (mut blocks, mut missing) = (Vec::new(), BTreeSet::new());
+        for mapping in mappings {
+            let key = (mapping.file.as_str(), mapping.dataset.as_str());
+            let part = match known.get(&key) {
+                Some(part) => part.clone(),
+                None => {
+                    let part = self.part(mapping, urls)?.map(Rc::new);
+                    known.insert(key, part.clone());
+                    part
+                }
+            };
+            match part {
+                // Its place is left to other mappings and to the fill value, as libhdf5 leaves it.
+                None => drop(missing.insert(mapping.file.clone())),
+                Some(part) => {
+                    let axes = axes(&mapping.destination, self.shape, &mapping.source, &part.shape)?;
+                    blocks.push(Block { part, axes });
+                }
+            }
+        }
+        Ok((blocks, missing.into_iter().collect()))
+    }
+
+    /// The source of a mapping; `None` where it does not exist.
+    fn part(&self, mapping: &VirtualMapping, urls: &mut Urls) -> Result<Option<Part>, String> {
+        let Some(world) = self.world.of_source(&mapping.file)? else { return Ok(None) };
+        let name = |why: String| match why.starts_with("its source") {
+            true => why,
+            false => format!("its source \"{}\" in \"{}\": {why}", mapping.dataset, mapping.file),
+        };
+        let file = world.here.file;
+        let Some(address) = look_up(file, file.root, &mapping.dataset).map_err(name)? else {
+            return Ok(None);
+        };
+        let Some(Object::Dataset(dataset)) = file.objects.get(&address) else {
+            return Err(name("it is no dataset".to_owned()));
+        };
+        world.check_extent(address).map_err(name)?;
+        if dataset.datatype != self.dataset.datatype {
+            return Err(name("it has another type".to_owned()));
+        }
+        self.part_of(dataset, world, urls).map(Some).map_err(name)
+    }
+
+    fn part_of(&self, dataset: &Dataset, world: World<'_>, urls: &mut Urls) -> Result<Part, String> {
+        let extent = dataset.dataspace.shape().ok_or("it has no extent")?;
+        let shape: Vec<u64> = extent.iter().chain(&self.element.axes).copied().collect();
+        let missing = missing_reads(dataset, self.element)?;
+        let options = MapOptions { split_contiguous: None, ..self.options.clone() };
+        let placing = Placing {
+            dataset,
+            element: self.element,
+            shape: &shape,
+            background: missing.as_ref(),
+            objects: self.objects,
+            options: &options,
+            file_size: world.here.source.size,
+            world,
+        };
+        if is_reference(&dataset.datatype) {
+            return Err("it holds references, whose targets lie in its own file".to_owned());
+        }
+        let mut placed = placing.place()?;
+        let cut = match dataset.layout {
+            Layout::Contiguous(Some(_)) if placed.inline.is_empty() => {
+                shape.iter().position(|n| *n > 1).map(|axis| {
+                    (axis, placing.stored_bytes(shape.get(axis + 1..).unwrap_or_default()).unwrap_or(0))
+                })
+            }
+            _ => None,
+        };
+        let chunks = chunks_of(&mut placed, &world.here.source.url, urls)?;
+        Ok(Part { chunk_shape: placed.chunk_shape, codecs: placed.codecs, chunks, missing, cut, shape })
+    }
+}
+
+/// The chunks of a source by position.
+fn chunks_of(placed: &mut Placed, own: &str, urls: &mut Urls) -> Result<BTreeMap<u64, Chunk>, String> {
+    let ids: Result<Vec<SourceId>, String> = std::iter::once(own)
+        .chain(placed.external_files.iter().map(String::as_str))
+        .map(|url| urls.id(url))
+        .collect();
+    let ids = ids?;
+    let id = |source: SourceId| ids.get(source.index()).copied().ok_or("a chunk lies in no known file");
+    let mut chunks = BTreeMap::new();
+    for column in &placed.chunks.references {
+        let source = id(column.source)?;
+        let there = |(at, reference)| (at, Chunk::There(Reference { source, ..reference }));
+        chunks.extend(column.iter().map(there));
+    }
+    let here = std::mem::take(&mut placed.chunks.inline).into_iter();
+    chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
+    for (position, mut content) in placed.inline.drain(..) {
+        for source in content.sources_mut() {
+            *source = id(*source)?;
+        }
+        chunks.insert(position, Chunk::Made(Rc::new(content)));
+    }
+    Ok(chunks)
+}
+
+impl Part {
+    /// The chunk with this index in the grid of chunks of `shape`, into which the part may be cut.
+    pub(super) fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>, String> {
+        let Some((axis, slice)) = self.cut else {
+            let counts = ChunkGrid::Regular(shape.to_vec()).counts(&self.shape);
+            let position = row_major(index, &counts).ok_or_else(too_many)?;
+            return Ok(self.chunks.get(&position).cloned());
+        };
+        let Some(Chunk::There(whole)) = self.chunks.get(&0) else { return Ok(None) };
+        let height = shape.get(axis).copied().unwrap_or(1);
+        let start = index.get(axis).copied().unwrap_or(0).saturating_mul(height.saturating_mul(slice));
+        let offset = whole.offset.saturating_add(start);
+        let length = height.saturating_mul(slice).min(whole.length.saturating_sub(start));
+        Ok(Some(Chunk::There(Reference { offset, length, ..*whole })))
+    }
+}
