@@ -194,7 +194,9 @@ impl Placing<'_> {
                 (size, vec![(0, 0, size)])
             }
             ElementTransform::Repack { stored_size, parts } => (stored_size, parts),
-            ElementTransform::Integer { .. } | ElementTransform::Float { .. } => return Err(refused()),
+            ElementTransform::Integer { .. }
+            | ElementTransform::Float { .. }
+            | ElementTransform::ComplexInteger { .. } => return Err(refused()),
         };
         let times = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
         let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
