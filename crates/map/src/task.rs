@@ -52,6 +52,18 @@ pub enum ChunkContent {
         /// Where.
         range: ByteRange,
     },
+    /// Decode LERC blobs, set masked pixels to NaN, and encode the result as one LERC blob without a mask, with the
+    /// array's codecs after LERC around it.
+    UnmaskLerc {
+        /// In which file.
+        source: SourceId,
+        /// Where.
+        range: ByteRange,
+        /// Elements of the chunk.
+        elements: u64,
+        /// Extent of the last axis where it is that of samples, else 1.
+        samples: u64,
+    },
     /// Decode pieces, lay them on a background, then encode with the array's codecs (`transpose` and the codec that
     /// turns the array into bytes aside: the buffer is in stored order).
     Assemble {
@@ -85,6 +97,7 @@ impl ChunkContent {
         match self {
             Self::AsStored { source, range }
             | Self::Headed { source, range, .. }
+            | Self::UnmaskLerc { source, range, .. }
             | Self::BitsReversed { source, range } => Some((*source, *range)),
             Self::Assemble { .. } | Self::Variable { .. } => None,
         }
@@ -120,6 +133,7 @@ impl ChunkContent {
         let (whole, pieces) = match self {
             Self::AsStored { source, .. }
             | Self::Headed { source, .. }
+            | Self::UnmaskLerc { source, .. }
             | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),
         };

@@ -89,6 +89,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
         files: mapped.hierarchy.sources.clone(),
         last: Mutex::default(),
     };
+    inline::lerc::check(&context, &options.map, &mut mapped).await?;
     inline::run(&context, &mut mapped).await?;
     readable::adapt(&mut mapped, &options.readable_by, &options.map);
     inline::run(&context, &mut mapped).await?;

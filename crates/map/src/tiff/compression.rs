@@ -114,12 +114,6 @@ impl<'a> Encoding<'a> {
         Some(bits.div_ceil(8))
     }
 
-    /// Whether the pieces may carry masks, whose pixels libtiff reads as NaN and LERC codecs as 0. Libtiff writes them
-    /// where there are NaNs. Of integers both read 0.
-    pub(super) fn may_mask(&self) -> bool {
-        scheme(self.image.compression) == Some(Scheme::Lerc) && self.sample.data_type.is_float()
-    }
-
     /// Refuses pieces of a length that nobody knows, where what follows them would be read as theirs.
     fn check_ends(&self, scheme: Scheme) -> Result<(), Refusal> {
         if self.image.derived_byte_counts && scheme == Scheme::PackBits {

@@ -1,7 +1,7 @@
 //! One image → one array with what belongs to it.
 
 use virtualize_tiff::model::{Ifd, Image};
-use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, FillValue, Node, ZarrFormat};
+use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat};
 
 use super::{
     ARRAY, attributes,
@@ -82,9 +82,6 @@ impl ImageMapper<'_> {
         let chunks = maker.make()?;
         let diagnostics = &mut mapped.report.diagnostics;
         let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
-        if encoding.may_mask() {
-            check_mask(&nodata, &sample, path, diagnostics)?;
-        }
         Ok(Parts { geometry, sample, nodata, chunks })
     }
 
@@ -137,28 +134,6 @@ fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -
         attributes,
         chunks: chunks.manifest,
     }
-}
-
-/// Masks within LERC data are not seen from here: where NaN means no data there will be some, else there may be.
-fn check_mask(
-    nodata: &Nodata,
-    sample: &Sample,
-    path: &str,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), Refusal> {
-    const WHY: &str = "LERC stores NaN as a mask, whose pixels Zarr readers show as 0";
-    let is_nan = |value: &FillValue| value.to_f64(&sample.data_type).is_some_and(f64::is_nan);
-    if nodata.decision.sentinel.as_ref().is_some_and(is_nan) {
-        return Err(Refusal::unsupported(format!("{WHY}, and NaN is the nodata value")));
-    }
-    diagnostics.push(Diagnostic {
-        severity: Severity::Warning,
-        code: "tiff-lerc-mask",
-        path: format!("/{path}"),
-        message: format!("{WHY}: where the image has NaN, it reads as 0"),
-        hint: None,
-    });
-    Ok(())
 }
 
 fn describe(image: &Image, endian: Endian) -> ArrayReport {

@@ -386,24 +386,6 @@ fn plain_strips_are_cut_so_that_nothing_large_is_inlined() {
     assert!(mapped.tasks.is_empty());
 }
 
-/// libtiff writes masks where there are NaNs; imagecodecs' codec shows the pixels as 0.
-#[test]
-fn floats_under_lerc_may_be_masked() {
-    let lerc = |nodata: Option<&str>| {
-        let mut image = image(4, 4, 1, 4);
-        image.compression = 34887;
-        image.bits_per_sample = vec![32];
-        image.sample_format = vec![SampleFormat::Float];
-        let mut ifd = ifd(image);
-        ifd.gdal_nodata = nodata.map(str::to_owned);
-        map(ifd, ZarrFormat::V2)
-    };
-    assert!(lerc(Some("nan")).hierarchy.array("band_data").is_none());
-    let mapped = lerc(Some("-9999"));
-    assert!(mapped.hierarchy.array("band_data").is_some());
-    assert_eq!(mapped.report.diagnostics[0].code, "tiff-lerc-mask");
-}
-
 #[test]
 fn packbits_of_unknown_length_are_refused() {
     let mut image = image(4, 4, 1, 4);

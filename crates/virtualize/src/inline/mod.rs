@@ -3,6 +3,7 @@
 
 mod assemble;
 mod headed;
+pub(crate) mod lerc;
 mod place;
 mod sources;
 mod vlen;
@@ -46,6 +47,9 @@ pub(crate) async fn run(context: &Context<'_>, mapped: &mut Mapped) -> Result<()
         }
     }
     for (path, reason) in failed {
+        if matches!(context.model, crate::formats::Model::Tiff(..)) {
+            lerc::remove_image(mapped, &path);
+        }
         let message = format!("left out: a chunk that has to be inlined cannot be made: {reason}");
         leave_out(mapped, &path, "inline-failed", message, reason);
     }
@@ -85,6 +89,10 @@ async fn chunk(
         }
         ChunkContent::BitsReversed { source, range } => {
             Ok(fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect())
+        }
+        ChunkContent::UnmaskLerc { source, range, elements, samples } => {
+            let bytes = fetched.range(*source, *range)?;
+            lerc::unmasked(context.limits, array, bytes, *elements, *samples)
         }
         ChunkContent::Assemble { shape, background, pieces } => {
             let raw = assemble::chunk(context.limits, shape, background, pieces, fetched)?;
