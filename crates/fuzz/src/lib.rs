@@ -85,7 +85,7 @@ pub fn codecs(data: &[u8]) {
     let after_words = rest.get(usize::from(parameter) * 4..).unwrap_or_default();
     let dtype = ["<u1", ">u2", "<u4", "<f4", ">f8", "<f2"][usize::from(parameter) % 6].to_owned();
     let shape = vec![u64::from(low), u64::from(high)];
-    let (codec, bytes) = match which % 15 {
+    let (codec, bytes) = match which % 16 {
         0 => (Codec::Hdf5Szip(words().into()), after_words),
         1 => (Codec::Hdf5Nbit(words().into()), after_words),
         2 => (Codec::Hdf5ScaleOffset(words().into()), after_words),
@@ -103,9 +103,20 @@ pub fn codecs(data: &[u8]) {
         11 => (Codec::Fletcher32, rest),
         12 => (Codec::Shuffle { element_size: parameter.into() }, rest),
         13 => (Codec::Zstd { level: 0, checksum: false }, rest),
+        14 => return lerc(rest, expected, low.into(), high.into()),
         _ => (Codec::Bz2 { level: 1 }, rest),
     };
     drop(virtualize_codec::decode(&[codec], bytes, expected));
+}
+
+/// Reads the header, the mask and the values of LERC blobs.
+fn lerc(data: &[u8], elements: usize, rows: u64, columns: u64) {
+    use virtualize_codec::lerc;
+    drop(lerc::is_valid_within(data, rows, columns));
+    if let Ok(values) = lerc::decode(data, elements) {
+        let size = lerc::Head::parse(data).map_or(4, |head| head.size());
+        assert_eq!(values.len(), elements * size, "as many values as were asked for");
+    }
 }
 
 fn origin(data: &[u8]) -> Source {
