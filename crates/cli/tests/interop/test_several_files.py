@@ -42,6 +42,7 @@ def linked(tmp_path_factory):
         g.create_dataset("array_text", (2,), np.dtype((h5py.string_dtype(), (2,))))
         g["array_text"][...] = np.array([["a", "b"], ["c", "d"]], object)
         g["to"] = np.array([g["text"].ref, g.ref], h5py.ref_dtype)
+        g["int20"].attrs["see"], g["int20"].attrs["nothing"] = g["text"].ref, h5py.Reference()
         g["next"] = h5py.ExternalLink("c.h5", "/text")
     with h5py.File(folder / "below" / "c.h5", "w") as f:
         f["text"] = [f"of c {n}" for n in range(4)]
@@ -84,6 +85,8 @@ def test_chunks_of_linked_files_are_made(linked, fmt):
         same(group["text"], f["text"], "text")
     assert set(group["group"]) == MASKED | {"next"}, run.stderr
     assert [path for path, code in run.codes if code == "array-left-out"] == ["/group/to"], run.stderr
+    assert [path for path, code in run.codes if code == "attribute-left-out"] == ["/group/int20"], run.stderr
+    assert set(group["group/int20"].attrs) - {"_ARRAY_DIMENSIONS"} == {"nothing"}
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

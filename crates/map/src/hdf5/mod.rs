@@ -85,6 +85,8 @@ fn map_within(
 ) -> Mapped {
     let own = source.clone();
     let (others, budget, mapped) = shared;
+    let names = ObjectNames::new(file);
+    let names = if chain.len() > 1 { names.linked() } else { names };
     let mut mapper = Mapper {
         file,
         own: Known { file, source: &own },
@@ -94,7 +96,7 @@ fn map_within(
         links: Vec::new(),
         linked_chunks: 0,
         options,
-        names: Arc::new(ObjectNames::new(file)),
+        names: Arc::new(names),
         source_ids: BTreeMap::from([(source.url.clone(), SourceId(0))]),
         sources: vec![source],
         tasks: Vec::new(),

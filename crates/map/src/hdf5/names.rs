@@ -9,10 +9,12 @@ use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
 /// Soft links that one path may run through.
 const SOFT_LINKS: u32 = 32;
 
-/// The first path of each object, breadth first.
+/// The first path of each object, breadth first, as it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectNames {
     paths: BTreeMap<Address, String>,
+    /// The file is one that an external link leads to: its paths are not those of the hierarchy.
+    is_linked: bool,
 }
 
 impl ObjectNames {
@@ -26,12 +28,22 @@ impl ObjectNames {
                 if let LinkTarget::Hard(target) = link.target
                     && !paths.contains_key(&target)
                 {
-                    paths.insert(target, join(&prefix, &link.name));
+                    paths.insert(target, join(&prefix, &shown_name(&link.name)));
                     queue.push_back(target);
                 }
             }
         }
-        Self { paths }
+        Self { paths, is_linked: false }
+    }
+
+    /// The same objects, which are shown elsewhere.
+    pub(super) fn linked(self) -> Self {
+        Self { is_linked: true, ..self }
+    }
+
+    /// Whether paths are those of another file than the one that is shown.
+    pub(super) fn is_linked(&self) -> bool {
+        self.is_linked
     }
 
     /// Path of an object without a leading slash; `None` where no hard link leads to it.

@@ -15,7 +15,7 @@ const PART: &str = "_part";
 /// The path of what an element refers to; empty for a null reference.
 ///
 /// # Errors
-/// No path leads there.
+/// No path leads there, or only in a file that is shown as part of another.
 pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String, String> {
     let address = match element {
         Element::Object(None) => return Ok(String::new()),
@@ -25,6 +25,9 @@ pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String, 
         Element::Unknown(what) => return Err(format!("a {what} has no path")),
         _ => return Err("an element is no reference".to_owned()),
     };
+    if names.is_linked() {
+        return Err("it refers to an object of another file".to_owned());
+    }
     let path = names.path(address).map(|path| format!("/{path}"));
     path.ok_or_else(|| format!("the object at {address} that it refers to has no path"))
 }
