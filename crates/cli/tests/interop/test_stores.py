@@ -1,6 +1,6 @@
 """S3 and HTTP through the binary, against real servers on loopback that check credentials; the references are read back
 with fsspec over the same servers."""
-import http.server, pathlib, threading
+import http.server, pathlib, threading, urllib.request
 
 import clients
 import numpy as np
@@ -65,6 +65,8 @@ def s3():
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
+    # All servers of a process share their buckets.
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).close()
     client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id="the-key", aws_secret_access_key="the-secret", region_name=REGION)
     for bucket in ("private", "public"):
         client.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
