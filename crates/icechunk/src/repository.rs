@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use icechunk::{
-    Repository, RepositoryConfig, Storage, format::SnapshotId, repository::RepositoryErrorKind,
+    Repository, RepositoryConfig, Storage,
+    config::{CachingConfig, ManifestConfig, ManifestPreloadCondition, ManifestPreloadConfig},
+    format::SnapshotId,
+    repository::RepositoryErrorKind,
     virtual_chunks::VirtualChunkContainer,
 };
 
@@ -28,19 +31,30 @@ pub(crate) async fn open_or_create(
         let mut config = RepositoryConfig::default();
         extend(&mut config, needs)?;
         let created = Repository::create(storage).config(config).execute().await;
-        let repository = created.map_err(IcechunkError::of("creating the repository"))?;
-        return Ok(repository);
+        return lean(&created.map_err(IcechunkError::of("creating the repository"))?).await;
     }
     let opened = Repository::open(storage).execute().await;
     let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
     let mut config = repository.config().clone();
     if !extend(&mut config, needs)? {
-        return Ok(repository);
+        return lean(&repository).await;
     }
     let changed = repository.reopen(Some(config), None).await;
     let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
     changed.save_config().await.map_err(IcechunkError::of("configuring the repository"))?;
-    Ok(changed)
+    lean(&changed).await
+}
+
+/// The same repository for a process that writes: manifests are not kept in memory once they are written, nor fetched
+/// ahead. This is not saved.
+async fn lean(repository: &Repository) -> Result<Repository, IcechunkError> {
+    let caching = CachingConfig { num_chunk_refs: Some(0), ..CachingConfig::default() };
+    let preload =
+        ManifestPreloadConfig { preload_if: Some(ManifestPreloadCondition::False), ..Default::default() };
+    let mut config = RepositoryConfig { caching: Some(caching), ..RepositoryConfig::default() };
+    config.manifest =
+        Some(ManifestConfig { preload: Some(preload), ..repository.config().manifest().clone() });
+    repository.reopen(Some(config), None).await.map_err(IcechunkError::of("opening the repository"))
 }
 
 /// Whether anything was missing.

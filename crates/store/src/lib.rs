@@ -23,6 +23,6 @@ pub use error::StoreError;
 pub use folder::SideFolder;
 pub use location::url_of;
 pub use meter::Stats;
-pub use object::{Object, open};
+pub use object::{Object, is_same, open};
 pub use options::StoreOptions;
 pub use output::{SideFile, put};

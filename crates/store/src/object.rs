@@ -60,6 +60,15 @@ fn milliseconds(since_1970: i64) -> Option<i64> {
     Some(since_1970).filter(|time| *time > 0)
 }
 
+/// Whether two paths or urls lead to the same file.
+pub fn is_same(one: &str, other: &str) -> bool {
+    match (Location::parse(one), Location::parse(other)) {
+        (Ok(Location::Local(one)), Ok(Location::Local(other))) => one == other || same_file(&one, &other),
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
 impl Object {
     /// A file in memory under a url of its own.
     pub fn in_memory(url: impl Into<String>, bytes: impl Into<Bytes>) -> Arc<Self> {
@@ -101,17 +110,6 @@ impl Object {
         match &self.content {
             Content::Local(file) => file.verify(),
             Content::Remote(_) | Content::Memory(_) => Ok(()),
-        }
-    }
-
-    /// Whether a path or url is this very file.
-    pub fn is_at(&self, location: &str) -> bool {
-        match (Location::parse(location), &self.location) {
-            (Ok(Location::Local(one)), Some(Location::Local(other))) => {
-                one == *other || same_file(&one, other)
-            }
-            (Ok(one), Some(other)) => one == *other,
-            _ => false,
         }
     }
 

@@ -22,20 +22,28 @@ pub struct VirtualStore {
     pub report: Report,
     /// "HDF5" or "TIFF".
     pub source_format: &'static str,
-    object: Arc<Object>,
+    name: String,
+    object: Option<Arc<Object>>,
     /// Urls of the sources as they were read.
     places: Vec<String>,
 }
 
 impl VirtualStore {
-    /// The file's name for messages: a path, or a url without its query.
-    pub fn name(&self) -> &str {
-        self.object.name()
+    /// A hierarchy that comes from no single file; `name` is for messages.
+    pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
+        let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
+        let report = Report::default();
+        Self { hierarchy, report, source_format: "references", name: name.into(), object: None, places }
     }
 
-    /// The file.
-    pub fn object(&self) -> &Object {
-        &self.object
+    /// The file's name for messages: a path, or a url without its query.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file, where it comes from one.
+    pub fn object(&self) -> Option<&Object> {
+        self.object.as_deref()
     }
 
     /// Urls of all sources as they were read.
@@ -53,7 +61,7 @@ impl VirtualStore {
 
     /// What reading it took.
     pub fn stats(&self) -> Stats {
-        self.object.stats()
+        self.object.as_ref().map(|object| object.stats()).unwrap_or_default()
     }
 
     /// What the user should know, in the order in which it came up.
@@ -100,7 +108,8 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let format = model.format();
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
-    Ok(VirtualStore { hierarchy, report, source_format: format, object, places })
+    let name = object.name().to_owned();
+    Ok(VirtualStore { hierarchy, report, source_format: format, name, object: Some(object), places })
 }
 
 pub(crate) fn source_of(object: &Object) -> Source {

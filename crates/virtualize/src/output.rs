@@ -22,7 +22,7 @@ pub async fn write(
     if format.is_several_files() {
         return write_folder(store, format, target, false, options).await;
     }
-    if store.object().is_at(target) {
+    if store.places().any(|url| virtualize_store::is_same(url, target)) {
         return Err(Error::OverInput { name: target.to_owned() });
     }
     if target.contains("://") && !target.starts_with("file://") {
@@ -45,7 +45,7 @@ pub async fn write_folder(
     options: &StoreOptions,
 ) -> Result<(), Error> {
     let mut folder = SideFolder::create(target, overwrite)?;
-    if store.places().chain([store.object().url()]).any(|url| folder.holds(url)) {
+    if store.places().any(|url| folder.holds(url)) {
         return Err(Error::OverInput { name: target.to_owned() });
     }
     virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))

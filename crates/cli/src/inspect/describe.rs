@@ -6,15 +6,15 @@ use virtualize::{
 
 /// All that is known of a mapped file, as JSON. Keys are added over time, never renamed.
 pub(crate) fn store(store: &VirtualStore) -> Value {
-    let object = store.object();
+    let own = store.hierarchy.sources.first();
     let sources = store.hierarchy.sources.iter();
     json!({
         "file": {
-            "url": object.url(),
+            "url": own.map(|source| &source.url),
             "format": store.source_format,
-            "size": store.hierarchy.sources.first().map(|source| source.size),
-            "etag": object.etag(),
-            "modified": object.modified(),
+            "size": own.map(|source| source.size),
+            "etag": own.and_then(|source| source.etag.as_ref()),
+            "modified": own.and_then(|source| source.modified),
         },
         "zarr_format": zarr_version(store),
         "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),

@@ -16,7 +16,7 @@ const LONGEST: usize = 100;
 /// Prints what is known of a mapped file for people.
 pub(crate) fn write(store: &VirtualStore, out: &mut impl Write) -> io::Result<()> {
     let size = store.hierarchy.sources.first().map_or(0, |source| source.size);
-    writeln!(out, "{}", printable(store.object().url()))?;
+    writeln!(out, "{}", printable(store.object().map_or(store.name(), |object| object.url())))?;
     writeln!(out, "{}, {size} bytes, mapped to Zarr v{}", store.source_format, zarr_version(store))?;
     writeln!(out)?;
     writeln!(out, "/")?;
