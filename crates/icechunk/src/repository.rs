@@ -27,34 +27,40 @@ pub(crate) async fn open_or_create(
     needs: &Needs,
 ) -> Result<Repository, IcechunkError> {
     let exists = Repository::exists(Arc::clone(&storage), None).await;
-    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
+    if exists.map_err(IcechunkError::of("looking for the repository"))? {
+        let opened = Repository::open(Arc::clone(&storage)).execute().await;
+        let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
+        let mut config = repository.config().clone();
+        if extend(&mut config, needs)? {
+            let changed = repository.reopen(Some(config), None).await;
+            let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
+            changed.save_config().await.map_err(IcechunkError::of("configuring the repository"))?;
+        }
+    } else {
         let mut config = RepositoryConfig::default();
         extend(&mut config, needs)?;
-        let created = Repository::create(storage).config(config).execute().await;
-        return lean(&created.map_err(IcechunkError::of("creating the repository"))?).await;
+        let created = Repository::create(Arc::clone(&storage)).config(config).execute().await;
+        created.map_err(IcechunkError::of("creating the repository"))?;
     }
-    let opened = Repository::open(storage).execute().await;
-    let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
-    let mut config = repository.config().clone();
-    if !extend(&mut config, needs)? {
-        return lean(&repository).await;
-    }
-    let changed = repository.reopen(Some(config), None).await;
-    let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
-    changed.save_config().await.map_err(IcechunkError::of("configuring the repository"))?;
-    lean(&changed).await
+    lean(storage).await
 }
 
-/// The same repository for a process that writes: manifests are not kept in memory once they are written, nor fetched
+/// Opens a repository for a process that writes: manifests are not kept in memory once they are written, nor fetched
 /// ahead. This is not saved.
-async fn lean(repository: &Repository) -> Result<Repository, IcechunkError> {
+async fn lean(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, IcechunkError> {
     let caching = CachingConfig { num_chunk_refs: Some(0), ..CachingConfig::default() };
     let preload =
         ManifestPreloadConfig { preload_if: Some(ManifestPreloadCondition::False), ..Default::default() };
-    let mut config = RepositoryConfig { caching: Some(caching), ..RepositoryConfig::default() };
-    config.manifest =
-        Some(ManifestConfig { preload: Some(preload), ..repository.config().manifest().clone() });
-    repository.reopen(Some(config), None).await.map_err(IcechunkError::of("opening the repository"))
+    let manifest = ManifestConfig {
+        preload: Some(preload),
+        splitting: None,
+        virtual_chunk_location_compression: None,
+        max_concurrent_manifest_fetches_during_commit: None,
+    };
+    let config =
+        RepositoryConfig { caching: Some(caching), manifest: Some(manifest), ..RepositoryConfig::default() };
+    let opened = Repository::open(storage).config(config).execute().await;
+    opened.map_err(IcechunkError::of("opening the repository"))
 }
 
 /// Whether anything was missing.
