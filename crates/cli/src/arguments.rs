@@ -1,10 +1,10 @@
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use virtualize::zarr::readers::Client;
 use virtualize::{
-    CarryOptions, ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, Relocation, Rewrite,
-    StoreOptions, zarr::ZarrFormat,
+    CarryOptions, ChunkGridChoice, Format, InvalidNodata, MOST_RECORDS, MapOptions, Options, Relocation,
+    Rewrite, StoreOptions, zarr::ZarrFormat,
 };
 #[cfg(feature = "icechunk")]
 use virtualize::{CommitMode, CommitOptions};
@@ -48,6 +48,9 @@ pub(crate) struct Convert {
     /// Replace the folder or prefix that is there, and all in it (a single file is always replaced)
     #[arg(long, requires = "output")]
     pub(crate) overwrite: bool,
+    /// Chunks of a Parquet file (kerchunk-parquet): more are fewer requests, and more to read for one chunk
+    #[arg(long, value_name = "N", default_value_t = Format::RECORD_SIZE, value_parser = record_size)]
+    record_size: NonZeroU32,
     #[cfg(feature = "icechunk")]
     #[command(flatten)]
     pub(crate) icechunk: Icechunk,
@@ -225,6 +228,8 @@ pub(crate) enum OutputFormat {
     /// A folder or prefix: metadata and inline chunks as Zarr v3 has them, and references.json beside them
     #[value(name = "zarr3")]
     Zarr3,
+    /// kerchunk's Parquet layout, a folder or prefix (Zarr v2 keys): for millions of references
+    KerchunkParquet,
     /// A commit to an Icechunk repository (-o names its folder or prefix)
     #[cfg(feature = "icechunk")]
     Icechunk,
@@ -272,6 +277,7 @@ impl From<OutputFormat> for Format {
             OutputFormat::KerchunkJson => Self::KerchunkJson,
             OutputFormat::Zarr3Json => Self::Zarr3Json,
             OutputFormat::Zarr3 => Self::Zarr3,
+            OutputFormat::KerchunkParquet => Self::KerchunkParquet { record_size: Self::RECORD_SIZE },
             // What the hierarchy is mapped for is the same.
             #[cfg(feature = "icechunk")]
             OutputFormat::Icechunk => Self::Zarr3Json,
@@ -280,6 +286,14 @@ impl From<OutputFormat> for Format {
 }
 
 impl Convert {
+    /// What is written.
+    pub(crate) fn format(&self) -> Format {
+        match Format::from(self.input.format) {
+            Format::KerchunkParquet { .. } => Format::KerchunkParquet { record_size: self.record_size },
+            other => other,
+        }
+    }
+
     /// How urls are written.
     pub(crate) fn relocation(&self) -> Relocation {
         match &self.output {
@@ -384,6 +398,11 @@ fn byte_size(text: &str) -> Result<u64, String> {
         .and_then(|count| count.checked_mul(unit))
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "expected a number of bytes from 1 on, such as 1000 or 64M".to_owned())
+}
+
+fn record_size(text: &str) -> Result<NonZeroU32, String> {
+    let found = text.parse().ok().filter(|size: &NonZeroU32| size.get() <= MOST_RECORDS);
+    found.ok_or_else(|| format!("expected a number from 1 to {MOST_RECORDS}"))
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -12,7 +12,7 @@ const HELD: usize = 64 << 20;
 /// `virtualize FILE`.
 pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let options = arguments.input.options();
-    let format = Format::from(arguments.input.format);
+    let format = arguments.format();
     usage(arguments, format)?;
     let mut store = virtualize::open(arguments.input.file(), &options).await?;
     messages::warnings(store.name(), store.warnings());

@@ -5,13 +5,15 @@
 mod consolidated;
 mod folder;
 mod json;
+mod parquet_folder;
 mod references;
 mod sink;
 
-use std::io;
+use std::{io, num::NonZeroU32};
 
 use virtualize_zarr::{Hierarchy, MetadataError, ZarrFormat};
 
+pub use parquet_folder::MOST_RECORDS;
 pub use sink::Sink;
 
 /// What is written.
@@ -23,6 +25,11 @@ pub enum Format {
     Zarr3Json,
     /// A folder or prefix with the metadata of Zarr v3 as files, inline chunks as files, and `references.json`.
     Zarr3,
+    /// kerchunk's Parquet layout (Zarr v2): a folder or prefix with `.zmetadata`, and files `NAME/refs.N.parq`.
+    KerchunkParquet {
+        /// Chunks of a file, at most [`MOST_RECORDS`].
+        record_size: NonZeroU32,
+    },
 }
 
 /// Why a hierarchy could not be written.
@@ -61,6 +68,39 @@ pub enum EmitError {
         /// Its name.
         name: String,
     },
+    /// A node in whose files readers would look for chunks in vain.
+    #[error(
+        "node {path}: names that start with .z or have #, ? or % cannot be written as Parquet, where readers would \
+         not find the chunks; write JSON"
+    )]
+    FileName {
+        /// The node.
+        path: String,
+    },
+    /// More rows a file than can be held.
+    #[error("record size {found}: at most {most}")]
+    RecordSize {
+        /// What was asked for.
+        found: u32,
+        /// What can be.
+        most: u32,
+    },
+    /// A chunk where signed numbers do not reach.
+    #[error("array {path}: offset or length of chunk {position} is 2^63 or more")]
+    Offset {
+        /// The array.
+        path: String,
+        /// Row-major position of the chunk.
+        position: u64,
+    },
+    /// A table that cannot be written.
+    #[error("array {path}: {reason}")]
+    Parquet {
+        /// The array.
+        path: String,
+        /// Why.
+        reason: String,
+    },
     /// A chunk outside the array's grid.
     #[error("array {path}: chunk {position} is outside its grid of {counts:?} chunks")]
     Position {
@@ -86,10 +126,13 @@ pub enum EmitError {
 }
 
 impl Format {
+    /// Rows of a Parquet file where nothing else is said, as kerchunk has it.
+    pub const RECORD_SIZE: NonZeroU32 = NonZeroU32::new(100_000).unwrap();
+
     /// The Zarr format a hierarchy has to be mapped for.
     pub fn zarr_format(self) -> ZarrFormat {
         match self {
-            Self::KerchunkJson => ZarrFormat::V2,
+            Self::KerchunkJson | Self::KerchunkParquet { .. } => ZarrFormat::V2,
             Self::Zarr3Json | Self::Zarr3 => ZarrFormat::V3,
         }
     }
@@ -98,7 +141,7 @@ impl Format {
     pub fn is_several_files(self) -> bool {
         match self {
             Self::KerchunkJson | Self::Zarr3Json => false,
-            Self::Zarr3 => true,
+            Self::Zarr3 | Self::KerchunkParquet { .. } => true,
         }
     }
 }
@@ -126,7 +169,10 @@ pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) ->
 /// See [`EmitError`]. What was put before an error is no valid output.
 pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
     check(hierarchy, format, true)?;
-    folder::write(hierarchy, sink)
+    match format {
+        Format::KerchunkParquet { record_size } => parquet_folder::write(hierarchy, record_size, sink),
+        _ => folder::write(hierarchy, sink),
+    }
 }
 
 fn check(hierarchy: &Hierarchy, format: Format, several: bool) -> Result<(), EmitError> {

@@ -79,6 +79,12 @@ impl<'a> ArrayChunks<'a> {
     }
 }
 
+/// All chunks of a grid, at most 2⁶³.
+pub(crate) fn grid_total(counts: &[u64]) -> u64 {
+    let all = counts.iter().fold(1u128, |product, n| product.saturating_mul(u128::from(*n)));
+    u64::try_from(all).unwrap_or(u64::MAX).min(1 << 63)
+}
+
 /// Keys of ascending chunk positions.
 pub(crate) struct ChunkKeys {
     prefix: Vec<u8>,
@@ -108,8 +114,7 @@ impl ChunkKeys {
             (ZarrFormat::V3, true) => b"c",
             (ZarrFormat::V3, false) => b"c/",
         });
-        let all = counts.iter().fold(1u128, |product, n| product.saturating_mul(u128::from(*n)));
-        let total = u64::try_from(all).unwrap_or(u64::MAX).min(1 << 63);
+        let total = grid_total(&counts);
         let coordinates = vec![0; counts.len()];
         Self { prefix, separator, counts, total, last: 0, coordinates }
     }

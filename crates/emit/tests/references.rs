@@ -243,3 +243,36 @@ fn a_folder_shows_what_is_whole_and_refuses_the_rest() {
     assert_eq!(file("references.json"), &emit(&hierarchy, Format::Zarr3Json).unwrap());
     assert!(matches!(emit(&hierarchy, Format::Zarr3), Err(EmitError::Files { several: true })));
 }
+
+#[test]
+fn parquet_has_the_metadata_in_one_file_and_chunks_by_record() {
+    let mut hierarchy = sample(ZarrFormat::V2);
+    let late = ChunkManifest::of(column(0, Some(vec![7]), &[9], Lengths::Uniform(4)));
+    hierarchy.root.children.insert("w".to_owned(), Node::Array(Box::new(array(&[20], &[1], late))));
+    let parquet = |record_size: u32| {
+        let mut files = Files::default();
+        let format = Format::KerchunkParquet { record_size: record_size.try_into().unwrap() };
+        write_files(&hierarchy, format, &mut files).map(|()| files.0)
+    };
+    let files = parquet(2).unwrap();
+    let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let v = ["g/s/refs.0.parq", "v/refs.0.parq", "v/refs.1.parq", "v/refs.2.parq"];
+    // Nothing but empty files leads to the first chunk of w; behind it none are written.
+    let w = ["w/refs.0.parq", "w/refs.1.parq", "w/refs.2.parq", "w/refs.3.parq"];
+    assert_eq!(names, [&v[..], &w, &[".zmetadata"]].concat());
+    assert!(files[..8].iter().all(|(_, bytes)| bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1")));
+    let document: Value = serde_json::from_slice(&files[8].1).unwrap();
+    assert_eq!(document["record_size"], 2);
+    assert_eq!(document["metadata"]["v/.zarray"]["shape"], json!([4, 9]));
+    let keys: Vec<_> = document["metadata"].as_object().unwrap().keys().cloned().collect();
+    let expected =
+        ".zattrs .zgroup g/.zattrs g/.zgroup g/s/.zarray g/s/.zattrs v/.zarray v/.zattrs w/.zarray w/.zattrs";
+    assert_eq!(keys.join(" "), expected);
+    assert_eq!(files, parquet(2).unwrap());
+    assert_eq!(parquet(100).unwrap().len(), 4);
+    assert!(matches!(parquet(1_000_001), Err(EmitError::RecordSize { .. })));
+    hierarchy.root.children.insert(".zoo".to_owned(), Node::Group(Group::default()));
+    let format = Format::KerchunkParquet { record_size: Format::RECORD_SIZE };
+    let error = write_files(&hierarchy, format, &mut Files::default()).unwrap_err();
+    assert!(error.to_string().starts_with("node /.zoo: "), "{error}");
+}

@@ -40,7 +40,7 @@ pub use options::{CarryOptions, Hdf5Reader, Options};
 pub use output::{write, write_folder, write_to};
 pub use relocate::{Relocation, Rewrite};
 pub use virtualize_bytes::Limits;
-pub use virtualize_emit::Format;
+pub use virtualize_emit::{Format, MOST_RECORDS};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{

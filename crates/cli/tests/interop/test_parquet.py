@@ -1,0 +1,224 @@
+"""kerchunk's Parquet layout: the same as kerchunk's JSON through fsspec, zarr-python, kerchunk's engine in xarray."""
+import json, subprocess, sys, textwrap, warnings
+
+import clients
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from clients import FIXTURES, virtualize
+
+FILES = sorted(str(path.relative_to(FIXTURES)) for kind in ("hdf5", "tiff") for path in (FIXTURES / kind).iterdir() if path.suffix != ".json")
+warnings.filterwarnings("ignore", message=".*fastparquet.*deprecated")
+
+
+def parquet(path, out, *arguments):
+    """The folder that was written for a file, or None where JSON is refused as well."""
+    run = virtualize(path, "--format", "kerchunk-parquet", "-o", out, *arguments)
+    beside = virtualize(path, "--format", "kerchunk-json", *(a for a in arguments if not str(a).startswith("--record-size")))
+    assert (run.status, run.codes) == (beside.status, beside.codes), run.stderr
+    return beside.references if run.status == 0 else None
+
+
+def filesystem(out, **options):
+    import fsspec
+    return fsspec.filesystem("reference", fo=str(out), skip_instance_cache=True, **options)
+
+
+def entry(value):
+    """What a reference of JSON says: bytes or [url, offset, length]."""
+    if isinstance(value, list):
+        return value
+    import base64
+    return base64.b64decode(value[7:]) if value.startswith("base64:") else value.encode()
+
+
+def keys(references):
+    return {key for key in references["refs"] if key.rpartition("/")[2] not in (".zarray", ".zgroup", ".zattrs", ".zmetadata")}
+
+
+def grid(metadata):
+    """All keys that chunks can have."""
+    for key, array in metadata.items():
+        if key.endswith("/.zarray"):
+            counts = [-(-size // chunk) for size, chunk in zip(array["shape"], array["chunks"])]
+            for index in np.ndindex(*counts):
+                yield f"{key[:-8]}/" + (".".join(map(str, index)) or "0")
+
+
+@pytest.mark.parametrize("size", [100_000, 3])
+@pytest.mark.parametrize("path", FILES)
+def test_all_references_are_those_of_json(path, size, tmp_path):
+    references = parquet(FIXTURES / path, tmp_path / "refs.parquet", f"--record-size={size}")
+    if references is None:
+        pytest.skip("refused as JSON is")
+    lazy = filesystem(tmp_path / "refs.parquet", remote_protocol="file").references
+    for key, value in lazy.zmetadata.items():
+        assert value == json.loads(references["refs"][key]), key
+    assert set(lazy.zmetadata) == set(references["refs"]) - keys(references) - {".zmetadata"}
+    seen = set()
+    for key in grid(lazy.zmetadata):
+        if key in references["refs"]:
+            seen.add(key)
+            found, expected = lazy[key], entry(references["refs"][key])
+            assert isinstance(found, bytes) or all(isinstance(number, np.integer) for number in found[1:]), key
+            assert (list(found) if isinstance(expected, list) else found) == expected, key
+        else:
+            with pytest.raises(KeyError):
+                lazy[key]
+    assert seen == keys(references)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_arrays_are_those_of_json(path, tmp_path):
+    out = tmp_path / "refs.parquet"
+    references = parquet(FIXTURES / path, out, "--record-size=7", "--inline-below", "100")
+    if references is None:
+        pytest.skip("refused as JSON is")
+    one, two = clients.open_store(references), clients.open_store(str(out))
+    problems = []
+    for name, kind in clients.nodes(references, 2).items():
+        a, b = (zarr.open(store, path=name, mode="r", zarr_format=2) for store in (one, two))
+        if dict(a.attrs) != dict(b.attrs):
+            problems.append(f"{name}: attributes")
+        if kind == "array" and (problem := same(a, b)):
+            problems.append(f"{name}: {problem}")
+    clients.report(problems)
+
+
+def same(a, b):
+    try:
+        expected = a[...]
+    except Exception as error:
+        with pytest.raises(type(error)):
+            b[...]
+        return None
+    return clients.same_bits(expected, b[...])
+
+
+@pytest.mark.parametrize("path", ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "tiff/cog.tif"])
+def test_kerchunks_engine_and_zarr_engine_open_it(path, tmp_path):
+    out = tmp_path / "refs.parquet"
+    references = parquet(FIXTURES / path, out)
+    expected = clients.open_dataset(references, 2)
+    options = {"remote_protocol": "file", "remote_options": {}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ways = [xr.open_dataset(str(out), engine="kerchunk", storage_options=dict(options), open_dataset_options={"decode_cf": False, "chunks": None}),
+                xr.open_dataset(f"reference::{out}", engine="zarr", decode_cf=False, chunks=None, consolidated=False, zarr_format=2, storage_options=dict(options)),
+                xr.open_dataset(f"reference::{out}", engine="zarr", decode_cf=False, chunks=None, consolidated=True, zarr_format=2, storage_options=dict(options))]
+    for ds in ways:
+        assert set(ds.variables) == set(expected.variables) and ds.attrs == expected.attrs
+        for name in expected.variables:
+            assert clients.same_bits(expected[name].values, ds[name].values) is None, name
+
+
+@pytest.fixture
+def sparse(tmp_path):
+    """An HDF5 file of chunks that are there, missing, large, of many sizes; and arrays without any."""
+    file = tmp_path / "sparse.h5"
+    rng = np.random.default_rng(3)
+    with h5py.File(file, "w") as f:
+        f.create_dataset("none", (1000,), "i4", chunks=(10,), fillvalue=7)
+        f.create_dataset("scalar", (), "i4")
+        late = f.create_dataset("late", (1000,), "i4", chunks=(10,), fillvalue=7)
+        late[955:985] = 1
+        some = f.create_dataset("some", (100, 100), "f8", chunks=(10, 10), compression="gzip", fillvalue=np.nan)
+        for _ in range(30):
+            y, x = rng.integers(0, 10, 2) * 10
+            some[y:y + 10, x:x + 10] = rng.normal(size=(10, 10)).round(rng.integers(1, 9))
+    return file
+
+
+@pytest.mark.parametrize("arguments", [[], ["--record-size=1"], ["--record-size=10"], ["--record-size=10", "--inline-below=300"]])
+def test_missing_chunks_are_missing_and_files_of_none_are_left_out(sparse, arguments, tmp_path):
+    out = tmp_path / "refs.parquet"
+    parquet(sparse, out, *arguments)
+    for options in ({}, {"remote_protocol": "file"}):
+        fs = filesystem(out, asynchronous=True, **options)
+        group = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r", zarr_format=2)
+        with h5py.File(sparse) as f:
+            for name, array in f.items():
+                assert clients.same_bits(array[()], group[name][...]) is None, name
+    if arguments[:1] == ["--record-size=10"]:
+        # Those before the first url are there, for readers that look for it; those behind it only where they have chunks.
+        assert len(list((out / "late").iterdir())) == 10 and len(list((out / "none").iterdir())) == 10
+        assert (out / "scalar/refs.0.parq").exists()
+
+
+def test_it_opens_without_a_protocol_whatever_order_sets_have(sparse, tmp_path):
+    out = tmp_path / "refs.parquet"
+    parquet(sparse, out, "--record-size=10")
+    code = f"import fsspec, warnings; warnings.simplefilter('ignore'); fs = fsspec.filesystem('reference', fo={str(out)!r}); print(len(fs.cat('late/95')))"
+    import os
+    for seed in range(6):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": str(seed)})
+        assert done.stdout == "40\n", done.stderr
+
+
+def test_text_that_looks_like_base64_stays(tmp_path):
+    file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
+    with h5py.File(file, "w") as f:
+        f.create_dataset("v", data=np.frombuffer(b"base64:AAAAbase64:BBBB", "u1"), chunks=(11,))
+    parquet(file, out, "--inline-below", "1K")
+    assert bytes(zarr.open_array(clients.open_store(str(out)), path="v", zarr_format=2)[...]) == b"base64:AAAAbase64:BBBB"
+
+
+@pytest.mark.parametrize("count", [50, 4000])
+def test_large_inline_chunks_and_long_columns(count, tmp_path):
+    """Offsets past 32 bits and columns of many rows survive fastparquet and pyarrow."""
+    file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
+    rng = np.random.default_rng(5)
+    with h5py.File(file, "w") as f:
+        v = f.create_dataset("v", (count, 64), "u1", chunks=(1, 64), compression="gzip")
+        for at in range(count):
+            v[at] = rng.integers(0, 1 + at % 250, 64)
+    references = parquet(file, out, "--inline-below", "40")
+    import pandas as pd
+    expected = [entry(references["refs"][f"v/{at}.0"]) for at in range(count)]
+    for engine in ("fastparquet", "pyarrow"):
+        df = pd.read_parquet(out / "v/refs.0.parq", engine=engine)
+        assert list(df.columns) == ["path", "offset", "size", "raw"] and len(df) == count
+        found = [raw if raw is not None else [path, offset, size] for path, offset, size, raw in df.itertuples(index=False)]
+        assert found == expected, engine
+
+
+def test_the_same_bytes_every_time(sparse, tmp_path):
+    for name in ("one", "two"):
+        parquet(sparse, tmp_path / name / "refs.parquet" if (tmp_path / name).mkdir() else tmp_path / name / "refs.parquet")
+    one, two = ({p.relative_to(tmp_path / n): p.read_bytes() for p in (tmp_path / n).rglob("*") if p.is_file()} for n in ("one", "two"))
+    assert one == two and len(one) > 3
+
+
+def test_other_urls(tmp_path):
+    file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
+    file.write_bytes((FIXTURES / "hdf5/chunked.h5").read_bytes())
+    for arguments, url in ((["--relative"], "a.h5"), (["--rewrite-url", f"{tmp_path}=s3://bucket/data"], "s3://bucket/data/a.h5")):
+        run = virtualize(file, "--format", "kerchunk-parquet", "-o", out, "--overwrite", *arguments)
+        assert run.status == 0, run.stderr
+        assert filesystem(out, remote_protocol="file").references["temperature/0.0"][0] == url
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%20b", ".zoo"])
+def test_names_that_readers_would_miss_are_refused(name, tmp_path):
+    file = tmp_path / "a.h5"
+    with h5py.File(file, "w") as f:
+        f.create_dataset(name, data=np.ones(4))
+    run = virtualize(file, "--format", "kerchunk-parquet", "-o", tmp_path / "refs.parquet")
+    assert run.status == 1 and name in run.stderr and not (tmp_path / "refs.parquet").exists(), run.stderr
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1000001", "x"])
+def test_record_sizes_are_bounded(size, tmp_path):
+    run = virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "kerchunk-parquet", f"--record-size={size}", "-o", tmp_path / "refs.parquet")
+    assert run.status == 2 and "1 to 1000000" in run.stderr, run.stderr
+
+
+def test_it_is_no_larger_than_kerchunks_own(sparse, tmp_path):
+    import kerchunk.df
+    out, theirs = tmp_path / "refs.parquet", tmp_path / "kerchunk.parquet"
+    references = parquet(sparse, out)
+    kerchunk.df.refs_to_dataframe(references, str(theirs))
+    sizes = [sum(p.stat().st_size for p in folder.rglob("*.parq")) for folder in (out, theirs)]
+    assert sizes[0] <= sizes[1], sizes

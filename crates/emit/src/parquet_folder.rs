@@ -1,0 +1,322 @@
+//! kerchunk's Parquet layout, as fsspec's `LazyReferenceMapper` reads it: `.zmetadata` with all metadata and the record
+//! size, and for each array `NAME/refs.N.parq` with the columns path, offset, size and raw, one row a chunk position.
+//!
+//! fsspec reads the columns through pandas and fastparquet, whose limits decide how they are spelled:
+//! - `path` has a dictionary page always: without one a missing path comes as NaN, which is taken for a url.
+//! - offsets are plain: its decoder of DELTA_BINARY_PACKED returns wrong numbers from 28 bits on; it has no
+//!   BYTE_STREAM_SPLIT; pages are of version 1.
+//! - offsets and sizes are never null, and their statistics say so: without statistics their columns become floats.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    num::NonZeroU32,
+    sync::Arc,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use parquet::{
+    basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel},
+    data_type::{ByteArray, ByteArrayType, DataType, Int64Type},
+    errors::ParquetError,
+    file::{
+        properties::{EnabledStatistics, WriterProperties},
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    },
+    schema::types::{ColumnPath, Type, TypePtr},
+};
+use serde_json::{Map, Value, json};
+use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Node};
+
+use crate::{EmitError, Sink, consolidated::documents, references::grid_total};
+
+/// Most rows of a file, which bounds what is held in memory.
+pub const MOST_RECORDS: u32 = 1_000_000;
+/// fsspec looks through an array's files in order for the first url, where it is not told the protocol, and fails at one
+/// that is missing. So those before the first url are written even where all their chunks are missing, but for arrays of
+/// more such files than this.
+const LEADING: u64 = 64;
+/// Bytes of a page: all of a column, but for very large inline chunks.
+const PAGE: usize = 64 << 20;
+/// Sizes get a dictionary where at most one row in so many has a size of its own.
+const ROWS_PER_SIZE: usize = 8;
+
+type Out<'a> = Box<dyn io::Write + Send + 'a>;
+
+/// Writes everything, `.zmetadata` last.
+pub(crate) fn write(
+    hierarchy: &Hierarchy,
+    record_size: NonZeroU32,
+    sink: &mut dyn Sink,
+) -> Result<(), EmitError> {
+    if record_size.get() > MOST_RECORDS {
+        return Err(EmitError::RecordSize { found: record_size.get(), most: MOST_RECORDS });
+    }
+    check_names("", &hierarchy.root.children)?;
+    let metadata: Map<String, Value> =
+        documents(hierarchy)?.into_iter().filter(|(key, _)| key != ".zmetadata").collect();
+    let urls: Vec<ByteArray> =
+        hierarchy.sources.iter().map(|source| ByteArray::from(source.url.as_str())).collect();
+    let mut table = Table::default();
+    for (path, array) in hierarchy.arrays() {
+        let records = u64::from(record_size.get());
+        Chunks { path: &path, array, urls: &urls, records, has_url: false, next: 0 }
+            .write(&mut table, sink)?;
+    }
+    let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
+    Ok(sink.put(".zmetadata", format!("{document}\n").as_bytes())?)
+}
+
+/// Refuses names under which fsspec does not find chunks, and would show the fill value for them: keys with `/.z` it takes
+/// for metadata, and over HTTP the others end a path or are unescaped.
+fn check_names(parent: &str, children: &BTreeMap<String, Node>) -> Result<(), EmitError> {
+    for (name, node) in children {
+        let path = format!("{parent}/{name}");
+        if name.starts_with(".z") || name.contains(['#', '?', '%']) {
+            return Err(EmitError::FileName { path });
+        }
+        if let Node::Group(group) = node {
+            check_names(&path, &group.children)?;
+        }
+    }
+    Ok(())
+}
+
+/// The chunks of one array on their way into files.
+struct Chunks<'a> {
+    path: &'a str,
+    array: &'a Array,
+    urls: &'a [ByteArray],
+    /// Rows of a file.
+    records: u64,
+    /// Whether a file with a url was written.
+    has_url: bool,
+    /// The first file that was neither written nor left out.
+    next: u64,
+}
+
+impl Chunks<'_> {
+    fn write(mut self, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
+        let counts = self.array.chunk_grid.counts(&self.array.shape);
+        let total = grid_total(&counts);
+        table.clear();
+        let mut file = 0;
+        for (position, entry) in self.array.chunks.iter() {
+            if position >= total {
+                return Err(EmitError::Position { path: format!("/{}", self.path), position, counts });
+            }
+            if position / self.records != file {
+                self.put(file, total, table, sink)?;
+                file = position / self.records;
+            }
+            let row = usize::try_from(position % self.records).unwrap_or(usize::MAX);
+            self.push(row, position, entry, table)?;
+        }
+        self.put(file, total, table, sink)?;
+        self.leading(total.div_ceil(self.records), total, table, sink)
+    }
+
+    fn push(
+        &self,
+        row: usize,
+        position: u64,
+        entry: ChunkEntry<'_>,
+        table: &mut Table,
+    ) -> Result<(), EmitError> {
+        table.pad(row);
+        match entry {
+            ChunkEntry::Inline(bytes) => table.push_inline(bytes),
+            ChunkEntry::Reference(reference) => {
+                let path = || format!("/{}", self.path);
+                let url = self.urls.get(reference.source.index()).ok_or_else(|| EmitError::Source {
+                    path: path(),
+                    position,
+                    source_index: reference.source.0,
+                    sources: self.urls.len(),
+                })?;
+                match (i64::try_from(reference.offset), i64::try_from(reference.length)) {
+                    (Ok(offset), Ok(size)) => table.push_place(url.clone(), offset, size),
+                    _ => return Err(EmitError::Offset { path: path(), position }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file, if it has any chunk, and before it those without any that cannot be left out.
+    fn put(
+        &mut self,
+        file: u64,
+        total: u64,
+        table: &mut Table,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EmitError> {
+        if table.is_empty() {
+            return Ok(());
+        }
+        let mut empty = Table::default();
+        self.leading(file, total, &mut empty, sink)?;
+        self.next = file + 1;
+        self.has_url |= !table.paths.is_empty();
+        self.file(file, total, table, sink)
+    }
+
+    /// Writes files without any chunk up to one that has some, or the end.
+    fn leading(
+        &mut self,
+        end: u64,
+        total: u64,
+        empty: &mut Table,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EmitError> {
+        if !self.has_url {
+            for file in self.next..end.min(LEADING) {
+                self.file(file, total, empty, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of a table, and takes them away.
+    fn file(&self, file: u64, total: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
+        let rows = (total - file * self.records).min(self.records);
+        table.pad(usize::try_from(rows).unwrap_or(usize::MAX));
+        let out = sink.create(&format!("{}/refs.{file}.parq", self.path))?;
+        table.write(out).map_err(|error| match error {
+            ParquetError::External(error) => match error.downcast::<io::Error>() {
+                Ok(error) => EmitError::Io(*error),
+                Err(error) => {
+                    EmitError::Parquet { path: format!("/{}", self.path), reason: error.to_string() }
+                }
+            },
+            error => EmitError::Parquet { path: format!("/{}", self.path), reason: error.to_string() },
+        })?;
+        table.clear();
+        Ok(())
+    }
+}
+
+/// The rows of a file. Levels are 1 where a row has a value, which then stands in the column's values.
+#[derive(Default)]
+struct Table {
+    path_levels: Vec<i16>,
+    paths: Vec<ByteArray>,
+    offsets: Vec<i64>,
+    sizes: Vec<i64>,
+    raw_levels: Vec<i16>,
+    raws: Vec<ByteArray>,
+    /// Buffers of `raws`: how many are different.
+    buffers: HashSet<(usize, usize)>,
+}
+
+impl Table {
+    fn clear(&mut self) {
+        self.path_levels.clear();
+        self.paths.clear();
+        self.offsets.clear();
+        self.sizes.clear();
+        self.raw_levels.clear();
+        self.raws.clear();
+        self.buffers.clear();
+    }
+
+    /// Whether it has no chunk.
+    fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.raws.is_empty()
+    }
+
+    /// Missing chunks up to a number of rows.
+    fn pad(&mut self, rows: usize) {
+        self.path_levels.resize(rows, 0);
+        self.offsets.resize(rows, 0);
+        self.sizes.resize(rows, 0);
+        self.raw_levels.resize(rows, 0);
+    }
+
+    fn push_place(&mut self, url: ByteArray, offset: i64, size: i64) {
+        self.path_levels.push(1);
+        self.paths.push(url);
+        self.offsets.push(offset);
+        self.sizes.push(size);
+        self.raw_levels.push(0);
+    }
+
+    /// Readers take what starts with `base64:` for base64.
+    fn push_inline(&mut self, bytes: &Bytes) {
+        self.path_levels.push(0);
+        self.offsets.push(0);
+        self.sizes.push(0);
+        self.raw_levels.push(1);
+        let bytes = match bytes.starts_with(b"base64:") {
+            true => Bytes::from(format!("base64:{}", BASE64_STANDARD.encode(bytes))),
+            false => bytes.clone(),
+        };
+        self.buffers.insert((bytes.as_ptr().addr(), bytes.len()));
+        self.raws.push(ByteArray::from(bytes));
+    }
+
+    fn write(&self, out: Out<'_>) -> Result<(), ParquetError> {
+        let mut file = SerializedFileWriter::new(out, schema()?, Arc::new(self.properties()))?;
+        let mut rows = file.next_row_group()?;
+        column::<ByteArrayType>(&mut rows, &self.paths, Some(&self.path_levels))?;
+        column::<Int64Type>(&mut rows, &self.offsets, None)?;
+        column::<Int64Type>(&mut rows, &self.sizes, None)?;
+        column::<ByteArrayType>(&mut rows, &self.raws, Some(&self.raw_levels))?;
+        rows.close()?;
+        file.finish()?;
+        io::Write::flush(file.inner_mut())?;
+        Ok(())
+    }
+
+    fn properties(&self) -> WriterProperties {
+        WriterProperties::builder()
+            .set_created_by("virtualize".to_owned())
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).unwrap_or_default()))
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_column_statistics_enabled(ColumnPath::from("offset"), EnabledStatistics::Chunk)
+            .set_column_statistics_enabled(ColumnPath::from("size"), EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
+            .set_max_row_group_row_count(None)
+            .set_data_page_size_limit(PAGE)
+            .set_data_page_row_count_limit(usize::MAX)
+            // No column changes from dictionary to plain on its way, which would bring back NaN.
+            .set_dictionary_page_size_limit(usize::MAX)
+            .set_column_dictionary_enabled(ColumnPath::from("offset"), false)
+            .set_column_dictionary_enabled(ColumnPath::from("size"), self.has_few_sizes())
+            .set_column_dictionary_enabled(ColumnPath::from("raw"), self.buffers.len() < self.raws.len())
+            .build()
+    }
+
+    fn has_few_sizes(&self) -> bool {
+        let most = self.sizes.len() / ROWS_PER_SIZE;
+        let mut seen = HashSet::new();
+        self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most))
+    }
+}
+
+/// Path, offset, size, raw.
+fn schema() -> Result<TypePtr, ParquetError> {
+    let field = |name, physical, repetition, logical| {
+        let field = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+        Ok::<_, ParquetError>(Arc::new(field.with_logical_type(logical).build()?))
+    };
+    let fields = vec![
+        field("path", Physical::BYTE_ARRAY, Repetition::OPTIONAL, Some(LogicalType::String))?,
+        field("offset", Physical::INT64, Repetition::REQUIRED, None)?,
+        field("size", Physical::INT64, Repetition::REQUIRED, None)?,
+        field("raw", Physical::BYTE_ARRAY, Repetition::OPTIONAL, None)?,
+    ];
+    Ok(Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?))
+}
+
+fn column<T: DataType>(
+    rows: &mut SerializedRowGroupWriter<'_, Out<'_>>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let missing = || ParquetError::General("a column too many".to_owned());
+    let mut column = rows.next_column()?.ok_or_else(missing)?;
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
+}
