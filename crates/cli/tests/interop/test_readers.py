@@ -12,7 +12,12 @@ PEERS = pathlib.Path(__file__).parent / "peers"
 ENV = pathlib.Path(sys.prefix)
 READERS = ["zarr-python", "zarrs", "zarrita", "gdal"]
 # References beside those of each fixture in both formats.
-EXTRA = [("tiff/short_last_strip.tif", "zarr3-json", "--chunk-grid", "rectilinear")]
+EXTRA = [
+    ("tiff/short_last_strip.tif", "zarr3-json", "--chunk-grid", "rectilinear"),
+    ("tiff/gdal_metadata.tif", "zarr3-json", "--unpack"),
+    ("hdf5/netcdf4.nc", "zarr3-json", "--unpack"),
+    ("hdf5/chunked.h5", "zarr3-json", "--unpack"),
+]
 
 
 class Array:
