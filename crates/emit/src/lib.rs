@@ -46,7 +46,7 @@ pub enum EmitError {
         /// What the hierarchy is.
         found: ZarrFormat,
     },
-    /// The other of [`write`] and [`write_files`] writes the format.
+    /// The other of [`write()`] and [`write_files`] writes the format.
     #[error("the format is {}", if *several { "several files, not one" } else { "one file, not several" })]
     Files {
         /// Whether the format is several files.
