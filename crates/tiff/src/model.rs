@@ -175,6 +175,8 @@ pub struct Geo {
     pub tie_points: Vec<[f64; 6]>,
     /// ModelTransformation (34264), row-major.
     pub transformation: Option<[f64; 16]>,
+    /// Minor revision of the keys: 0 for GeoTIFF 1.0, 1 for 1.1. 0 where there are no keys.
+    pub minor_revision: u16,
     /// GeoKeys by id, with their values resolved.
     pub keys: BTreeMap<u16, GeoKey>,
     /// RPC coefficients (50844), 92 numbers.

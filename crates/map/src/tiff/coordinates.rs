@@ -114,13 +114,13 @@ fn axis_attributes(georeference: &Georeference, is_x: bool) -> Map<String, Value
     let crs = &georeference.crs;
     let mut attributes = Map::new();
     attributes.insert("axis".into(), if is_x { "X" } else { "Y" }.into());
-    let (name, units) = match (crs.is_geographic, is_x) {
+    let (name, units) = match (crs.is_in_degrees, is_x) {
         (true, true) => ("longitude", Some("degrees_east")),
         (true, false) => ("latitude", Some("degrees_north")),
         (false, true) => ("projection_x_coordinate", crs.is_metric.then_some("metre")),
         (false, false) => ("projection_y_coordinate", crs.is_metric.then_some("metre")),
     };
-    if crs.is_geographic || crs.code.is_some() {
+    if crs.is_in_degrees || crs.is_projected {
         attributes.insert("standard_name".into(), name.into());
         if let Some(units) = units {
             attributes.insert("units".into(), units.into());

@@ -1,72 +1,101 @@
-//! GeoKeys as a coordinate reference system. There is no database of them here: codes are passed on, and what a file
+//! GeoKeys as a coordinate reference system: codes are passed on where no other key contradicts them, and what a file
 //! defines itself is kept key by key.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use virtualize_tiff::model::GeoKey;
+use virtualize_tiff::model::{Geo, GeoKey};
 
-use super::{units, wkt};
+use super::{contradiction, registry, units, wkt};
 
 const MODEL_TYPE: u16 = 1024;
 const GEODETIC_CRS: u16 = 2048;
+const ANGULAR_UNITS: u16 = 2054;
 const PROJECTED_CRS: u16 = 3072;
 const PROJECTED_UNITS: u16 = 3076;
-const PROJECTED_UNIT_SIZE: u16 = 3077;
-const ANGULAR_UNITS: u16 = 2054;
-const SEMI_MAJOR_AXIS: u16 = 2057;
-const USER_DEFINED: u16 = 32767;
 const VERTICAL: u16 = 4096;
+const VERTICAL_DATUM: u16 = 4098;
+const VERTICAL_UNITS: u16 = 4099;
 const GEOGRAPHIC_2D: u16 = 2;
+const GEOCENTRIC: u16 = 3;
 const METRE: u16 = 9001;
+const DEGREE: u16 = 9102;
+/// Codes of ellipsoidal heights that GeoTIFF 1.0 had, and that of WGS 84.
+const ELLIPSOIDAL_HEIGHTS: std::ops::RangeInclusive<u16> = 5001..=5033;
+const HEIGHTS_OF_WGS_84: u16 = 5030;
 
 /// What the GeoKeys say.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Crs {
-    /// Authority and code, such as `EPSG:32633`.
-    pub(super) code: Option<String>,
-    /// EPSG code of the vertical system.
-    vertical: Option<u16>,
-    /// Coordinates are longitudes and latitudes.
-    pub(super) is_geographic: bool,
+    /// EPSG code of the horizontal system.
+    horizontal: Option<u16>,
+    /// EPSG code of the system with its heights, where the file says them.
+    with_heights: Option<String>,
+    /// The system that the file defines by itself.
+    wkt: Option<String>,
+    /// Coordinates are known to be longitudes and latitudes in degrees.
+    pub(super) is_in_degrees: bool,
+    /// Coordinates are those of a projected system of EPSG.
+    pub(super) is_projected: bool,
     /// Coordinates are known to be metres.
     pub(super) is_metric: bool,
     keys: BTreeMap<u16, GeoKey>,
-    /// The code that the file gives but changes by other keys, and how.
-    pub(super) overridden: Option<String>,
+    /// Why there is no system although the keys say something.
+    pub(super) problem: Option<String>,
+    /// Why the heights are missing from the system.
+    pub(super) vertical_problem: Option<String>,
 }
 
 impl Crs {
-    /// The CRS of a file's GeoKeys.
-    pub(super) fn of(keys: &BTreeMap<u16, GeoKey>) -> Self {
+    /// The CRS of a file's GeoKeys, as GDAL reads them where no key contradicts a code.
+    pub(super) fn of(geo: &Geo) -> Self {
+        let keys = &geo.keys;
         let model = short(keys, MODEL_TYPE);
-        let is_geographic = model == Some(GEOGRAPHIC_2D)
-            || model.is_none() && keys.contains_key(&GEODETIC_CRS) && !keys.contains_key(&PROJECTED_CRS);
-        let horizontal = if is_geographic { GEODETIC_CRS } else { PROJECTED_CRS };
-        let known = |key| short(keys, key).filter(|code| (1024..32767).contains(code));
-        let found = known(horizontal);
-        let overridden = found.and_then(|code| override_of(keys, code, is_geographic));
-        let code = found.filter(|_| overridden.is_none());
-        let unit = short(keys, PROJECTED_UNITS).or_else(|| code.map(units::of_projected));
-        let is_metric = !is_geographic && unit == Some(METRE);
-        let vertical = known(VERTICAL);
-        let code = code.map(|code| format!("EPSG:{code}"));
-        Self { code, vertical, is_geographic, is_metric, keys: keys.clone(), overridden }
+        let is_geographic = model == Some(GEOGRAPHIC_2D);
+        let horizontal_key = if is_geographic { GEODETIC_CRS } else { PROJECTED_CRS };
+        let found = known(keys, horizontal_key).filter(|_| model != Some(GEOCENTRIC));
+        let contradiction = found.and_then(|code| contradiction::of(keys, code, is_geographic));
+        let horizontal = found.filter(|_| contradiction.is_none());
+        let wkt = if found.is_some() { None } else { wkt::of(keys) };
+        let problem =
+            contradiction.or_else(|| unused(keys).filter(|_| horizontal.is_none() && wkt.is_none()));
+        let mut crs = Self { horizontal, wkt, problem, keys: keys.clone(), ..Self::default() };
+        match horizontal.map(|code| heights(geo, code, is_geographic)) {
+            Some(Ok(code)) => crs.with_heights = code,
+            Some(Err(problem)) => crs.vertical_problem = Some(problem),
+            None => {}
+        }
+        crs.set_units(is_geographic);
+        crs
+    }
+
+    fn set_units(&mut self, is_geographic: bool) {
+        let angle = short(&self.keys, ANGULAR_UNITS).unwrap_or(DEGREE);
+        let system = self.horizontal.unwrap_or_default();
+        let is_known = self.horizontal.is_some() || self.wkt.is_some();
+        self.is_in_degrees =
+            is_geographic && is_known && units::is_in_degrees(system) && units::is_degree(angle);
+        let length = short(&self.keys, PROJECTED_UNITS).or_else(|| self.horizontal.map(units::of_projected));
+        self.is_projected = !is_geographic && self.horizontal.is_some();
+        self.is_metric = !is_geographic && length == Some(METRE);
+    }
+
+    /// Authority and code of the horizontal system, such as `EPSG:32633`.
+    pub(super) fn code(&self) -> Option<String> {
+        self.horizontal.map(|code| format!("EPSG:{code}"))
     }
 
     /// Attributes of the grid mapping variable.
     pub(super) fn attributes(&self) -> Map<String, Value> {
         let mut attributes = Map::new();
-        if let Some(code) = &self.code {
-            attributes.insert("spatial_ref".into(), code.clone().into());
+        if let Some(code) = self.with_heights.clone().or_else(|| self.code()) {
+            attributes.insert("spatial_ref".into(), code.into());
         }
-        if self.code.is_none()
-            && let Some(wkt) = wkt::of(&self.keys)
-        {
-            attributes.insert("crs_wkt".into(), wkt.into());
+        if let Some(wkt) = &self.wkt {
+            attributes.insert("crs_wkt".into(), wkt.clone().into());
         }
-        // Pixels have no heights, and GDAL leaves the vertical system of GeoTIFF 1.0 out as well.
-        if let Some(vertical) = self.vertical {
+        // GDAL leaves the vertical system of GeoTIFF 1.0 out; it stands here by itself.
+        if let Some(vertical) = known(&self.keys, VERTICAL) {
             attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
         if !self.keys.is_empty() {
@@ -77,51 +106,68 @@ impl Crs {
     }
 }
 
-/// How a file changes the system that its EPSG code names, where it does.
-fn override_of(keys: &BTreeMap<u16, GeoKey>, code: u16, is_geographic: bool) -> Option<String> {
-    let unit = if is_geographic { angular_override(keys, code) } else { linear_override(keys, code) };
-    unit.or_else(|| axis_override(keys, code))
-}
-
-fn angular_override(keys: &BTreeMap<u16, GeoKey>, code: u16) -> Option<String> {
-    let unit = short(keys, ANGULAR_UNITS).filter(|unit| *unit != USER_DEFINED)?;
-    (!units::fits_geographic(code, unit))
-        .then(|| format!("EPSG:{code} with angles in unit {unit}, which is not that of the system"))
-}
-
-fn linear_override(keys: &BTreeMap<u16, GeoKey>, code: u16) -> Option<String> {
-    let (expected, found) = (units::of_projected(code), short(keys, PROJECTED_UNITS)?);
-    let fits = match (found, double(keys, PROJECTED_UNIT_SIZE), units::metres(expected)) {
-        (USER_DEFINED, Some(size), Some(metres)) => (size - metres).abs() < 1e-9,
-        (USER_DEFINED, ..) => true,
-        _ => found == expected,
-    };
-    (!fits).then(|| format!("EPSG:{code}, whose unit is EPSG:{expected}, with lengths in EPSG:{found}"))
-}
-
-/// Semi-major axes of the most used systems; those of others are not known here.
-fn axis_override(keys: &BTreeMap<u16, GeoKey>, code: u16) -> Option<String> {
-    let expected = match code {
-        4326 | 4258 | 4269 | 3857 | 25828..=25838 | 26901..=26923 | 32601..=32660 | 32701..=32760 => {
-            6_378_137.0
+/// The code of the system with the heights that the file says, if it says any, or why there is none. GDAL takes vertical
+/// systems only from files of GeoTIFF 1.1, and ellipsoidal heights from all.
+fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<String>, String> {
+    let keys = &geo.keys;
+    let vertical = known(keys, VERTICAL);
+    let has_heights = registry::without_height(horizontal).is_some();
+    if let Some(code) = vertical
+        && !has_heights
+        && let Some(solid) = ellipsoidal(code)
+    {
+        return match registry::without_height(solid) == Some(horizontal) && is_geographic {
+            true => Ok(Some(format!("EPSG:{solid}"))),
+            false => Err(format!("EPSG:{horizontal} with the ellipsoidal heights of EPSG:{code}")),
+        };
+    }
+    if geo.minor_revision == 0 {
+        return Ok(None);
+    }
+    let says_more = keys.contains_key(&VERTICAL_DATUM) || keys.contains_key(&VERTICAL_UNITS);
+    match vertical {
+        Some(code) if !has_heights && registry::is_vertical(code) => {
+            Ok(Some(format!("EPSG:{horizontal}+{code}")))
         }
-        4267 | 26701..=26722 => 6_378_206.4,
-        _ => return None,
-    };
-    let found = double(keys, SEMI_MAJOR_AXIS)?;
-    ((found - expected).abs() > 0.01).then(|| {
-        format!("EPSG:{code}, whose ellipsoid has a semi-major axis of {expected} m, with one of {found}")
-    })
+        Some(code) if has_heights || says_more || ELLIPSOIDAL_HEIGHTS.contains(&code) => {
+            Err(format!("EPSG:{horizontal} with the heights of EPSG:{code}"))
+        }
+        None if says_more => Err(format!("EPSG:{horizontal} with heights that the file defines by itself")),
+        _ => Ok(None),
+    }
 }
 
-fn double(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<f64> {
+/// The system of three dimensions whose ellipsoidal heights a vertical code means.
+fn ellipsoidal(code: u16) -> Option<u16> {
+    if code == HEIGHTS_OF_WGS_84 {
+        return Some(4979);
+    }
+    registry::without_height(code).map(|_| code)
+}
+
+/// What the keys say of a system that is not written.
+fn unused(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
+    let said = [PROJECTED_CRS, GEODETIC_CRS]
+        .into_iter()
+        .find(|key| short(keys, *key).is_some_and(|code| code != 0))?;
+    let (name, code) = (key_name(said), short(keys, said)?);
+    let model = short(keys, MODEL_TYPE).map_or_else(|| "no".into(), |model| model.to_string());
+    Some(format!("{name} is {code}, with {model} GTModelTypeGeoKey, of which no exact WKT is made"))
+}
+
+/// A code of EPSG under this key.
+fn known(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
+    short(keys, key).filter(|code| (1024..32767).contains(code))
+}
+
+pub(super) fn double(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<f64> {
     match keys.get(&key) {
         Some(GeoKey::Double(values)) => values.first().copied(),
         _ => None,
     }
 }
 
-fn short(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
+pub(super) fn short(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
     match keys.get(&key) {
         Some(GeoKey::Short(value)) => Some(*value),
         _ => None,

@@ -63,7 +63,7 @@ impl Georeference {
                 geo.tie_points.iter().map(|[i, j, _, x, y, z]| [i + shift, j + shift, *x, *y, *z]).collect()
             }
         };
-        Self { transform, crs: Crs::of(&geo.keys), control_points, rpc: geo.rpc.clone() }
+        Self { transform, crs: Crs::of(geo), control_points, rpc: geo.rpc.clone() }
     }
 
     /// Attributes by which readers of the array find the grid mapping.
@@ -75,8 +75,8 @@ impl Georeference {
     /// Attributes of zarr-conventions `spatial` and `proj`.
     pub(super) fn add_to_group(&self, geometry: &Geometry, attributes: &mut Map<String, Value>) {
         let mut conventions = Vec::new();
-        if let Some(code) = &self.crs.code {
-            attributes.insert("proj:code".into(), code.clone().into());
+        if let Some(code) = self.crs.code() {
+            attributes.insert("proj:code".into(), code.into());
             conventions.push(convention("geo-proj"));
         }
         if let Some(transform) = self.transform {

@@ -8,6 +8,7 @@ use super::{
     chunks::{ChunkMaker, Chunks},
     compression::{self, Encoding},
     coordinates,
+    crs::Crs,
     geometry::{Geometry, Names},
     georeference::Georeference,
     group_mut, join,
@@ -92,10 +93,8 @@ impl ImageMapper<'_> {
 
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
         let georeference = Georeference::of(ifd, &parts.geometry, self.main);
-        if let Some(problem) =
-            georeference.as_ref().and_then(|georeference| georeference.crs.overridden.as_ref())
-        {
-            mapped.report.diagnostics.push(changed_crs(problem, &join(group, ARRAY)));
+        if let Some(georeference) = &georeference {
+            mapped.report.diagnostics.extend(of_crs(&georeference.crs, &join(group, ARRAY)));
         }
         let Some(target) = group_mut(&mut mapped.hierarchy.root, group) else { return };
         let mut attributes = attributes::of_image(ifd, &parts.geometry, &parts.nodata);
@@ -156,14 +155,21 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
     }
 }
 
-fn changed_crs(problem: &str, path: &str) -> Diagnostic {
-    Diagnostic {
+fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
+    let (code, left_out, problem) = match (&crs.problem, &crs.vertical_problem) {
+        (Some(problem), _) => ("tiff-crs", "coordinate reference system", problem),
+        (None, Some(problem)) => {
+            ("tiff-vertical-crs", "vertical part of the coordinate reference system", problem)
+        }
+        (None, None) => return None,
+    };
+    Some(Diagnostic {
         severity: Severity::Warning,
-        code: "tiff-crs",
+        code,
         path: format!("/{path}"),
-        message: format!("the code of the coordinate reference system is left out: {problem}"),
+        message: format!("the {left_out} is left out: {problem}"),
         hint: Some("assign the coordinate reference system after opening".into()),
-    }
+    })
 }
 
 fn diagnostic(refusal: Refusal, path: &str) -> Diagnostic {

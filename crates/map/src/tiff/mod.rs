@@ -3,6 +3,7 @@
 mod attributes;
 mod chunks;
 mod compression;
+mod contradiction;
 mod coordinates;
 mod crs;
 mod geometry;
@@ -16,6 +17,7 @@ mod number;
 mod ome;
 mod packing;
 mod refusal;
+mod registry;
 mod sample;
 mod stack;
 mod tags;

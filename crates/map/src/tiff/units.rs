@@ -26,6 +26,21 @@ pub(super) fn fits_geographic(code: u16, unit: u16) -> bool {
     if IN_GRADS.contains(&code) { unit == GRAD } else { DEGREES.contains(&unit) }
 }
 
+/// Whether numbers in a unit of angles are degrees, not degrees with minutes and seconds behind the point.
+pub(super) fn is_degree(unit: u16) -> bool {
+    matches!(unit, 9102 | 9122)
+}
+
+/// Whether a geographic system is in degrees.
+pub(super) fn is_in_degrees(code: u16) -> bool {
+    !IN_GRADS.contains(&code)
+}
+
+/// Radians of the unit of angles of a geographic system.
+pub(super) fn radians(code: u16) -> f64 {
+    if IN_GRADS.contains(&code) { std::f64::consts::PI / 200.0 } else { std::f64::consts::PI / 180.0 }
+}
+
 /// Metres of a unit of length, for the units that files spell out.
 pub(super) fn metres(unit: u16) -> Option<f64> {
     Some(match unit {

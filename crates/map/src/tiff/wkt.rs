@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use virtualize_tiff::model::GeoKey;
 
+use super::{contradiction, registry};
+
 const DEGREE: &str = r#"ANGLEUNIT["degree",0.0174532925199433]"#;
+const USER_DEFINED: u16 = 32767;
 const METRE: &str = r#"LENGTHUNIT["metre",1]"#;
 
 /// A parameter of a method: its name in EPSG's registry, the keys it may stand under, its kind, and its default.
@@ -63,21 +66,30 @@ fn projected(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     ))
 }
 
-/// Name, datum and prime meridian of the geographic system; angles must be degrees.
+/// Name, datum and prime meridian of the geographic system, where no key contradicts another; angles must be degrees.
 fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     if !matches!(short(keys, 2054), None | Some(9102))
         || number(keys, &[2061]).is_some_and(|east| east != 0.0)
+        || short(keys, 2051).is_some_and(|meridian| ![8901, USER_DEFINED].contains(&meridian))
     {
         return None;
     }
-    let (name, datum, major, inverse_flattening) = match short(keys, 2048) {
-        Some(4326) => ("WGS 84", "World Geodetic System 1984", 6_378_137.0, 298.257_223_563),
-        Some(4269) => ("NAD83", "North American Datum 1983", 6_378_137.0, 298.257_222_101),
-        Some(4267) => ("NAD27", "North American Datum 1927", 6_378_206.4, 294.978_698_213_898),
-        _ => ("unknown", "unknown", number(keys, &[2057])?, number(keys, &[2059])?),
+    let code = short(keys, 2048).filter(|code| *code != USER_DEFINED);
+    let datum = short(keys, 2050).filter(|code| *code != USER_DEFINED);
+    let system = match (code, datum) {
+        (Some(code), None) => Some(registry::geographic(code)?),
+        (Some(code), Some(datum)) => Some(registry::geographic(code).filter(|system| system.datum == datum)?),
+        (None, Some(datum)) => Some(registry::of_datum(datum)?),
+        (None, None) => None,
     };
-    let major = number(keys, &[2057]).unwrap_or(major);
-    let inverse_flattening = number(keys, &[2059]).unwrap_or(inverse_flattening);
+    let (name, datum, major, inverse_flattening) = match system {
+        Some(system) if contradiction::ellipsoid_differs(keys, &system) => return None,
+        Some(system) => {
+            let (name, datum) = system.names()?;
+            (name, datum, system.semi_major, system.inverse_flattening)
+        }
+        None => ("unknown", "unknown", number(keys, &[2057])?, number(keys, &[2059])?),
+    };
     if major <= 0.0 || inverse_flattening < 0.0 {
         return None;
     }
@@ -96,7 +108,7 @@ fn linear_unit(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
 }
 
 fn conversion(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    if let Some(zone) = short(keys, 3074).filter(|code| *code != 32767) {
+    if let Some(zone) = short(keys, 3074).filter(|code| *code != USER_DEFINED) {
         return utm(zone);
     }
     let has_parallel = number(keys, &[3078]).is_some();

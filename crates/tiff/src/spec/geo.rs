@@ -21,6 +21,7 @@ pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) ->
         Ok(Some(directory)) => {
             let doubles = fields.floats(tag::GEO_DOUBLE_PARAMS).unwrap_or_default();
             let (keys, wrong) = geokeys::parse(&directory, &doubles, ascii);
+            geo.minor_revision = directory.get(2).copied().filter(|_| !keys.is_empty()).unwrap_or_default();
             geo.keys = keys;
             problems
                 .extend(wrong.into_iter().map(|problem| fields.malformed(tag::GEO_KEY_DIRECTORY, problem)));

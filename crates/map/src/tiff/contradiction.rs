@@ -1,0 +1,190 @@
+//! Keys that change the system that a file's EPSG code names. GDAL then makes a system of its own from the definition of
+//! the code and the keys; the code alone would be wrong.
+
+use std::collections::BTreeMap;
+
+use virtualize_tiff::model::GeoKey;
+
+use super::{
+    crs::{double, short},
+    registry::{self, Geographic},
+    units,
+};
+
+const GEODETIC_CRS: u16 = 2048;
+const DATUM: u16 = 2050;
+const PRIME_MERIDIAN: u16 = 2051;
+const ANGULAR_UNITS: u16 = 2054;
+const ANGULAR_UNIT_SIZE: u16 = 2055;
+const ELLIPSOID: u16 = 2056;
+const SEMI_MAJOR_AXIS: u16 = 2057;
+const SEMI_MINOR_AXIS: u16 = 2058;
+const INVERSE_FLATTENING: u16 = 2059;
+const PRIME_MERIDIAN_LONGITUDE: u16 = 2061;
+const METHOD: u16 = 3075;
+const PROJECTED_UNITS: u16 = 3076;
+const PROJECTED_UNIT_SIZE: u16 = 3077;
+const USER_DEFINED: u16 = 32767;
+const WGS_84: u16 = 4326;
+const WEB_MERCATOR: u16 = 3857;
+
+/// How far axes of an ellipsoid may be apart that are the same but for rounding, in metres.
+const SAME_AXIS: f64 = 1e-3;
+/// The same for inverse flattenings; those of WGS 84 and of GRS 1980 are 1.5e-6 apart.
+const SAME_FLATTENING: f64 = 5e-7;
+/// For WGS 84 itself GDAL takes the code whatever else is there; flattenings in use for it are rounded, or those of
+/// GRS 1980.
+const SAME_AS_WGS_84: f64 = 1e-2;
+
+type Keys = BTreeMap<u16, GeoKey>;
+
+/// How a file changes the system that its EPSG code names, where it does.
+pub(super) fn of(keys: &Keys, code: u16, is_geographic: bool) -> Option<String> {
+    let base = if is_geographic { Some(code) } else { registry::base_of(code) };
+    let Some(base) = base.and_then(registry::geographic) else {
+        let kind = if is_geographic { "geographic" } else { "projected" };
+        return Some(format!("EPSG:{code} is no {kind} system of the EPSG dataset {}", registry::VERSION));
+    };
+    if !is_geographic && let Some(problem) = projection(keys, code, &base) {
+        return Some(problem);
+    }
+    codes(keys, code, &base)
+        .or_else(|| angles(keys, code, &base))
+        .or_else(|| ellipsoid(keys, code, &base))
+        .or_else(|| meridian(keys, code, &base))
+}
+
+/// Whether keys say another ellipsoid than this system has.
+pub(super) fn ellipsoid_differs(keys: &Keys, system: &Geographic) -> bool {
+    ellipsoid(keys, system.code, system).is_some()
+}
+
+fn projection(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
+    if let Some(found) = short(keys, GEODETIC_CRS).filter(|found| *found != 0 && *found != base.code) {
+        return Some(format!("EPSG:{code} is based on EPSG:{}, not on {}", base.code, system(found)));
+    }
+    if let Some(method) = short(keys, METHOD).filter(|method| ![0, USER_DEFINED].contains(method)) {
+        return Some(format!("EPSG:{code} with a projection of its own (method {method})"));
+    }
+    lengths(keys, code)
+}
+
+fn system(code: u16) -> String {
+    if code == USER_DEFINED { "a system of its own".into() } else { format!("EPSG:{code}") }
+}
+
+/// Codes of datum, ellipsoid and prime meridian; those below 1024 are reserved and say nothing.
+fn codes(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
+    let parts = [
+        (DATUM, "datum", base.datum),
+        (ELLIPSOID, "ellipsoid", base.ellipsoid),
+        (PRIME_MERIDIAN, "prime meridian", base.meridian),
+    ];
+    parts.into_iter().find_map(|(key, name, expected)| {
+        let found = short(keys, key).filter(|found| *found >= 1024 && *found != expected)?;
+        Some(format!("EPSG:{code}, whose {name} is EPSG:{expected}, with {}", system(found)))
+    })
+}
+
+fn angles(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
+    let unit = short(keys, ANGULAR_UNITS)?;
+    let fits = match (unit, double(keys, ANGULAR_UNIT_SIZE)) {
+        (0, _) | (USER_DEFINED, None | Some(0.0)) => true,
+        (USER_DEFINED, Some(size)) => (size - units::radians(base.code)).abs() < 1e-12,
+        _ => units::fits_geographic(base.code, unit),
+    };
+    (!fits).then(|| format!("EPSG:{code} with angles in unit {unit}, which is not that of the system"))
+}
+
+fn lengths(keys: &Keys, code: u16) -> Option<String> {
+    let (expected, found) = (units::of_projected(code), short(keys, PROJECTED_UNITS)?);
+    let fits = match (found, double(keys, PROJECTED_UNIT_SIZE), units::metres(expected)) {
+        (USER_DEFINED, Some(size), Some(metres)) => (size - metres).abs() < 1e-9,
+        (USER_DEFINED, ..) => true,
+        _ => found == expected,
+    };
+    (!fits).then(|| format!("EPSG:{code}, whose unit is EPSG:{expected}, with lengths in EPSG:{found}"))
+}
+
+/// Numbers of an ellipsoid; 0 says nothing.
+fn ellipsoid(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
+    // Its formulas are those of a sphere, which some files say by their keys.
+    if code == WEB_MERCATOR && !keys.contains_key(&GEODETIC_CRS) {
+        return None;
+    }
+    let is_wgs_84 = code == WGS_84;
+    let tolerance = |usual: f64| if is_wgs_84 { SAME_AS_WGS_84 } else { usual };
+    let inverse = double(keys, INVERSE_FLATTENING).filter(|inverse| *inverse != 0.0);
+    // The inverse flattening counts where both are there.
+    let minor = double(keys, SEMI_MINOR_AXIS).filter(|_| inverse.is_none());
+    let numbers = [
+        (double(keys, SEMI_MAJOR_AXIS), "semi-major axis", base.semi_major, tolerance(SAME_AXIS)),
+        (minor, "semi-minor axis", base.semi_minor(), tolerance(SAME_AXIS)),
+        (inverse, "inverse flattening", base.inverse_flattening, tolerance(SAME_FLATTENING)),
+    ];
+    numbers.into_iter().find_map(|(found, name, expected, tolerance)| {
+        let found = found.filter(|found| *found != 0.0)?;
+        let same = (found - expected).abs() <= tolerance;
+        (!same)
+            .then(|| format!("EPSG:{code}, whose ellipsoid has a {name} of {expected}, with one of {found}"))
+    })
+}
+
+fn meridian(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
+    let east =
+        double(keys, PRIME_MERIDIAN_LONGITUDE).filter(|east| *east != 0.0 && base.is_of_greenwich())?;
+    Some(format!("EPSG:{code}, whose prime meridian is that of Greenwich, with one at {east}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(
+        code: u16,
+        is_geographic: bool,
+        shorts: &[(u16, u16)],
+        doubles: &[(u16, f64)],
+    ) -> Option<String> {
+        let shorts = shorts.iter().map(|(id, value)| (*id, GeoKey::Short(*value)));
+        let doubles = doubles.iter().map(|(id, value)| (*id, GeoKey::Double(vec![*value])));
+        of(&shorts.chain(doubles).collect(), code, is_geographic)
+    }
+
+    /// What `rasterio` 1.5 calls equal to the code, and what not.
+    #[test]
+    fn keys_that_change_a_system_are_found() {
+        let same = |code, geographic, shorts: &[(u16, u16)], doubles: &[(u16, f64)]| {
+            assert_eq!(problem(code, geographic, shorts, doubles), None);
+        };
+        let differs = |code, geographic, shorts: &[(u16, u16)], doubles: &[(u16, f64)]| {
+            assert!(problem(code, geographic, shorts, doubles).is_some(), "{code} {shorts:?} {doubles:?}");
+        };
+        same(
+            32631,
+            false,
+            &[(2048, 4326), (2050, 6326), (2056, 7030), (2051, 8901)],
+            &[(2059, 298.257_223_563)],
+        );
+        same(31370, false, &[(2048, 4313)], &[(2057, 6_378_388.0), (2059, 297.0)]);
+        same(27572, false, &[(2048, 4807), (2054, 9105), (2051, 8903)], &[]);
+        same(4313, true, &[(2050, 6313), (2056, 7022)], &[]);
+        same(4326, true, &[], &[(2057, 6_378_137.0), (2059, 298.257_222_101)]);
+        same(4267, true, &[], &[(2057, 6_378_206.4), (2059, 294.978_698)]);
+        same(3857, false, &[(2050, 1), (2056, 1)], &[(2058, 6_378_137.0)]);
+        differs(32631, false, &[(2048, 4269)], &[]);
+        differs(32631, false, &[(2048, 32767)], &[]);
+        differs(32631, false, &[(2050, 6269)], &[]);
+        differs(32631, false, &[(2056, 7001)], &[]);
+        differs(32631, false, &[(3075, 7)], &[(3092, 0.5)]);
+        differs(32631, false, &[(2048, 4326), (2051, 8903)], &[]);
+        differs(31370, false, &[(2048, 4313)], &[(2057, 6_378_388.0), (2059, 290.0)]);
+        differs(27572, false, &[(2048, 4807), (2054, 9102)], &[]);
+        differs(4313, true, &[], &[(2057, 6_378_137.0), (2059, 298.257_222_101)]);
+        differs(4313, true, &[], &[(2058, 6_356_000.0)]);
+        differs(4313, true, &[(2054, 9105)], &[]);
+        differs(4313, true, &[(2051, 8903)], &[]);
+        differs(4326, false, &[], &[]);
+        differs(32631, true, &[], &[]);
+    }
+}
