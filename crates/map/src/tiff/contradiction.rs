@@ -56,7 +56,8 @@ pub(super) fn of(keys: &Keys, code: u16, is_geographic: bool) -> Option<String> 
 
 /// Whether keys say another ellipsoid than this system has.
 pub(super) fn ellipsoid_differs(keys: &Keys, system: &Geographic) -> bool {
-    ellipsoid(keys, system.code, system).is_some()
+    short(keys, ELLIPSOID).is_some_and(|code| ![system.ellipsoid, USER_DEFINED].contains(&code))
+        || ellipsoid(keys, system.code, system).is_some()
 }
 
 fn projection(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
@@ -171,6 +172,8 @@ mod tests {
         same(4313, true, &[(2050, 6313), (2056, 7022)], &[]);
         same(4326, true, &[], &[(2057, 6_378_137.0), (2059, 298.257_222_101)]);
         same(4267, true, &[], &[(2057, 6_378_206.4), (2059, 294.978_698)]);
+        // rasterio calls these two systems different, by 3e-7 in the flattening.
+        same(28992, false, &[(2048, 4289)], &[(2058, 6_356_078.962_84), (2059, 299.152_813_106_079)]);
         same(3857, false, &[(2050, 1), (2056, 1)], &[(2058, 6_378_137.0)]);
         differs(32631, false, &[(2048, 4269)], &[]);
         differs(32631, false, &[(2048, 32767)], &[]);

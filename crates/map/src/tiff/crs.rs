@@ -18,6 +18,7 @@ const VERTICAL_DATUM: u16 = 4098;
 const VERTICAL_UNITS: u16 = 4099;
 const GEOGRAPHIC_2D: u16 = 2;
 const GEOCENTRIC: u16 = 3;
+const USER_DEFINED: u16 = 32767;
 const METRE: u16 = 9001;
 const DEGREE: u16 = 9102;
 /// Codes of ellipsoidal heights that GeoTIFF 1.0 had, and that of WGS 84.
@@ -56,13 +57,18 @@ impl Crs {
         let found = known(keys, horizontal_key).filter(|_| model != Some(GEOCENTRIC));
         let contradiction = found.and_then(|code| contradiction::of(keys, code, is_geographic));
         let horizontal = found.filter(|_| contradiction.is_none());
-        let wkt = if found.is_some() { None } else { wkt::of(keys) };
+        // Beside a projected code GDAL takes the geographic system of that.
+        let is_unclear = is_geographic && known(keys, PROJECTED_CRS).is_some();
+        let wkt = if found.is_some() || is_unclear { None } else { wkt::of(keys) };
         let problem =
             contradiction.or_else(|| unused(keys).filter(|_| horizontal.is_none() && wkt.is_none()));
         let mut crs = Self { horizontal, wkt, problem, keys: keys.clone(), ..Self::default() };
         match horizontal.map(|code| heights(geo, code, is_geographic)) {
             Some(Ok(code)) => crs.with_heights = code,
             Some(Err(problem)) => crs.vertical_problem = Some(problem),
+            None if crs.wkt.is_some() && says_heights(geo) => {
+                crs.vertical_problem = Some("a system of the file's own with heights".into());
+            }
             None => {}
         }
         crs.set_units(is_geographic);
@@ -124,7 +130,7 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
     if geo.minor_revision == 0 {
         return Ok(None);
     }
-    let says_more = keys.contains_key(&VERTICAL_DATUM) || keys.contains_key(&VERTICAL_UNITS);
+    let says_more = defines_heights(keys);
     match vertical {
         Some(code) if !has_heights && registry::is_vertical(code) => {
             Ok(Some(format!("EPSG:{horizontal}+{code}")))
@@ -137,6 +143,20 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
     }
 }
 
+/// Whether keys describe heights otherwise than by a code.
+fn defines_heights(keys: &BTreeMap<u16, GeoKey>) -> bool {
+    short(keys, VERTICAL) == Some(USER_DEFINED)
+        || keys.contains_key(&VERTICAL_DATUM)
+        || keys.contains_key(&VERTICAL_UNITS)
+}
+
+/// Whether GDAL shows heights.
+fn says_heights(geo: &Geo) -> bool {
+    let vertical = known(&geo.keys, VERTICAL);
+    vertical.and_then(ellipsoidal).is_some()
+        || geo.minor_revision > 0 && (vertical.is_some() || defines_heights(&geo.keys))
+}
+
 /// The system of three dimensions whose ellipsoidal heights a vertical code means.
 fn ellipsoidal(code: u16) -> Option<u16> {
     if code == HEIGHTS_OF_WGS_84 {
@@ -145,14 +165,17 @@ fn ellipsoidal(code: u16) -> Option<u16> {
     registry::without_height(code).map(|_| code)
 }
 
-/// What the keys say of a system that is not written.
+/// What the keys say of a system that is not written: a model type, or a code.
 fn unused(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    let said = [PROJECTED_CRS, GEODETIC_CRS]
-        .into_iter()
-        .find(|key| short(keys, *key).is_some_and(|code| code != 0))?;
-    let (name, code) = (key_name(said), short(keys, said)?);
-    let model = short(keys, MODEL_TYPE).map_or_else(|| "no".into(), |model| model.to_string());
-    Some(format!("{name} is {code}, with {model} GTModelTypeGeoKey, of which no exact WKT is made"))
+    let said = [PROJECTED_CRS, GEODETIC_CRS, MODEL_TYPE].into_iter().find_map(|key| {
+        Some((key_name(key), short(keys, key).filter(|code| ![0, USER_DEFINED].contains(code))?))
+    });
+    let (name, code) = said.or_else(|| {
+        let own =
+            [PROJECTED_CRS, GEODETIC_CRS].into_iter().find(|key| short(keys, *key) == Some(USER_DEFINED))?;
+        Some((key_name(own), USER_DEFINED))
+    })?;
+    Some(format!("{name} is {code}, and what the other keys say has no exact WKT here"))
 }
 
 /// A code of EPSG under this key.
