@@ -1,3 +1,5 @@
+mod references;
+
 use std::{num::NonZeroU32, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -8,6 +10,8 @@ use virtualize::{
 };
 #[cfg(feature = "icechunk")]
 use virtualize::{CommitMode, CommitOptions};
+
+pub(crate) use references::{Compare, Translate};
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
 ///
@@ -34,6 +38,10 @@ A file named like a command is reached as ./inspect. Exit status: 0 done, 1 refu
 pub(crate) enum Command {
     /// Shows what a file holds and how it is mapped: types, chunks, codecs, fill values and where each came from
     Inspect(Inspect),
+    /// Writes references that are there already in another format
+    Convert(Translate),
+    /// Says what differs between two reference sets, or files; exit status 1 where something does
+    Diff(Compare),
 }
 
 /// Writes references.

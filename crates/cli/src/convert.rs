@@ -2,9 +2,11 @@ use std::io::{self, Seek, Write};
 
 use virtualize::{Format, VirtualStore};
 
-#[cfg(feature = "icechunk")]
-use crate::arguments::OutputFormat;
-use crate::{arguments::Convert, exit::Failure, messages};
+use crate::{
+    arguments::{Convert, OutputFormat},
+    exit::Failure,
+    messages,
+};
 
 /// Bytes of output that are held in memory before a temporary file takes them.
 const HELD: usize = 64 << 20;
@@ -13,14 +15,15 @@ const HELD: usize = 64 << 20;
 pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let options = arguments.input.options();
     let format = arguments.format();
-    usage(arguments, format)?;
+    usage(arguments.output.as_deref(), arguments.relative, arguments.input.format)?;
     let mut store = virtualize::open(arguments.input.file(), &options).await?;
     messages::warnings(store.name(), store.warnings());
     store.relocate(&arguments.relocation())?;
     match arguments.output.as_deref() {
         #[cfg(feature = "icechunk")]
         Some(target) if arguments.input.format == OutputFormat::Icechunk => {
-            commit(&store, target, arguments).await?;
+            let commit = arguments.icechunk.options(store.name());
+            self::commit(&store, target, &commit, &options.store).await?;
         }
         Some(target) if format.is_several_files() => {
             let overwrite = arguments.overwrite;
@@ -44,10 +47,13 @@ pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
 
 /// Commits to a repository, and prints the lines that open it.
 #[cfg(feature = "icechunk")]
-async fn commit(store: &VirtualStore, target: &str, arguments: &Convert) -> Result<(), Failure> {
-    let options = arguments.icechunk.options(store.name());
-    let store_options = arguments.input.options().store;
-    let done = virtualize::commit(store, target, &options, &store_options).await?;
+pub(crate) async fn commit(
+    store: &VirtualStore,
+    target: &str,
+    options: &virtualize::CommitOptions,
+    store_options: &virtualize::StoreOptions,
+) -> Result<(), Failure> {
+    let done = virtualize::commit(store, target, options, store_options).await?;
     messages::line(&format!(
         "committed {} chunks to {}, snapshot {}",
         done.chunks, options.branch, done.snapshot
@@ -57,24 +63,24 @@ async fn commit(store: &VirtualStore, target: &str, arguments: &Convert) -> Resu
 }
 
 /// Refuses arguments that need a place to write to.
-fn usage(arguments: &Convert, format: Format) -> Result<(), Failure> {
-    let reason = match arguments.output.as_deref() {
+pub(crate) fn usage(output: Option<&str>, relative: bool, format: OutputFormat) -> Result<(), Failure> {
+    let reason = match output {
         #[cfg(feature = "icechunk")]
-        Some(_) if arguments.relative && arguments.input.format == OutputFormat::Icechunk => {
+        Some(_) if relative && format == OutputFormat::Icechunk => {
             "Icechunk repositories hold absolute urls: --relative cannot be"
         }
         Some(target) if target != "-" => return Ok(()),
-        _ if format.is_several_files() => {
+        _ if Format::from(format).is_several_files() => {
             "the format is several files: give a folder or prefix with --output"
         }
-        _ if arguments.relative => "--relative needs a place: give it with --output",
+        _ if relative => "--relative needs a place: give it with --output",
         _ => return Ok(()),
     };
     Err(Failure::Usage(reason.to_owned()))
 }
 
 /// Writes to standard output once all is known to be well: references cut off in the middle could pass for whole.
-fn print(store: &VirtualStore, format: Format) -> Result<(), Failure> {
+pub(crate) fn print(store: &VirtualStore, format: Format) -> Result<(), Failure> {
     let mut spool = tempfile::SpooledTempFile::new(HELD);
     virtualize::write_to(store, format, &mut spool)?;
     spool.rewind()?;

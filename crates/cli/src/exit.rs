@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     Library(Error),
     /// Arguments that do not go together.
     Usage(String),
+    /// What was looked for was found, and said: differences, or problems.
+    Found,
     /// Standard output cannot be written.
     Output(io::Error),
 }
@@ -40,6 +42,7 @@ pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
             messages::line(&format!("error: {reason}"));
             ExitCode::from(2)
         }
+        Err(Failure::Found) => ExitCode::from(1),
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => {
             messages::line(&format!("error: standard output: {error}"));

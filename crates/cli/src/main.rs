@@ -2,10 +2,12 @@
 
 mod arguments;
 mod convert;
+mod diff;
 mod exit;
 mod inspect;
 mod logging;
 mod messages;
+mod translate;
 
 use std::process::ExitCode;
 
@@ -14,14 +16,16 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let input = match &arguments.command {
-        Some(Command::Inspect(inspect)) => &inspect.input,
-        None => &arguments.convert.input,
+    let (input, verbose) = match &arguments.command {
+        Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.verbose),
+        Some(Command::Convert(convert)) => (None, convert.reading.verbose),
+        Some(Command::Diff(compare)) => (None, compare.reading.verbose),
+        None => (Some(&arguments.convert.input), arguments.convert.input.verbose),
     };
-    if let Some(problem) = input.conflict() {
+    if let Some(problem) = input.and_then(|input| input.conflict()) {
         Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
     }
-    logging::start(input.verbose);
+    logging::start(verbose);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::of(Err(exit::Failure::Output(error))),
@@ -29,6 +33,8 @@ fn main() -> ExitCode {
     exit::of(runtime.block_on(async {
         match &arguments.command {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
+            Some(Command::Convert(convert)) => translate::run(convert).await,
+            Some(Command::Diff(compare)) => diff::run(compare).await,
             None => convert::run(&arguments.convert).await,
         }
     }))

@@ -1,4 +1,5 @@
-//! Commits virtual Zarr hierarchies to [Icechunk](https://icechunk.io) repositories, through the `icechunk` crate.
+//! Commits virtual Zarr hierarchies to [Icechunk](https://icechunk.io) repositories, through the `icechunk` crate, and
+//! reads them back.
 //!
 //! A commit is whole or not there: readers of a branch see the repository as it was until the last step. Chunks stay in
 //! their files (virtual references, each with the entity tag or the modification time of its file, so that a reader
@@ -13,6 +14,7 @@ mod error;
 mod location;
 mod metadata;
 mod python;
+mod read;
 mod repository;
 mod splits;
 mod storage;
@@ -21,4 +23,5 @@ mod write;
 pub use append::ReadChunk;
 pub use commit::{CommitOptions, Committed, Mode, commit};
 pub use error::IcechunkError;
+pub use read::{ReadRepository, read};
 pub use storage::{RepositoryLocation, StorageOptions};

@@ -28,7 +28,12 @@ pub struct ReferenceSet {
     pub whole_files: Vec<WholeFile>,
     /// Keys that belong to no array, at most 100.
     pub ignored: Vec<String>,
+    /// Paths of arrays whose type, codecs, fill value or grid have no place here, with the reason.
+    pub left_out: BTreeMap<String, String>,
 }
+
+/// Members of an array's document without which it is none: what is wrong with them is an error.
+const NEEDED: [&str; 4] = ["zarr_format", "node_type", "shape", "chunks"];
 
 /// A chunk that is a whole file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,6 +97,7 @@ struct Builder {
     source_ids: HashMap<String, u32>,
     whole_files: Vec<WholeFile>,
     ignored: Vec<String>,
+    left_out: BTreeMap<String, String>,
 }
 
 impl Builder {
@@ -142,7 +148,14 @@ impl Builder {
         if path.is_empty() || path.split('/').count() > DEPTH {
             return Err(wrong("an array at the root, or too deep".to_owned()));
         }
-        let document = read.map_err(|error| wrong(error.to_string()))?;
+        let document = match read {
+            Ok(document) => document,
+            Err(error) if NEEDED.contains(&error.member) => return Err(wrong(error.to_string())),
+            Err(error) => {
+                self.left_out.insert(path.to_owned(), error.to_string());
+                return Ok(());
+            }
+        };
         let counts = document.array.chunk_grid.counts(&document.array.shape);
         let growing = Growing { document, counts, columns: HashMap::new(), inline: BTreeMap::new() };
         self.arrays.insert(path.to_owned(), growing);
@@ -161,10 +174,10 @@ impl Builder {
         Ok(id)
     }
 
-    fn finish(self) -> Result<ReferenceSet, ReferencesError> {
+    fn finish(mut self) -> Result<ReferenceSet, ReferencesError> {
         let mut hierarchy = Hierarchy::new(self.format.unwrap_or(ZarrFormat::V2));
-        hierarchy.sources = self.sources;
-        for (path, group) in self.groups {
+        hierarchy.sources = std::mem::take(&mut self.sources);
+        for (path, group) in std::mem::take(&mut self.groups) {
             if path.split('/').count() > DEPTH {
                 return Err(ReferencesError::Metadata { key: path, reason: "it is too deep".to_owned() });
             }
@@ -172,7 +185,7 @@ impl Builder {
                 place.attributes = group.attributes;
             }
         }
-        let mut arrays: Vec<_> = self.arrays.into_iter().collect();
+        let mut arrays: Vec<_> = std::mem::take(&mut self.arrays).into_iter().collect();
         arrays.sort_by(|one, other| one.0.cmp(&other.0));
         for (path, growing) in arrays {
             let array = growing.finish(&path)?;
@@ -183,7 +196,8 @@ impl Builder {
             })?;
             place.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         }
-        Ok(ReferenceSet { hierarchy, whole_files: self.whole_files, ignored: self.ignored })
+        let Self { whole_files, ignored, left_out, .. } = self;
+        Ok(ReferenceSet { hierarchy, whole_files, ignored, left_out })
     }
 }
 
@@ -206,7 +220,10 @@ impl ReferenceSink for Builder {
         });
         let Some((path, Some(position))) = found else {
             // Keys beside the arrays, such as files of other tools: they are no part of the hierarchy.
-            if self.ignored.len() < 100 {
+            let of_left_out = key
+                .rmatch_indices('/')
+                .any(|(at, _)| key.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
+            if self.ignored.len() < 100 && !of_left_out {
                 self.ignored.push(key.to_owned());
             }
             return Ok(());

@@ -132,3 +132,18 @@ fn keys_that_belong_to_no_array_are_told() {
     assert_eq!(set.hierarchy.sources, []);
     assert_eq!(set.hierarchy.source(SourceId(0)), None);
 }
+
+/// kerchunk writes text of variable length as Python objects in JSON: NumPy has no type for that, and no other client
+/// reads it.
+#[test]
+fn arrays_of_types_without_a_place_are_left_out() {
+    let mut object: Value = serde_json::from_str(&zarray(json!([2]), json!([2]))).unwrap();
+    object["dtype"] = json!("|O");
+    object["filters"] = json!([{"id": "json2"}]);
+    let set = read(&refs(json!({"o/.zarray": object.to_string(), "o/0": "[]", "g/a/0.0": ["s3://b", 1, 2]})))
+        .unwrap();
+    assert_eq!(set.left_out.keys().collect::<Vec<_>>(), ["o"]);
+    assert!(set.left_out["o"].contains("vlen-utf8"), "{:?}", set.left_out);
+    assert_eq!(set.ignored, Vec::<String>::new());
+    assert_eq!(set.hierarchy.arrays().len(), 1);
+}

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, sync::Mute
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
-use virtualize_icechunk::{Committed, ReadChunk, RepositoryLocation, StorageOptions};
+use virtualize_icechunk::{Committed, ReadChunk, ReadRepository, RepositoryLocation, StorageOptions};
 use virtualize_store::{Object, StoreOptions};
 
 use crate::{Error, VirtualStore};
@@ -24,14 +24,29 @@ pub async fn commit(
 ) -> Result<Committed, Error> {
     let failed = |source| Error::Icechunk { name: target.to_owned(), source };
     let location = RepositoryLocation::parse(&absolute(target)).map_err(failed)?;
-    let storage = StorageOptions {
-        values: store_options.values.clone(),
-        anonymous: store_options.anonymous,
-        endpoint: store_options.endpoint.clone(),
-    };
-    let options = CommitOptions { storage, ..options.clone() };
+    let options = CommitOptions { storage: storage(store_options), ..options.clone() };
     let reader = Reader { options: store_options, open: Mutex::default() };
     virtualize_icechunk::commit(&store.hierarchy, &location, &options, &reader).await.map_err(failed)
+}
+
+/// Reads a branch, tag or snapshot of a repository; `None` where there is none.
+pub(crate) async fn read(
+    target: &str,
+    version: &str,
+    store_options: &StoreOptions,
+) -> Result<Option<ReadRepository>, Error> {
+    let failed = |source| Error::Icechunk { name: target.to_owned(), source };
+    let Ok(location) = RepositoryLocation::parse(&absolute(target)) else { return Ok(None) };
+    let storage = storage(store_options);
+    virtualize_icechunk::read(&location, version, &storage).await.map_err(failed)
+}
+
+fn storage(options: &StoreOptions) -> StorageOptions {
+    StorageOptions {
+        values: options.values.clone(),
+        anonymous: options.anonymous,
+        endpoint: options.endpoint.clone(),
+    }
 }
 
 /// A path that stays true where Python runs in another folder.

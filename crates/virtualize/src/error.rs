@@ -35,6 +35,14 @@ pub enum Error {
         /// Structure, offset, expected and found.
         source: virtualize_tiff::Error,
     },
+    /// Not a reference set, or one that cannot be read.
+    #[error("{name}: {reason}")]
+    References {
+        /// Where it lies.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The mapping refuses the file.
     #[error("{}", refusal(name, diagnostics))]
     Refused {

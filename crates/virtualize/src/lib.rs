@@ -29,6 +29,7 @@ mod others;
 mod output;
 mod outside;
 mod readable;
+mod references;
 mod relocate;
 mod sniff;
 
@@ -38,6 +39,10 @@ pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};
 pub use output::{write, write_folder, write_to};
+pub use references::{
+    ChunkDifference, Difference, NodeDifference, ReadOptions, compare, convert, diff, read_references,
+    record_sources,
+};
 pub use relocate::{Relocation, Rewrite};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::{Format, MOST_RECORDS};

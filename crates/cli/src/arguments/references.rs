@@ -1,0 +1,97 @@
+//! Arguments of the commands that read references.
+
+use clap::Args;
+use virtualize::{ReadOptions, Relocation, Rewrite};
+
+#[cfg(feature = "icechunk")]
+use super::Icechunk;
+use super::{OutputFormat, Store, rewrite};
+
+/// Writes references in another format.
+#[derive(Args)]
+pub(crate) struct Translate {
+    /// References: JSON (kerchunk versions 0 and 1, or Zarr v3 keys), a folder or prefix of `zarr3`, an Icechunk repository
+    #[arg(value_name = "REFS")]
+    pub(crate) references: String,
+    /// What is written
+    #[arg(short, long, value_enum, default_value = "kerchunk-json")]
+    pub(crate) format: OutputFormat,
+    /// Path or url to write to; standard output when left out. A folder or prefix for formats of several files
+    #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<String>,
+    /// Replace the folder or prefix that is there, and all in it (a single file is always replaced)
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
+    /// Fail when anything is left out or lost
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Write urls that start with FROM as if they started with TO; may be repeated
+    #[arg(long = "rewrite-url", value_name = "FROM=TO", value_parser = rewrite)]
+    rewrites: Vec<Rewrite>,
+    /// Write urls relative to the folder in which the output lies, for sources that lie there or below
+    #[arg(long, requires = "output", conflicts_with = "rewrites")]
+    pub(crate) relative: bool,
+    #[cfg(feature = "icechunk")]
+    #[command(flatten)]
+    pub(crate) icechunk: Icechunk,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+/// Says what differs between two reference sets, or files.
+#[derive(Args)]
+pub(crate) struct Compare {
+    /// References as for `convert`, or an HDF5, NetCDF-4 or TIFF file
+    #[arg(value_name = "A")]
+    pub(crate) first: String,
+    /// The same
+    #[arg(value_name = "B")]
+    pub(crate) second: String,
+    /// Chunks at equal offsets are equal, whatever file they lie in (so for two files)
+    #[arg(long)]
+    pub(crate) ignore_urls: bool,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+/// How references are read.
+#[derive(Args, Clone)]
+pub(crate) struct Reading {
+    /// Folder or prefix from which relative urls in the references start (default: that in which they lie)
+    #[arg(long, value_name = "FOLDER")]
+    relative_to: Option<String>,
+    /// Branch, tag or snapshot of an Icechunk repository that is read
+    #[cfg(feature = "icechunk")]
+    #[arg(long = "version-of", default_value = "main", value_name = "NAME")]
+    version: String,
+    /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    #[command(flatten)]
+    store: Store,
+}
+
+impl Translate {
+    /// How urls are written.
+    pub(crate) fn relocation(&self) -> Relocation {
+        match &self.output {
+            Some(output) if self.relative => Relocation::RelativeTo(output.clone()),
+            _ if self.rewrites.is_empty() => Relocation::Keep,
+            _ => Relocation::Rewrite(self.rewrites.clone()),
+        }
+    }
+}
+
+impl Reading {
+    /// The library's options.
+    pub(crate) fn options(&self) -> ReadOptions {
+        ReadOptions {
+            store: self.store.options(),
+            relative_to: self.relative_to.clone(),
+            #[cfg(feature = "icechunk")]
+            version: self.version.clone(),
+            ..ReadOptions::default()
+        }
+    }
+}

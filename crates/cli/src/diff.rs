@@ -1,0 +1,16 @@
+use std::io::{self, Write};
+
+use crate::{arguments::Compare, exit::Failure, messages::printable};
+
+/// `virtualize diff A B`: whether both say the same.
+pub(crate) async fn run(arguments: &Compare) -> Result<(), Failure> {
+    let options = arguments.reading.options();
+    let found =
+        virtualize::compare(&arguments.first, &arguments.second, !arguments.ignore_urls, &options).await?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for node in &found.nodes {
+        writeln!(out, "{}", printable(&node.to_string()))?;
+    }
+    out.flush()?;
+    if found.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}

@@ -1,0 +1,251 @@
+"""References of other tools, and ours, said in other formats: each opens equal to the original."""
+import json, os, shutil
+
+import clients
+import fsspec
+import numpy as np
+import pytest
+from clients import FIXTURES, nodes, same_bits, virtualize
+
+JSON = ["kerchunk-json", "zarr3-json"]
+FILES = [FIXTURES / "hdf5" / name for name in ("chunked.h5",)] + sorted((FIXTURES / "tiff").glob("tiles*.tif"))[:2]
+
+
+def made_by_kerchunk(path, inline=0):
+    from kerchunk.hdf import SingleHdf5ToZarr
+    return SingleHdf5ToZarr(str(path), inline_threshold=inline, error="raise").translate()
+
+
+def arrays(references):
+    """All arrays of a reference set as zarr-python reads them."""
+    import zarr
+    version = 3 if "zarr.json" in references.get("refs", references) else 2
+    store = clients.open_store(references)
+    return {path: zarr.open_array(store, path=path, mode="r", zarr_format=version)
+            for path, kind in nodes(references, version).items() if kind == "array"}
+
+
+def same(one, other):
+    assert set(one) == set(other)
+    for path in one:
+        assert same_bits(one[path][...], other[path][...]) is None, path
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """A file with chunks, contiguous data, a fill value, a group and a scalar."""
+    import h5py
+    path = tmp_path / "sample.h5"
+    with h5py.File(path, "w") as f:
+        t = f.create_dataset("g/t", data=np.arange(60, dtype=">i2").reshape(6, 10), chunks=(4, 5), compression="gzip", shuffle=True,
+                             fillvalue=-1)
+        t.attrs.update(scale_factor=0.5, units="K")
+        f["line"] = np.arange(7.0)
+        f["one"] = np.float32(3)
+        f.create_dataset("sparse", (8, 8), "f4", chunks=(4, 4), fillvalue=np.nan)[5, 5] = 2
+        f["text"] = np.array([b"ab", b"cde"])
+        f.attrs["title"] = "sample"
+    return path
+
+
+@pytest.mark.parametrize("to", JSON)
+@pytest.mark.parametrize("inline", [0, 500])
+def test_kerchunks_references(sample, tmp_path, to, inline):
+    pytest.importorskip("kerchunk")
+    original = made_by_kerchunk(sample, inline)
+    (tmp_path / "k.json").write_text(json.dumps(original))
+    run = virtualize("convert", tmp_path / "k.json", "-f", to)
+    assert run.status == 0, run.stderr
+    same(arrays(original), arrays(run.references))
+    # And what it reads is what there is.
+    import h5py
+    with h5py.File(sample) as f:
+        for path, array in arrays(run.references).items():
+            assert same_bits(f[path][...], array[...]) is None, path
+
+
+@pytest.mark.parametrize("to", JSON)
+@pytest.mark.parametrize("version", [0, 1])
+def test_kerchunks_versions(sample, tmp_path, to, version):
+    pytest.importorskip("kerchunk")
+    original = made_by_kerchunk(sample)
+    document = original["refs"] if version == 0 else {
+        "version": 1, "templates": {"u": str(sample), "f": "{{c}}"}, "gen": [],
+        "refs": {k: [v[0].replace(str(sample), "{{u}}" if i % 2 else "{{f(c='" + str(sample) + "')}}"), *v[1:]] if isinstance(v, list) else v
+                 for i, (k, v) in enumerate(original["refs"].items())}}
+    (tmp_path / "k.json").write_text(json.dumps(document))
+    run = virtualize("convert", tmp_path / "k.json", "-f", to)
+    assert run.status == 0, run.stderr
+    same(arrays(original), arrays(run.references))
+
+
+def test_text_of_variable_length_by_kerchunk_is_left_out(tmp_path):
+    """kerchunk makes Python objects of it, which its readers take from JSON; no codec of Zarr v3 does."""
+    pytest.importorskip("kerchunk")
+    import h5py
+    with h5py.File(tmp_path / "v.h5", "w") as f:
+        f["v"] = np.array(["a", "bc"], dtype=object)
+        f["n"] = np.arange(3)
+    original = made_by_kerchunk(tmp_path / "v.h5")
+    original["refs"]["j/.zarray"] = json.dumps({"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|O", "fill_value": None,
+                                                "order": "C", "filters": [{"id": "json2"}], "compressor": None})
+    original["refs"]["j/0"] = '["a", "|O", [1]]'
+    (tmp_path / "k.json").write_text(json.dumps(original))
+    run = virtualize("convert", tmp_path / "k.json", "-f", "zarr3-json")
+    assert run.status == 0 and ("/j", "array-left-out") in run.codes, run.stderr
+    assert "n" in arrays(run.references)
+    assert virtualize("convert", tmp_path / "k.json", "-f", "zarr3-json", "--strict").status == 1
+
+
+@pytest.mark.parametrize("to", JSON)
+def test_virtualizarrs_references(sample, tmp_path, to):
+    pytest.importorskip("virtualizarr")
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore
+    from virtualizarr import open_virtual_dataset
+    from virtualizarr.parsers import HDFParser
+    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    with open_virtual_dataset(f"file://{sample}", parser=HDFParser(), registry=registry, decode_times=False) as ds:
+        ds.vz.to_kerchunk(str(tmp_path / "v.json"), format="json")
+    original = json.loads((tmp_path / "v.json").read_text())
+    run = virtualize("convert", tmp_path / "v.json", "-f", to)
+    assert run.status == 0, run.stderr
+    same(arrays(original), arrays(run.references))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda p: p.name)
+@pytest.mark.parametrize("first", [*JSON, "zarr3"])
+@pytest.mark.parametrize("then", JSON)
+def test_ours(file, tmp_path, first, then):
+    """References made in one format and converted are those made in the other."""
+    out = tmp_path / ("refs.zarr" if first == "zarr3" else "refs.json")
+    assert virtualize(file, "-f", first, "-o", out).status == 0
+    run = virtualize("convert", out, "-f", then)
+    assert run.status == 0, run.stderr
+    direct = virtualize(file, "-f", then).references
+    same(arrays(direct), arrays(run.references))
+    (tmp_path / "direct.json").write_text(json.dumps(direct)), (tmp_path / "converted.json").write_bytes(run.stdout)
+    compared = virtualize("diff", tmp_path / "direct.json", tmp_path / "converted.json")
+    assert compared.status == 0, compared.stdout.decode()
+
+
+@pytest.mark.parametrize("to", JSON)
+def test_whole_files_get_their_length(tmp_path, to):
+    (tmp_path / "data").mkdir()
+    for i in range(2):
+        (tmp_path / "data" / f"{i}.bin").write_bytes(np.arange(i * 4, i * 4 + 4, dtype="<i4").tobytes())
+    zarray = {"zarr_format": 2, "shape": [8], "chunks": [4], "dtype": "<i4", "fill_value": None, "order": "C", "filters": None, "compressor": None}
+    refs = {".zgroup": '{"zarr_format":2}', "a/.zarray": json.dumps(zarray), "a/0": [f"file://{tmp_path}/data/0.bin"], "a/1": ["data/1.bin"]}
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    run = virtualize("convert", tmp_path / "refs.json", "-f", to)
+    assert run.status == 0, run.stderr
+    np.testing.assert_array_equal(arrays(run.references)["a"][...], np.arange(8))
+    assert [f"file://{tmp_path}/data/1.bin", 0, 16] in list(run.references["refs"].values())
+    (tmp_path / "data" / "1.bin").unlink()
+    run = virtualize("convert", tmp_path / "refs.json", "-f", to)
+    assert run.status == 1 and "1.bin: not found" in run.stderr
+
+
+def test_codecs_that_nobody_knows_stay_within_their_format(tmp_path):
+    zarray = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i4", "fill_value": 0, "order": "C", "filters": None,
+              "compressor": {"id": "of_my_own", "strength": 9}}
+    refs = {".zgroup": '{"zarr_format":2}', "a/.zarray": json.dumps(zarray), "a/0": ["s3://b/k", 10, 20], "b/.zarray": json.dumps({**zarray, "compressor": None})}
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    same_format = virtualize("convert", tmp_path / "refs.json").references["refs"]
+    assert json.loads(same_format["a/.zarray"])["compressor"] == zarray["compressor"] and same_format["a/0"] == ["s3://b/k", 10, 20]
+    run = virtualize("convert", tmp_path / "refs.json", "-f", "zarr3-json")
+    assert run.status == 0 and run.codes == [("/a", "array-left-out")], run.stderr
+    assert virtualize("convert", tmp_path / "refs.json", "-f", "zarr3-json", "--strict").status == 1
+
+
+def test_icechunk_and_back(sample, tmp_path):
+    icechunk = pytest.importorskip("icechunk")
+    import zarr
+    for first in JSON:
+        assert virtualize(sample, "-f", first, "-o", tmp_path / f"{first}.json").status == 0
+        run = virtualize("convert", tmp_path / f"{first}.json", "-f", "icechunk", "-o", tmp_path / first)
+        if "invalid value 'icechunk'" in run.stderr:
+            pytest.skip("built without icechunk")
+        assert run.status == 0, run.stderr
+        scope = {}
+        exec(run.stdout.decode().rsplit("\n", 2)[0], scope)
+        original = arrays(json.loads((tmp_path / f"{first}.json").read_text()))
+        same(original, {path: zarr.open_array(scope["session"].store, path=path, mode="r") for path in original})
+        for then in JSON:
+            back = virtualize("convert", tmp_path / first, "-f", then)
+            assert back.status == 0, back.stderr
+            same(original, arrays(back.references))
+        compared = virtualize("diff", tmp_path / first, tmp_path / f"{first}.json")
+        assert compared.status == 0, compared.stdout.decode()
+        # By what the repository says, a reader sees that the file has changed.
+        os.utime(sample, (2e9 + 5, 2e9 + 5))
+        with pytest.raises(Exception, match="changed|checksum|recondition"):
+            zarr.open_array(scope["session"].store, path="g/t", mode="r")[...]
+
+
+def test_repositories_of_icechunk_python(sample, tmp_path):
+    """VirtualiZarr's commit, with native chunks beside virtual ones."""
+    icechunk = pytest.importorskip("icechunk")
+    pytest.importorskip("virtualizarr")
+    import zarr
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore
+    from virtualizarr import open_virtual_dataset
+    from virtualizarr.parsers import HDFParser
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(f"file://{tmp_path}/", icechunk.local_filesystem_store(str(tmp_path))))
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "repo")), config,
+                                            authorize_virtual_chunk_access={f"file://{tmp_path}/": None})
+    session = repository.writable_session("main")
+    with open_virtual_dataset(f"file://{sample}", parser=HDFParser(), registry=ObjectStoreRegistry({"file://": LocalStore()}),
+                              decode_times=False) as ds:
+        ds.vz.to_icechunk(session.store)
+    own = zarr.create_array(session.store, name="own", shape=(4000,), chunks=(1000,), dtype="f8", fill_value=0)
+    own[...] = np.random.default_rng(1).random(4000)
+    session.commit("all")
+    run = virtualize("convert", tmp_path / "repo", "-f", "zarr3-json")
+    if "not found" in run.stderr:
+        pytest.skip("built without icechunk")
+    assert run.status == 0, run.stderr
+    store = repository.readonly_session("main").store
+    found = arrays(run.references)
+    assert "own" in found and len(found) > 3
+    same({path: zarr.open_array(store, path=path, mode="r") for path in found}, found)
+
+
+def test_what_differs_is_told(sample, tmp_path):
+    assert virtualize(sample, "-o", tmp_path / "a.json").status == 0
+    document = json.loads((tmp_path / "a.json").read_text())
+    refs = document["refs"]
+    attributes = json.loads(refs["g/t/.zattrs"])
+    refs["g/t/.zattrs"] = json.dumps({**attributes, "units": "degC"})
+    zarray = json.loads(refs["line/.zarray"])
+    refs["line/.zarray"] = json.dumps({**zarray, "fill_value": 3})
+    refs["g/t/0.1"] = [refs["g/t/0.1"][0], refs["g/t/0.1"][1] + 1, refs["g/t/0.1"][2]]
+    del refs["g/t/1.0"]
+    for key in [k for k in refs if k.startswith("one/")]:
+        del refs[key]
+    refs.pop(".zmetadata", None)
+    (tmp_path / "b.json").write_text(json.dumps(document))
+    run = virtualize("diff", tmp_path / "a.json", tmp_path / "b.json")
+    out = run.stdout.decode().splitlines()
+    assert run.status == 1 and len(out) == 4, out
+    assert out[0] == '/g/t: attribute units: "K" | "degC"'
+    assert out[1].startswith("/g/t: 2 chunks; 0.1: [file://") and "1.0: " in out[1] and out[1].endswith("| missing")
+    assert out[2].startswith("/line: fill_value: ") and out[3] == "/one: only in the first"
+    assert virtualize("diff", tmp_path / "a.json", tmp_path / "a.json").status == 0
+    assert virtualize("diff", tmp_path / "a.json", sample).status == 0
+    assert virtualize("diff", sample, tmp_path / "b.json").status == 1
+    copy = tmp_path / "copy.h5"
+    shutil.copy(sample, copy)
+    assert virtualize("diff", sample, copy).status == 0
+    assert virtualize("convert", tmp_path / "a.json", "--rewrite-url", f"{tmp_path}=s3://b", "-o", tmp_path / "moved.json").status == 0
+    assert virtualize("diff", tmp_path / "a.json", tmp_path / "moved.json").status == 1
+    assert virtualize("diff", tmp_path / "a.json", tmp_path / "moved.json", "--ignore-urls").status == 0
+
+
+@pytest.mark.parametrize("text, reason", [("{", "not a set of references"), ("{}", "neither .zgroup"), ("\x89HDF", "not a set of references")])
+def test_what_is_no_reference_set_is_refused(tmp_path, text, reason):
+    (tmp_path / "x.json").write_text(text)
+    run = virtualize("convert", tmp_path / "x.json")
+    assert run.status == 1 and reason in run.stderr and len(run.stderr.splitlines()) == 1, run.stderr

@@ -1,0 +1,54 @@
+//! Two places, each with references or a file.
+
+use std::sync::Arc;
+
+use virtualize_map::MapOptions;
+use virtualize_store::Object;
+use virtualize_zarr::ZarrFormat;
+
+use super::{Difference, ReadOptions, diff, read_references};
+use crate::{Error, Options, VirtualStore, open_object, sniff::sniff};
+
+/// Says what differs between two places, each of which has references or is an HDF5 or TIFF file. A file is mapped for the
+/// Zarr format of the references that it is compared with, two files for v3; of two files, chunks at equal offsets are
+/// equal.
+///
+/// # Errors
+/// As [`read_references`] and [`crate::open`].
+pub async fn compare(
+    first: &str,
+    second: &str,
+    urls: bool,
+    options: &ReadOptions,
+) -> Result<Difference, Error> {
+    let (one, other) = (file(first, options).await?, file(second, options).await?);
+    let (one, other, urls) = match (one, other) {
+        (None, None) => {
+            (read_references(first, options).await?, read_references(second, options).await?, urls)
+        }
+        (Some(file), None) => {
+            let references = read_references(second, options).await?;
+            (map(file, references.hierarchy.format, options).await?, references, urls)
+        }
+        (None, Some(file)) => {
+            let references = read_references(first, options).await?;
+            let mapped = map(file, references.hierarchy.format, options).await?;
+            (references, mapped, urls)
+        }
+        (Some(one), Some(other)) => {
+            (map(one, ZarrFormat::V3, options).await?, map(other, ZarrFormat::V3, options).await?, false)
+        }
+    };
+    Ok(diff(&one.hierarchy, &other.hierarchy, urls))
+}
+
+/// The file, where it is one that is mapped here.
+async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
+    let Ok(object) = virtualize_store::open(location, &options.store).await else { return Ok(None) };
+    Ok(sniff(object.as_ref()).await?.is_ok().then_some(object))
+}
+
+async fn map(object: Arc<Object>, format: ZarrFormat, options: &ReadOptions) -> Result<VirtualStore, Error> {
+    let map = MapOptions { format, ..MapOptions::default() };
+    open_object(object, &Options { store: options.store.clone(), map, ..Options::default() }).await
+}

@@ -1,0 +1,276 @@
+//! What differs between two hierarchies.
+
+use std::{borrow::Cow, collections::BTreeSet, fmt};
+
+use serde_json::{Map, Value};
+use virtualize_references::translate;
+use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat};
+
+/// Chunks of an array that are shown.
+const EXAMPLES: usize = 3;
+/// Longest value that is shown, in characters.
+const SHOWN: usize = 100;
+
+/// What differs, node by node in order of path; nothing where both say the same.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Difference {
+    /// The differences.
+    pub nodes: Vec<NodeDifference>,
+}
+
+/// One difference.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NodeDifference {
+    /// A node that only one has.
+    OnlyIn {
+        /// Its path, without a leading slash.
+        path: String,
+        /// Whether the first has it.
+        first: bool,
+    },
+    /// A group in one, an array in the other.
+    Kind {
+        /// Its path.
+        path: String,
+    },
+    /// A member of a metadata document, or an attribute.
+    Member {
+        /// Path of the node.
+        path: String,
+        /// Such as `shape` or `attribute units`.
+        member: String,
+        /// What the first says; `None`: nothing.
+        first: Option<Value>,
+        /// What the second says.
+        second: Option<Value>,
+    },
+    /// Chunks that lie elsewhere, or are there in one only.
+    Chunks {
+        /// Path of the array.
+        path: String,
+        /// How many.
+        count: u64,
+        /// The first few.
+        examples: Vec<ChunkDifference>,
+    },
+}
+
+/// A chunk that differs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkDifference {
+    /// Indices in the grid, slowest axis first.
+    pub indices: Vec<u64>,
+    /// Where it is in the first.
+    pub first: String,
+    /// Where it is in the second.
+    pub second: String,
+}
+
+impl Difference {
+    /// Whether both say the same.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+/// Compares two hierarchies: nodes, metadata, attributes, chunks. Where their Zarr formats differ, both are compared as
+/// Zarr v3. With `urls` unset, chunks at equal offsets are equal whatever their files.
+pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
+    let same = first.format == second.format;
+    let said = |hierarchy: &'_ Hierarchy| match same || hierarchy.format == ZarrFormat::V3 {
+        true => None,
+        false => Some(translate(hierarchy.clone(), ZarrFormat::V3).hierarchy),
+    };
+    let (one, other) = (said(first), said(second));
+    let mut compare = Compare {
+        first: one.as_ref().unwrap_or(first),
+        second: other.as_ref().unwrap_or(second),
+        urls,
+        found: Vec::new(),
+    };
+    compare.groups("", &compare.first.root, &compare.second.root);
+    Difference { nodes: compare.found }
+}
+
+struct Compare<'a> {
+    first: &'a Hierarchy,
+    second: &'a Hierarchy,
+    urls: bool,
+    found: Vec<NodeDifference>,
+}
+
+impl Compare<'_> {
+    fn groups(&mut self, path: &str, first: &Group, second: &Group) {
+        self.members(path, "attribute ", &first.attributes, &second.attributes);
+        let names: BTreeSet<&String> = first.children.keys().chain(second.children.keys()).collect();
+        for name in names {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            match (first.children.get(name), second.children.get(name)) {
+                (Some(Node::Group(one)), Some(Node::Group(other))) => self.groups(&path, one, other),
+                (Some(Node::Array(one)), Some(Node::Array(other))) => self.arrays(&path, one, other),
+                (Some(_), Some(_)) => self.found.push(NodeDifference::Kind { path }),
+                (one, _) => self.found.push(NodeDifference::OnlyIn { path, first: one.is_some() }),
+            }
+        }
+    }
+
+    fn arrays(&mut self, path: &str, first: &Array, second: &Array) {
+        let format = self.first.format;
+        self.members(path, "", &document(first, format), &document(second, format));
+        self.members(path, "attribute ", &first.attributes, &second.attributes);
+        let counts = first.chunk_grid.counts(&first.shape);
+        if counts == second.chunk_grid.counts(&second.shape) {
+            self.chunks(path, &counts, first, second);
+        }
+    }
+
+    fn members(&mut self, path: &str, kind: &str, first: &Map<String, Value>, second: &Map<String, Value>) {
+        let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+        for name in names.into_iter().filter(|name| first.get(*name) != second.get(*name)) {
+            self.found.push(NodeDifference::Member {
+                path: path.to_owned(),
+                member: format!("{kind}{name}"),
+                first: first.get(name).cloned(),
+                second: second.get(name).cloned(),
+            });
+        }
+    }
+
+    fn chunks(&mut self, path: &str, counts: &[u64], first: &Array, second: &Array) {
+        let (mut count, mut examples) = (0, Vec::new());
+        for (position, one, other) in pairs(first, second) {
+            if self.is_same(one.as_ref(), other.as_ref()) {
+                continue;
+            }
+            count += 1;
+            if examples.len() < EXAMPLES {
+                examples.push(ChunkDifference {
+                    indices: indices(position, counts),
+                    first: place(self.first, one.as_ref()),
+                    second: place(self.second, other.as_ref()),
+                });
+            }
+        }
+        if count > 0 {
+            self.found.push(NodeDifference::Chunks { path: path.to_owned(), count, examples });
+        }
+    }
+
+    fn is_same(&self, one: Option<&ChunkEntry<'_>>, other: Option<&ChunkEntry<'_>>) -> bool {
+        match (one, other) {
+            (Some(ChunkEntry::Inline(one)), Some(ChunkEntry::Inline(other))) => one == other,
+            (Some(ChunkEntry::Reference(one)), Some(ChunkEntry::Reference(other))) => {
+                let url = |hierarchy: &Hierarchy, id| hierarchy.source(id).map(|source| source.url.clone());
+                (one.offset, one.length) == (other.offset, other.length)
+                    && (!self.urls || url(self.first, one.source) == url(self.second, other.source))
+            }
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+/// The members of an array's document that say how its chunks are to be read.
+fn document(array: &Array, format: ZarrFormat) -> Map<String, Value> {
+    let document = match format {
+        ZarrFormat::V2 => array.to_zarray(),
+        ZarrFormat::V3 => array.to_zarr_json(""),
+    };
+    let mut members = match document {
+        Ok(Value::Object(members)) => members,
+        Ok(_) | Err(_) => Map::from_iter([("array".to_owned(), Value::from(format!("{array:?}")))]),
+    };
+    members.remove("attributes");
+    if format == ZarrFormat::V2 {
+        members.insert("dimension_names".to_owned(), array.dimension_names.clone().into());
+    }
+    members
+}
+
+/// A position with what each of two arrays has there.
+pub(super) type Pair<'a> = (u64, Option<ChunkEntry<'a>>, Option<ChunkEntry<'a>>);
+
+/// The chunks of two arrays side by side, in order of position.
+pub(super) fn pairs<'a>(first: &'a Array, second: &'a Array) -> impl Iterator<Item = Pair<'a>> {
+    let (mut ones, mut others) = (first.chunks.iter().peekable(), second.chunks.iter().peekable());
+    std::iter::from_fn(move || {
+        let at = match (ones.peek(), others.peek()) {
+            (Some((one, _)), Some((other, _))) => *one.min(other),
+            (Some((one, _)), None) => *one,
+            (None, Some((other, _))) => *other,
+            (None, None) => return None,
+        };
+        let one = ones.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
+        let other = others.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
+        Some((at, one, other))
+    })
+}
+
+/// Indices of a chunk, slowest axis first.
+pub(super) fn indices(position: u64, counts: &[u64]) -> Vec<u64> {
+    let mut rest = position;
+    let mut indices: Vec<u64> = Vec::with_capacity(counts.len());
+    for count in counts.iter().rev() {
+        let count = (*count).max(1);
+        indices.push(rest % count);
+        rest /= count;
+    }
+    indices.reverse();
+    indices
+}
+
+/// Where a chunk is, for people.
+pub(super) fn place(hierarchy: &Hierarchy, entry: Option<&ChunkEntry<'_>>) -> String {
+    match entry {
+        None => "missing".to_owned(),
+        Some(ChunkEntry::Inline(bytes)) => format!("{} bytes inline", bytes.len()),
+        Some(ChunkEntry::Reference(reference)) => {
+            let url = hierarchy.source(reference.source).map_or("?", |source| {
+                source
+                    .url
+                    .split_once('?')
+                    .filter(|(url, _)| url.starts_with("http"))
+                    .map_or(&*source.url, |(url, _)| url)
+            });
+            format!("[{url}, {}, {}]", reference.offset, reference.length)
+        }
+    }
+}
+
+/// A path, what differs, and both sides, in one line.
+impl fmt::Display for NodeDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnlyIn { path, first: true } => write!(f, "/{path}: only in the first"),
+            Self::OnlyIn { path, first: false } => write!(f, "/{path}: only in the second"),
+            Self::Kind { path } => write!(f, "/{path}: a group in one, an array in the other"),
+            Self::Member { path, member, first, second } => {
+                write!(f, "/{path}: {member}: {} | {}", shown(first.as_ref()), shown(second.as_ref()))
+            }
+            Self::Chunks { path, count, examples } => {
+                write!(f, "/{path}: {count} chunk{}", if *count == 1 { "" } else { "s" })?;
+                for example in examples {
+                    write!(f, "; {}: {} | {}", key(&example.indices), example.first, example.second)?;
+                }
+                let more = usize::try_from(*count).is_ok_and(|count| count > examples.len());
+                f.write_str(if more { "; …" } else { "" })
+            }
+        }
+    }
+}
+
+/// Indices as they stand in a key: `0.1`.
+pub(super) fn key(indices: &[u64]) -> String {
+    match indices {
+        [] => "0".to_owned(),
+        indices => indices.iter().map(u64::to_string).collect::<Vec<_>>().join("."),
+    }
+}
+
+fn shown(value: Option<&Value>) -> Cow<'static, str> {
+    let Some(value) = value else { return "nothing".into() };
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}

@@ -1,0 +1,13 @@
+//! Reference sets that are there already: read, said in another format, compared, and checked against their sources.
+
+mod compare;
+mod convert;
+mod diff;
+mod read;
+mod resolve;
+
+pub use compare::compare;
+pub use convert::convert;
+pub use diff::{ChunkDifference, Difference, NodeDifference, diff};
+pub use read::{ReadOptions, read_references};
+pub use resolve::record_sources;

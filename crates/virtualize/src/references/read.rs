@@ -1,0 +1,151 @@
+//! Reads a reference set, whatever its format.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use virtualize_bytes::{ByteRange, ReadRanges};
+use virtualize_map::{Diagnostic, Report, Severity};
+use virtualize_references::ReferenceSet;
+use virtualize_store::{Object, StoreError, StoreOptions};
+
+use super::resolve;
+use crate::{Error, VirtualStore};
+
+/// Largest JSON document that is read, in bytes.
+const LARGEST: u64 = 16 << 30;
+/// The references of a folder or prefix (`zarr3`).
+const IN_FOLDER: &str = "references.json";
+
+/// How a reference set is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// How it and its sources are reached.
+    pub store: StoreOptions,
+    /// Folder or prefix that relative urls start from; by default the one in which the references lie.
+    pub relative_to: Option<String>,
+    /// Branch, tag or snapshot of an Icechunk repository.
+    pub version: String,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { store: StoreOptions::default(), relative_to: None, version: "main".to_owned() }
+    }
+}
+
+/// Reads references: JSON of kerchunk (versions 0 and 1) or with the keys of Zarr v3, a folder or prefix with
+/// `references.json`, or an Icechunk repository. Urls of sources become absolute; sizes of files that are referred to as a
+/// whole are looked up, other sources are not touched. What is left out is in the report.
+///
+/// # Errors
+/// [`Error::Store`], [`Error::References`], [`Error::Icechunk`].
+pub async fn read_references(location: &str, options: &ReadOptions) -> Result<VirtualStore, Error> {
+    let (name, mut set) = match find(location, options).await? {
+        Found::Json(object) => {
+            let set = virtualize_references::from_json(&whole(&object).await?);
+            let name = object.name().to_owned();
+            let set =
+                set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
+            (name, set)
+        }
+        #[cfg(feature = "icechunk")]
+        Found::Repository(read) => (location.to_owned(), plain(*read)),
+    };
+    let mut diagnostics = said(&set);
+    diagnostics.extend(resolve::urls(&mut set.hierarchy, location, options)?);
+    resolve::whole_files(&mut set, &options.store).await?;
+    let mut store = VirtualStore::of(set.hierarchy, name);
+    store.report = Report { diagnostics, ..Report::default() };
+    Ok(store)
+}
+
+/// What a location leads to.
+enum Found {
+    Json(std::sync::Arc<Object>),
+    #[cfg(feature = "icechunk")]
+    Repository(Box<virtualize_icechunk::ReadRepository>),
+}
+
+async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
+    let open = |place: String| async move { virtualize_store::open(&place, &options.store).await };
+    let below = format!("{}/{IN_FOLDER}", location.trim_end_matches('/'));
+    if !location.ends_with('/') {
+        match open(location.to_owned()).await {
+            Ok(object) => return Ok(Found::Json(object)),
+            Err(StoreError::NotAFile { what: "a directory", .. }) => {}
+            Err(StoreError::NotFound { .. }) if is_remote(location) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match open(below.clone()).await {
+        Ok(object) => Ok(Found::Json(object)),
+        Err(error @ StoreError::NotFound { .. }) => repository(location, options, error.into()).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(feature = "icechunk")]
+async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
+    match crate::commit::read(location, &options.version, &options.store).await? {
+        Some(read) => Ok(Found::Repository(Box::new(read))),
+        None => Err(otherwise),
+    }
+}
+
+#[cfg(not(feature = "icechunk"))]
+#[expect(clippy::unused_async, reason = "the other one waits")]
+async fn repository(_: &str, _: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
+    Err(otherwise)
+}
+
+pub(super) fn is_remote(location: &str) -> bool {
+    location.contains("://") && !location.starts_with("file://")
+}
+
+async fn whole(object: &Object) -> Result<Bytes, Error> {
+    let size = object.size();
+    if size > LARGEST {
+        let reason = format!("{size} bytes, more than the {LARGEST} that are read");
+        return Err(Error::References { name: object.name().to_owned(), reason });
+    }
+    let parts = object.read_ranges(&[ByteRange::new(0, size)]).await?;
+    Ok(parts.into_iter().next().unwrap_or_default())
+}
+
+#[cfg(feature = "icechunk")]
+fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
+    let virtualize_icechunk::ReadRepository { hierarchy, left_out } = read;
+    ReferenceSet { hierarchy, whole_files: Vec::new(), ignored: Vec::new(), left_out }
+}
+
+/// What was not taken over.
+fn said(set: &ReferenceSet) -> Vec<Diagnostic> {
+    let left_out = set.left_out.iter().map(|(path, reason)| warning("array-left-out", path, reason.clone()));
+    let mut all: Vec<_> = left_out.collect();
+    if let Some(first) = set.ignored.first() {
+        let message = format!("keys that belong to no array are left out, such as {first:?}");
+        all.push(warning("key-ignored", "", message));
+    }
+    all
+}
+
+pub(super) fn warning(code: &'static str, path: &str, message: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, hint: None }
+}
+
+/// The folder or prefix in which references lie: that of the file, or the one in which the folder `store.zarr` lies.
+pub(super) fn folder_of(location: &str) -> String {
+    let trimmed = location.trim_end_matches('/');
+    let trimmed =
+        trimmed.strip_suffix(&format!("/{IN_FOLDER}")).filter(|_| is_store(trimmed)).unwrap_or(trimmed);
+    match trimmed.rsplit_once('/') {
+        Some((folder, _)) => folder.to_owned(),
+        None => ".".to_owned(),
+    }
+}
+
+/// Whether a `references.json` is part of a store: `zarr.json` lies beside it. Below urls it is taken as such.
+fn is_store(references: &str) -> bool {
+    let path = references.strip_prefix("file://").unwrap_or(references);
+    is_remote(references) || Path::new(path).parent().is_some_and(|folder| folder.join("zarr.json").exists())
+}
