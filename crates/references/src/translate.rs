@@ -110,8 +110,11 @@ fn say_in_v2(array: &mut Array) -> Result<(), String> {
     };
     let chunks = array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
     let is_whole = Some(array.chunks.len()) == chunks;
+    let is_nan = storage.to_f64(&array.data_type).is_some_and(f64::is_nan);
     array.fill_value = match sentinel {
         Some(sentinel) if sentinel == storage || is_whole => Some(sentinel),
+        // That NaN means no data changes nothing.
+        None if is_nan && !is_whole => Some(storage),
         None if is_whole || storage == FillValue::zero(&array.data_type) => None,
         Some(sentinel) if storage == FillValue::zero(&array.data_type) => {
             let plain =
