@@ -64,7 +64,7 @@ impl ReferenceSink for Documents<'_> {
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
         let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
         let Entry::Inline(text) = entry else { return Err(wrong("it lies in a file".to_owned())) };
-        let document = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let document = crate::numbers::parse(&text).map_err(|error| wrong(error.to_string()))?;
         self.0.insert(key.to_owned(), document);
         Ok(())
     }

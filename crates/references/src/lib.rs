@@ -6,6 +6,7 @@
 mod document;
 mod error;
 mod hierarchy;
+mod numbers;
 mod templates;
 mod translate;
 
