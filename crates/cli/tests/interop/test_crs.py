@@ -29,6 +29,9 @@ SAME = {
     "three dimensions": {1024: 2, 2048: 4979},
     "own projection": {**MERCATOR, 2048: 4326},
     "own projection on a named datum": {**MERCATOR, 2048: 4258},
+    "own projection, other ellipsoid": {**MERCATOR, 2048: 4258, 2057: 6370000.0, 2059: 290.0},
+    "own projection, rounded ellipsoid": {**MERCATOR, 2048: 4326, 2057: 6378140.0, 2059: 298.257},
+    "WGS 84 with itself as ellipsoid": {**GEOGRAPHIC, 2056: 4326},
     "own projection on a datum by its code": {**MERCATOR, 2048: 32767, 2050: 6269, 2057: 6378137.0, 2059: 298.257222101},
 }
 # The same with a minor revision of 1 (GeoTIFF 1.1).
@@ -68,7 +71,7 @@ LEFT_OUT = {
     "own system with the ellipsoid of another": {1024: 2, 2050: 6313, 2056: 7019},
     "geographic model with a projected code": {1024: 2, 2050: 6313, 3072: 3857},
     "model without more": {1024: 2},
-    "own projection, other ellipsoid": {**MERCATOR, 2048: 4258, 2057: 6370000.0, 2059: 290.0},
+    "own projection, other axis only": {**MERCATOR, 2048: 4258, 2057: 6370000.0},
 }
 # Their heights cannot be said, the rest is there.
 FLAT = {

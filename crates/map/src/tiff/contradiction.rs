@@ -54,10 +54,16 @@ pub(super) fn of(keys: &Keys, code: u16, is_geographic: bool) -> Option<String> 
         .or_else(|| meridian(keys, code, &base))
 }
 
-/// Whether keys say another ellipsoid than this system has.
+/// Whether keys say another ellipsoid than this system has, otherwise than by semi-major axis and inverse flattening.
 pub(super) fn ellipsoid_differs(keys: &Keys, system: &Geographic) -> bool {
-    short(keys, ELLIPSOID).is_some_and(|code| ![system.ellipsoid, USER_DEFINED].contains(&code))
-        || ellipsoid(keys, system.code, system).is_some()
+    let code = short(keys, ELLIPSOID).is_some_and(|code| ![system.ellipsoid, USER_DEFINED].contains(&code));
+    let number = |key| double(keys, key).filter(|number| *number != 0.0);
+    let (major, minor, inverse) =
+        (number(SEMI_MAJOR_AXIS), number(SEMI_MINOR_AXIS), number(INVERSE_FLATTENING));
+    // One of two numbers says too little, unless it is that of the system.
+    let is_whole =
+        major.is_some() && inverse.is_some() || major.is_none() && minor.is_none() && inverse.is_none();
+    code || !is_whole && ellipsoid(keys, system.code, system).is_some()
 }
 
 fn projection(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
@@ -83,6 +89,10 @@ fn codes(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
     ];
     parts.into_iter().find_map(|(key, name, expected)| {
         let found = short(keys, key).filter(|found| *found >= 1024 && *found != expected)?;
+        // A known mistake of Sentinel-1 products.
+        if (key, code, found) == (ELLIPSOID, WGS_84, WGS_84) {
+            return None;
+        }
         Some(format!("EPSG:{code}, whose {name} is EPSG:{expected}, with {}", system(found)))
     })
 }

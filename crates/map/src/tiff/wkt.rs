@@ -84,9 +84,12 @@ fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     };
     let (name, datum, major, inverse_flattening) = match system {
         Some(system) if contradiction::ellipsoid_differs(keys, &system) => return None,
+        // Numbers of an ellipsoid go before those of the datum's, as in GDAL.
         Some(system) => {
             let (name, datum) = system.names()?;
-            (name, datum, system.semi_major, system.inverse_flattening)
+            let major = number(keys, &[2057]).filter(|major| *major != 0.0).unwrap_or(system.semi_major);
+            let inverse = number(keys, &[2059]).filter(|inverse| *inverse != 0.0);
+            (name, datum, major, inverse.unwrap_or(system.inverse_flattening))
         }
         None => ("unknown", "unknown", number(keys, &[2057])?, number(keys, &[2059])?),
     };
