@@ -13,6 +13,8 @@ WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
 # The same choice everywhere, so that the library is built once.
 LIBHDF5 = --package virtualize-libhdf5 --package virtualize --package virtualize-cli --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
 FORMAT  ?= kerchunk-json
+# What `make run` builds: dev shares its build with the tests.
+PROFILE ?= release
 # Seconds for each fuzz target.
 SECONDS_EACH ?= 60
 
@@ -26,7 +28,7 @@ build: ## the release binary, target/release/virtualize
 
 run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [FORMAT=zarr3-json]
 	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
-	@cargo run --quiet --release --locked --package virtualize-cli -- "$(FILE)" --format $(FORMAT)
+	@cargo run --quiet --profile $(PROFILE) --locked --package virtualize-cli -- "$(FILE)" --format $(FORMAT)
 
 env: ## the Python clients of the interop tests, and CMake, in .env/
 	@bash $(INTEROP)/setup.sh .env
