@@ -42,7 +42,8 @@ pub struct CommitOptions {
     pub mode: Mode,
     /// Most references of a manifest: bigger arrays are split.
     pub references_per_manifest: u64,
-    /// Most chunks that are held in memory: bigger commits are made in steps on a branch of their own.
+    /// Most chunks that are held in memory: more are committed in parts on a branch of their own, which become
+    /// visible together.
     pub chunks_in_memory: u64,
     /// How the repository and its containers are reached.
     pub storage: StorageOptions,
@@ -57,7 +58,7 @@ impl Default for CommitOptions {
             group: String::new(),
             mode: Mode::Add,
             references_per_manifest: 1_000_000,
-            chunks_in_memory: 1_000_000,
+            chunks_in_memory: 500_000,
             storage: StorageOptions::default(),
         }
     }

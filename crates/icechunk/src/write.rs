@@ -1,4 +1,4 @@
-//! Writing nodes and chunks, in one commit or, where there are very many chunks, in steps that only their sum shows.
+//! Writing nodes and chunks, in one commit or, where there are very many chunks, in several that become visible at once.
 
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ struct Scratch {
     branch: String,
     /// The last step.
     snapshot: Option<SnapshotId>,
+    /// How many there are.
+    steps: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -64,7 +66,11 @@ impl<'a> Writer<'a> {
         (chunks, step): (u64, u64),
     ) -> Result<Self, IcechunkError> {
         let scratch = match chunks > step {
-            true => Some(Scratch { branch: format!("virtualize-{}", SnapshotId::random()), snapshot: None }),
+            true => Some(Scratch {
+                branch: format!("virtualize-{}", SnapshotId::random()),
+                snapshot: None,
+                steps: 0,
+            }),
             false => None,
         };
         if let Some(scratch) = &scratch {
@@ -144,9 +150,12 @@ impl<'a> Writer<'a> {
             set.map_err(|error| failed(one_line(&error)))?;
         }
         drop(session);
-        match self.scratch.is_some() && self.pending >= self.step {
-            true => self.step().await,
-            false => Ok(()),
+        match &self.scratch {
+            Some(scratch) if self.pending >= self.step => {
+                let message = format!("{} (part {})", self.message, scratch.steps + 1);
+                self.step(message).await
+            }
+            _ => Ok(()),
         }
     }
 
@@ -167,16 +176,17 @@ impl<'a> Writer<'a> {
         stream::iter(writes).buffered(UPLOADS).try_collect().await
     }
 
-    /// Puts what is pending onto the branch of steps, so that memory is free again. All steps are one commit.
-    async fn step(&mut self) -> Result<(), IcechunkError> {
+    /// Puts what is pending onto the branch of steps, so that memory is free again. (Amending one commit again and again
+    /// would write the list of all its chunks each time.)
+    async fn step(&mut self, message: String) -> Result<(), IcechunkError> {
         let Some(scratch) = &mut self.scratch else { return Ok(()) };
         {
             let mut session = self.session.write().await;
-            let commit = session.commit(&self.message).properties(self.properties.clone()).allow_empty(true);
-            let commit = if scratch.snapshot.is_some() { commit.amend() } else { commit };
+            let commit = session.commit(message).properties(self.properties.clone()).allow_empty(true);
             let done = commit.execute().await;
             scratch.snapshot = Some(done.map_err(IcechunkError::of("writing references"))?);
         }
+        scratch.steps += 1;
         (self.session, self.store) = open(self.repository, &scratch.branch).await?;
         self.pending = 0;
         Ok(())
@@ -191,8 +201,8 @@ impl<'a> Writer<'a> {
             let done = commit.rebase(&detector, REBASES).execute().await;
             return done.map_err(|error| self.refusal(&error));
         }
-        self.step().await?;
-        let Some(Scratch { branch, snapshot: Some(snapshot) }) = &self.scratch else {
+        self.step(self.message.clone()).await?;
+        let Some(Scratch { branch, snapshot: Some(snapshot), .. }) = &self.scratch else {
             return Err(IcechunkError::Repository {
                 doing: "committing",
                 reason: "no step was written".to_owned(),
