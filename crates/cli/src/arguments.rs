@@ -11,7 +11,7 @@ use virtualize::{
 #[cfg(feature = "icechunk")]
 use virtualize::{CommitMode, CommitOptions};
 
-pub(crate) use references::{Compare, Translate};
+pub(crate) use references::{Compare, Translate, Validate};
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
 ///
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Writes references that are there already in another format
     Convert(Translate),
+    /// Checks references against their sources; exit status 1 where something is wrong
+    Validate(Validate),
     /// Says what differs between two reference sets, or files; exit status 1 where something does
     Diff(Compare),
 }

@@ -8,6 +8,7 @@ mod inspect;
 mod logging;
 mod messages;
 mod translate;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let (input, verbose) = match &arguments.command {
         Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.verbose),
         Some(Command::Convert(convert)) => (None, convert.reading.verbose),
+        Some(Command::Validate(validate)) => (None, validate.reading.verbose),
         Some(Command::Diff(compare)) => (None, compare.reading.verbose),
         None => (Some(&arguments.convert.input), arguments.convert.input.verbose),
     };
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         match &arguments.command {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
             Some(Command::Convert(convert)) => translate::run(convert).await,
+            Some(Command::Validate(arguments)) => validate::run(arguments).await,
             Some(Command::Diff(compare)) => diff::run(compare).await,
             None => convert::run(&arguments.convert).await,
         }

@@ -13,4 +13,4 @@ mod translate;
 pub use document::{Entries, Entry, ReferenceSink, read_json};
 pub use error::ReferencesError;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
-pub use translate::{Translation, translate};
+pub use translate::{Translation, complete, translate};

@@ -132,8 +132,11 @@ fn say_in_v2(array: &mut Array) -> Result<(), String> {
     Ok(())
 }
 
-/// Codecs whose shape and type only v2 says get them.
-fn complete(array: &mut Array) -> Result<(), String> {
+/// Codecs whose shape and type only v2 says get them: what comes out of `codecs` of Zarr v3 can be decoded then.
+///
+/// # Errors
+/// A grid that Zarr v2 has not.
+pub fn complete(array: &mut Array) -> Result<(), String> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else {
         return Err("Zarr v2 has no chunks of several sizes".to_owned());
     };

@@ -40,8 +40,8 @@ pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};
 pub use output::{write, write_folder, write_to};
 pub use references::{
-    ChunkDifference, Difference, NodeDifference, ReadOptions, compare, convert, diff, read_references,
-    record_sources,
+    Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
+    convert, diff, read_references, record_sources, validate,
 };
 pub use relocate::{Relocation, Rewrite};
 pub use virtualize_bytes::Limits;

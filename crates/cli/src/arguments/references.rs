@@ -1,7 +1,7 @@
 //! Arguments of the commands that read references.
 
 use clap::Args;
-use virtualize::{ReadOptions, Relocation, Rewrite};
+use virtualize::{ReadOptions, Relocation, Rewrite, Sample};
 
 #[cfg(feature = "icechunk")]
 use super::Icechunk;
@@ -53,6 +53,31 @@ pub(crate) struct Compare {
     pub(crate) ignore_urls: bool,
     #[command(flatten)]
     pub(crate) reading: Reading,
+}
+
+/// Checks references against their sources.
+#[derive(Args)]
+pub(crate) struct Validate {
+    /// References as for `convert`
+    #[arg(value_name = "REFS")]
+    pub(crate) references: String,
+    /// Decode so many chunks of each array from each source, evenly spread, and compare them with a direct read
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    sample: u64,
+    /// Decode all chunks
+    #[arg(long, conflicts_with = "sample")]
+    full: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+impl Validate {
+    pub(crate) fn sample(&self) -> Sample {
+        if self.full { Sample::Full } else { Sample::Chunks(self.sample) }
+    }
 }
 
 /// How references are read.

@@ -5,9 +5,11 @@ mod convert;
 mod diff;
 mod read;
 mod resolve;
+mod validate;
 
 pub use compare::compare;
 pub use convert::convert;
 pub use diff::{ChunkDifference, Difference, NodeDifference, diff};
 pub use read::{ReadOptions, read_references};
 pub use resolve::record_sources;
+pub use validate::{Checked, Sample, ValidationReport, validate};

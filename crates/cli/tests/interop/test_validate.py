@@ -1,0 +1,140 @@
+"""`virtualize validate`: every kind of damage is found and named; references of other tools that are right are right."""
+import json, os
+
+import clients
+import numpy as np
+import pytest
+from clients import FIXTURES, virtualize
+from test_convert import made_by_kerchunk, sample  # noqa: F401
+
+FORMATS = ["kerchunk-json", "zarr3-json", "zarr3"]
+FILES = sorted(p for kind in ("hdf5", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
+
+
+def validate(refs, *arguments, status=0):
+    run = virtualize("validate", refs, "--json", *arguments)
+    assert run.status == status, run.stdout.decode() + run.stderr
+    report = json.loads(run.stdout)
+    assert report["valid"] == (status == 0)
+    return report
+
+
+def told(report):
+    return {one["name"]: one["told"] for kind in ("arrays", "sources") for one in report[kind] if one["told"]}
+
+
+def changed(path, edit):
+    document = json.loads(path.read_text())
+    edit(document["refs"])
+    path.write_text(json.dumps(document))
+
+
+@pytest.fixture
+def refs(sample, tmp_path):  # noqa: F811
+    assert virtualize(sample, "-o", tmp_path / "refs.json").status == 0
+    return tmp_path / "refs.json"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda p: p.name)
+@pytest.mark.parametrize("fmt", ["kerchunk-json", "zarr3"])
+def test_references_of_every_fixture_are_valid(file, fmt, tmp_path):
+    if virtualize(file, "-f", fmt, "-o", tmp_path / "refs").status:
+        pytest.skip("refused")
+    validate(tmp_path / "refs", "--full")
+
+
+@pytest.mark.parametrize("inline", [0, 500])
+def test_kerchunks_references_are_valid(sample, tmp_path, inline):  # noqa: F811
+    pytest.importorskip("kerchunk")
+    (tmp_path / "k.json").write_text(json.dumps(made_by_kerchunk(sample, inline)))
+    report = validate(tmp_path / "k.json", "--full")
+    assert {a["name"]: a["decoded"] for a in report["arrays"]}["g/t"] == (0 if inline else 4)
+    assert any("neither entity tags nor times" in note for note in report["notes"])
+
+
+def test_a_byte_of_a_chunk_that_changed(sample, refs):  # noqa: F811
+    _, offset, length = json.loads(refs.read_text())["refs"]["g/t/0.0"]
+    with open(sample, "r+b") as f:
+        f.seek(offset + length // 2)
+        byte = f.read(1)
+        f.seek(offset + length // 2)
+        f.write(bytes([byte[0] ^ 0xFF]))
+    problems = told(validate(refs, "--full", status=1))["g/t"]
+    assert len(problems) == 1 and problems[0].startswith("chunk 0.0: ")
+
+
+def test_a_file_that_was_cut(sample, refs):  # noqa: F811
+    os.truncate(sample, sample.stat().st_size // 2)
+    text = str(told(validate(refs, status=1)))
+    assert "lie outside the file" in text
+
+
+def test_a_file_that_is_gone(sample, refs):  # noqa: F811
+    sample.unlink()
+    report = validate(refs, status=1)
+    assert "not found" in str(report["sources"][0]["told"]) and report["sources"][0]["chunks"] > 0
+
+
+def test_a_reference_that_leads_elsewhere(refs):
+    changed(refs, lambda r: r.update({"g/t/0.1": [r["g/t/0.1"][0], r["g/t/0.1"][1] + 1, r["g/t/0.1"][2]]}))
+    assert any(p.startswith("chunk 0.1: [file://") and "a direct read of the source has" in p for p in told(validate(refs, status=1))["g/t"])
+
+
+def test_a_reference_of_the_wrong_length(refs):
+    changed(refs, lambda r: r.update({"line/0": [r["line/0"][0], r["line/0"][1], 8]}))
+    problems = told(validate(refs, status=1))["line"]
+    assert "direct read" in problems[0] and "expected 56" in problems[1]
+
+
+def test_a_reference_that_is_missing_and_two_that_changed_places(refs):
+    def edit(r):
+        r["g/t/0.0"], r["g/t/1.1"] = r["g/t/1.1"], r["g/t/0.0"]
+        del r["line/0"]
+    changed(refs, edit)
+    problems = told(validate(refs, status=1))
+    assert {p.split(":")[0] for p in problems["g/t"]} >= {"chunk 0.0", "chunk 1.1"}
+    assert "missing" in problems["line"][0]
+
+
+@pytest.mark.parametrize("key, member, value, word", [("g/t/.zarray", "dtype", "<i2", "byte order"), ("g/t/.zattrs", "scale_factor", 2, "attribute scale_factor")])
+def test_metadata_that_changed(refs, key, member, value, word):
+    changed(refs, lambda r: r.update({key: json.dumps({**json.loads(r[key]), member: value})}))
+    path = key.rpartition("/")[0]
+    assert any(word in p for p in told(validate(refs, status=1))[path])
+
+
+def test_a_fill_value_that_changed(sample, tmp_path):  # noqa: F811
+    assert virtualize(sample, "-f", "zarr3-json", "-o", tmp_path / "refs.json").status == 0
+    changed(tmp_path / "refs.json", lambda r: r.update({"sparse/zarr.json": json.dumps({**json.loads(r["sparse/zarr.json"]), "fill_value": 7.0})}))
+    assert told(validate(tmp_path / "refs.json", status=1))["sparse"] == ['fill value is 7.0, a direct read of the source says "NaN"']
+
+
+def test_what_was_recorded_is_compared(sample, tmp_path):  # noqa: F811
+    run = virtualize(sample, "-f", "icechunk", "-o", tmp_path / "repo")
+    if "invalid value 'icechunk'" in run.stderr:
+        pytest.skip("built without icechunk")
+    validate(tmp_path / "repo", "--full")
+    os.utime(sample, (2e9, 2e9))
+    assert "it has changed: modified" in str(validate(tmp_path / "repo", status=1)["sources"])
+
+
+def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
+    """References as a combining tool makes them: paths as in the files, shapes not."""
+    import h5py
+    refs = {}
+    for n in range(2):
+        with h5py.File(tmp_path / f"{n}.h5", "w") as f:
+            f.create_dataset("v", data=np.arange(8.0) + n, chunks=(4,), compression="gzip")
+        one = virtualize(tmp_path / f"{n}.h5").references["refs"]
+        refs = {**one, **refs, **{f"v/{i + n * 2}": one[f"v/{i}"] for i in range(2)}}
+    refs["v/.zarray"] = json.dumps({**json.loads(refs["v/.zarray"]), "shape": [16]})
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    report = validate(tmp_path / "refs.json", "--full")
+    assert report["arrays"][0]["decoded"] == 4 and [s["chunks"] for s in report["sources"]] == [2, 2]
+    changed(tmp_path / "refs.json", lambda r: r.update({"v/3": [r["v/3"][0], r["v/3"][1] + 3, r["v/3"][2]]}))
+    assert any("is no chunk of the source" in p for p in told(validate(tmp_path / "refs.json", status=1))["v"])
+
+
+def test_the_table(refs):
+    run = virtualize("validate", refs, "--sample", "1")
+    assert run.status == 0 and [line.split()[-1] for line in run.stdout.decode().splitlines()[1:3]] == ["/g/t", "/line"]

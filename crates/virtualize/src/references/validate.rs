@@ -1,0 +1,440 @@
+//! Checks references against their sources: what was recorded of them, that every reference lies inside its file, that
+//! chunks decode, and that a direct read of the source says the same.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use virtualize_bytes::{ByteRange, ReadRanges};
+use virtualize_map::MapOptions;
+use virtualize_store::{Object, StoreError};
+use virtualize_zarr::{
+    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Reference, Source,
+    SourceId, ZarrFormat,
+};
+
+use super::{
+    ReadOptions,
+    diff::{indices, key, pairs, place},
+};
+use crate::{Error, Options, VirtualStore, open::source_of, open_object, sniff::sniff};
+
+/// Problems of an array that are told one by one.
+const TOLD: usize = 10;
+/// Largest chunk that is decoded, in bytes, stored or decoded.
+const LARGEST: u64 = 1 << 30;
+
+/// How much is decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sample {
+    /// So many chunks of each array, evenly spread.
+    Chunks(u64),
+    /// All.
+    Full,
+}
+
+/// What was found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ValidationReport {
+    /// Sources, in the order of the references.
+    pub sources: Vec<Checked>,
+    /// Arrays, in order of path.
+    pub arrays: Vec<Checked>,
+    /// What could not be checked, and why.
+    pub notes: Vec<String>,
+}
+
+/// A source or an array that was checked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Url of the source, or path of the array without a leading slash.
+    pub name: String,
+    /// Chunks that it has, inline ones as well.
+    pub chunks: u64,
+    /// Chunks that were decoded.
+    pub decoded: u64,
+    /// How many problems there are.
+    pub problems: u64,
+    /// The first of them.
+    pub told: Vec<String>,
+}
+
+impl ValidationReport {
+    /// Whether nothing is wrong.
+    pub fn is_valid(&self) -> bool {
+        self.sources.iter().chain(&self.arrays).all(|checked| checked.problems == 0)
+    }
+}
+
+impl Checked {
+    fn problem(&mut self, text: impl Into<String>) {
+        self.problems += 1;
+        if self.told.len() < TOLD {
+            self.told.push(text.into());
+        }
+    }
+}
+
+/// Checks a store that was read from references. One source is open at a time, and one chunk in memory.
+///
+/// # Errors
+/// None of what is wrong with sources is one; [`Error::Store`] where an option makes no sense.
+pub async fn validate(
+    store: &VirtualStore,
+    sample: Sample,
+    options: &ReadOptions,
+) -> Result<ValidationReport, Error> {
+    let hierarchy = &store.hierarchy;
+    let arrays = hierarchy.arrays();
+    let mut report = ValidationReport::default();
+    let named = |(path, array): &(String, &Array)| Checked {
+        name: path.clone(),
+        chunks: array.chunks.len(),
+        ..Checked::default()
+    };
+    report.arrays = arrays.iter().map(named).collect();
+    if hierarchy.sources.iter().all(|source| source.etag.is_none() && source.modified.is_none()) {
+        report.notes.push("the references record neither entity tags nor times of their sources".to_owned());
+    }
+    if hierarchy.sources.is_empty() {
+        report.notes.push("there are no references, so that nothing was compared".to_owned());
+    }
+    for (at, source) in hierarchy.sources.iter().enumerate() {
+        let id = SourceId(u32::try_from(at).unwrap_or(u32::MAX));
+        let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
+        match virtualize_store::open(&source.url, &options.store).await {
+            Err(error @ StoreError::Option { .. }) => return Err(error.into()),
+            Err(error) => {
+                checked.problem(error.to_string());
+                checked.chunks = arrays.iter().map(|(_, array)| of_source(array, id).count() as u64).sum();
+            }
+            Ok(object) => {
+                recorded(source, &source_of(&object), &mut checked);
+                let direct = direct(&object, hierarchy, options, &mut report.notes).await;
+                let work = Work { hierarchy, id, object: &object, direct: direct.as_ref(), sample };
+                for ((path, array), found) in arrays.iter().zip(&mut report.arrays) {
+                    checked.chunks += work.array(path, array, found).await;
+                }
+            }
+        }
+        report.sources.push(checked);
+    }
+    Ok(report)
+}
+
+/// Chunks that lie in a source. What an inline chunk hides is read by nobody.
+fn of_source(array: &Array, id: SourceId) -> impl Iterator<Item = (u64, Reference)> {
+    let columns = array.chunks.references.iter().filter(move |column| column.source == id);
+    columns.flat_map(|column| column.iter()).filter(|(at, _)| !array.chunks.inline.contains_key(at))
+}
+
+/// Compares what was recorded of a source with what it is. Recorded times may be whole seconds, rounded up.
+fn recorded(source: &Source, now: &Source, checked: &mut Checked) {
+    if let Some(etag) = source.etag.as_ref().filter(|etag| now.etag.as_ref() != Some(*etag)) {
+        let found = now.etag.as_deref().unwrap_or("none");
+        checked.problem(format!("it has changed: entity tag {found}, recorded {etag}"));
+    }
+    if let (Some(then), Some(time)) = (source.modified, now.modified) {
+        let seconds = |time: i64| time.saturating_add(999) / 1000;
+        let same = if then % 1000 == 0 { seconds(time) == seconds(then) } else { time == then };
+        if !same {
+            checked.problem(format!("it has changed: modified at {time} ms, recorded {then} ms"));
+        }
+    }
+    if source.size != 0 && source.size != now.size {
+        checked.problem(format!("it has changed: {} bytes, recorded {}", now.size, source.size));
+    }
+}
+
+/// The source as our own readers see it; nothing where it is none of their formats.
+async fn direct(
+    object: &Arc<Object>,
+    hierarchy: &Hierarchy,
+    options: &ReadOptions,
+    notes: &mut Vec<String>,
+) -> Option<VirtualStore> {
+    let is_known = sniff(object.as_ref()).await.is_ok_and(|kind| kind.is_ok());
+    if !is_known {
+        notes.push(format!("{}: neither HDF5 nor TIFF, so that there is no direct read", object.name()));
+        return None;
+    }
+    let map = MapOptions { format: hierarchy.format, ..MapOptions::default() };
+    let options = Options { store: options.store.clone(), map, ..Options::default() };
+    match open_object(Arc::clone(object), &options).await {
+        Ok(store) => Some(store),
+        Err(error) => {
+            notes.push(format!("no direct read: {error}"));
+            None
+        }
+    }
+}
+
+/// One source.
+struct Work<'a> {
+    hierarchy: &'a Hierarchy,
+    id: SourceId,
+    object: &'a Arc<Object>,
+    direct: Option<&'a VirtualStore>,
+    sample: Sample,
+}
+
+impl Work<'_> {
+    /// Checks the chunks of an array that lie in the source; how many there are.
+    async fn array(&self, path: &str, array: &Array, found: &mut Checked) -> u64 {
+        let counts = array.chunk_grid.counts(&array.shape);
+        let count = of_source(array, self.id).count() as u64;
+        let name = |position| key(&indices(position, &counts));
+        let twin = self.direct.and_then(|direct| direct.hierarchy.array(path));
+        let twin = twin.filter(|twin| twin.shape == array.shape && self.is_only_source(array));
+        if count == 0 && twin.is_none() {
+            return 0;
+        }
+        let size = self.object.size();
+        for (position, part) in of_source(array, self.id) {
+            if part.offset.checked_add(part.length).is_none_or(|end| end > size) {
+                found.problem(format!(
+                    "chunk {}: bytes {} to {} lie outside the file of {size} bytes",
+                    name(position),
+                    part.offset,
+                    part.offset.saturating_add(part.length)
+                ));
+            }
+        }
+        if let (Some(twin), Some(direct)) = (twin, self.direct) {
+            metadata(array, twin, found);
+            if array.chunk_grid == twin.chunk_grid {
+                self.tables(array, twin, &direct.hierarchy, found);
+            }
+        } else if let Some(direct) = self.direct {
+            self.places(array, &direct.hierarchy, found);
+        }
+        self.decode(array, twin, count, found).await;
+        count
+    }
+
+    /// Whether all references of an array lie in this source.
+    fn is_only_source(&self, array: &Array) -> bool {
+        array.chunks.references.iter().all(|column| column.source == self.id)
+            && (self.hierarchy.sources.len() == 1 || !array.chunks.references.is_empty())
+    }
+
+    /// Compares the whole chunk tables.
+    fn tables(&self, array: &Array, twin: &Array, direct: &Hierarchy, found: &mut Checked) {
+        let counts = array.chunk_grid.counts(&array.shape);
+        for (position, one, other) in pairs(array, twin) {
+            let same = match (&one, &other) {
+                (Some(ChunkEntry::Reference(one)), Some(ChunkEntry::Reference(other))) => {
+                    (one.offset, one.length) == (other.offset, other.length)
+                }
+                (None, Some(ChunkEntry::Inline(bytes))) => reads_as_fill(array, twin, position, bytes),
+                (one, other) => one.is_some() == other.is_some(),
+            };
+            if !same {
+                let name = key(&indices(position, &counts));
+                let (here, there) = (place(self.hierarchy, one.as_ref()), place(direct, other.as_ref()));
+                found.problem(format!("chunk {name}: {here}, a direct read of the source has {there}"));
+            }
+        }
+    }
+
+    /// Arrays of many sources are matched by the places of their chunks.
+    fn places(&self, array: &Array, direct: &Hierarchy, found: &mut Checked) {
+        let counts = array.chunk_grid.counts(&array.shape);
+        let mut known = BTreeMap::new();
+        for (_, twin) in direct.arrays() {
+            for (_, entry) in twin.chunks.iter() {
+                if let ChunkEntry::Reference(part) = entry {
+                    known.insert(part.offset, (part.length, is_plain(twin)));
+                }
+            }
+        }
+        for (position, part) in of_source(array, self.id) {
+            let before = known.range(..=part.offset).next_back();
+            let fits = before.is_some_and(|(offset, (length, plain))| {
+                let whole = (*offset, *length) == (part.offset, part.length);
+                let end = offset.saturating_add(*length);
+                whole || (*plain && is_plain(array) && part.offset.saturating_add(part.length) <= end)
+            });
+            if !fits {
+                let name = key(&indices(position, &counts));
+                let (offset, length) = (part.offset, part.length);
+                found.problem(format!("chunk {name}: [{offset}, {length}] is no chunk of the source"));
+            }
+        }
+    }
+
+    /// Decodes chunks, and compares them with those of a direct read.
+    async fn decode(&self, array: &Array, twin: Option<&Array>, count: u64, found: &mut Checked) {
+        let counts = array.chunk_grid.counts(&array.shape);
+        let inline = twin.map_or(0, |_| array.chunks.inline.len() as u64);
+        let step = match self.sample {
+            Sample::Full => 1,
+            Sample::Chunks(0) => return,
+            Sample::Chunks(wanted) => count.saturating_add(inline).div_ceil(wanted).max(1),
+        };
+        let here = of_source(array, self.id).map(|(at, part)| (at, ChunkEntry::Reference(part)));
+        let carried = array.chunks.inline.iter().filter(|_| twin.is_some());
+        let carried = carried.map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)));
+        let chosen = here.chain(carried).enumerate().filter(|(at, _)| (*at as u64).is_multiple_of(step));
+        for (_, (position, entry)) in chosen {
+            let name = key(&indices(position, &counts));
+            match self.values(array, position, &entry).await {
+                Ok(None) => {}
+                Ok(Some(values)) => {
+                    found.decoded += 1;
+                    if let Some(twin) = twin.filter(|twin| comparable(array, twin)) {
+                        self.compare(twin, position, &values, &name, found).await;
+                    }
+                }
+                Err(reason) => found.problem(format!("chunk {name}: {reason}")),
+            }
+        }
+    }
+
+    async fn compare(&self, twin: &Array, position: u64, values: &[u8], name: &str, found: &mut Checked) {
+        let Some(entry) = twin.chunks.get(position) else { return };
+        match self.values(twin, position, &entry).await {
+            Ok(Some(other)) if other != values => {
+                found.problem(format!("chunk {name}: its values differ from those of a direct read"));
+            }
+            Ok(_) => {}
+            Err(reason) => found.problem(format!("chunk {name}: a direct read: {reason}")),
+        }
+    }
+
+    /// A chunk's values, or its bytes where nothing here decodes them. What lies outside its file is told already.
+    async fn values(
+        &self,
+        array: &Array,
+        position: u64,
+        entry: &ChunkEntry<'_>,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let bytes: Bytes = match entry {
+            ChunkEntry::Inline(bytes) => (*bytes).clone(),
+            ChunkEntry::Reference(part) => {
+                let inside =
+                    part.offset.checked_add(part.length).is_some_and(|end| end <= self.object.size());
+                if !inside || part.length > LARGEST {
+                    return Ok(None);
+                }
+                let range = [ByteRange::new(part.offset, part.length)];
+                let read = self.object.read_ranges(&range).await.map_err(|error| error.to_string())?;
+                read.into_iter().next().unwrap_or_default()
+            }
+        };
+        let Some(count) = elements(array, position).filter(|count| fits(array, *count)) else {
+            return Ok(None);
+        };
+        let variable = matches!(array.data_type, DataType::String | DataType::VariableBytes);
+        let unknown = || Ok(Some(bytes.to_vec()));
+        if variable {
+            return unknown();
+        }
+        match virtualize_codec::decode_values(&array.data_type, &codecs(array), &bytes, count) {
+            Ok(values) => Ok(Some(values)),
+            Err(virtualize_codec::CodecFailure::NoDecoder(_)) => unknown(),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The codecs, with what only the array says of them.
+fn codecs(array: &Array) -> Cow<'_, [Codec]> {
+    let needs = |codec: &Codec| {
+        matches!(codec, Codec::Delta { .. } | Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. })
+    };
+    if !array.codecs.iter().any(needs) {
+        return Cow::Borrowed(&array.codecs);
+    }
+    let mut whole = Array {
+        shape: array.shape.clone(),
+        data_type: array.data_type.clone(),
+        chunk_grid: array.chunk_grid.clone(),
+        fill_value: array.fill_value.clone(),
+        codecs: array.codecs.clone(),
+        dimension_names: Vec::new(),
+        attributes: serde_json::Map::new(),
+        chunks: ChunkManifest::default(),
+    };
+    // A rectilinear grid keeps what it has: its chunks are decoded where that is enough.
+    let _ = virtualize_references::complete(&mut whole);
+    Cow::Owned(whole.codecs)
+}
+
+/// Whether decoded elements of two arrays stand in the same order.
+fn comparable(array: &Array, twin: &Array) -> bool {
+    let order = |array: &Array| {
+        let all = array.codecs.iter().filter(|codec| matches!(codec, Codec::Transpose { .. }));
+        all.cloned().collect::<Vec<_>>()
+    };
+    array.chunk_grid == twin.chunk_grid
+        && array.data_type == twin.data_type
+        && array.endian() == twin.endian()
+        && order(array) == order(twin)
+}
+
+/// Whether chunks are stored as they are.
+fn is_plain(array: &Array) -> bool {
+    array.codecs.iter().all(|codec| matches!(codec, Codec::Bytes { .. }))
+}
+
+/// Elements of a chunk.
+fn elements(array: &Array, position: u64) -> Option<usize> {
+    let count = match &array.chunk_grid {
+        ChunkGrid::Regular(chunk) => chunk.iter().try_fold(1_u64, |all, n| all.checked_mul(*n))?,
+        ChunkGrid::Rectilinear(edges) => {
+            let counts = array.chunk_grid.counts(&array.shape);
+            let at = indices(position, &counts);
+            edges
+                .iter()
+                .zip(at)
+                .try_fold(1_u64, |all, (edges, at)| all.checked_mul(*edges.get(usize::try_from(at).ok()?)?))?
+        }
+    };
+    usize::try_from(count).ok()
+}
+
+fn fits(array: &Array, count: usize) -> bool {
+    let size = array.data_type.size().unwrap_or(1);
+    (count as u64).checked_mul(size).is_some_and(|bytes| bytes <= LARGEST)
+}
+
+/// Whether a chunk that a direct read made is what a missing chunk of the array reads as.
+fn reads_as_fill(array: &Array, twin: &Array, position: u64, bytes: &[u8]) -> bool {
+    let fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
+    let stored = fill.to_stored(&array.data_type, twin.endian());
+    let count = elements(twin, position).filter(|count| fits(twin, *count));
+    let (Some(stored), Some(count)) = (stored.filter(|stored| !stored.is_empty()), count) else {
+        return false;
+    };
+    let values = virtualize_codec::decode_values(&twin.data_type, &codecs(twin), bytes, count);
+    values.is_ok_and(|values| values.chunks(stored.len()).all(|value| value == stored))
+}
+
+fn fill_value(array: &Array) -> String {
+    let json = array.fill_value.as_ref().map(|fill| fill.to_json(&array.data_type, ZarrFormat::V3));
+    json.map_or_else(
+        || "null".to_owned(),
+        |json| json.map_or_else(|error| error.to_string(), |json| json.to_string()),
+    )
+}
+
+/// Metadata by which values are read.
+fn metadata(array: &Array, twin: &Array, found: &mut Checked) {
+    let mut differ = |what: &str, one: String, other: String| {
+        if one != other {
+            found.problem(format!("{what} is {one}, a direct read of the source says {other}"));
+        }
+    };
+    differ("data type", array.data_type.to_string(), twin.data_type.to_string());
+    differ("byte order", format!("{:?}", array.endian()), format!("{:?}", twin.endian()));
+    let counts = array.chunk_grid.counts(&array.shape);
+    let all = counts.iter().fold(1_u64, |all, count| all.saturating_mul(*count));
+    if array.chunks.len().max(twin.chunks.len()) < all {
+        differ("fill value", fill_value(array), fill_value(twin));
+    }
+    for (name, value) in &array.attributes {
+        if let Some(other) = twin.attributes.get(name) {
+            differ(&format!("attribute {name}"), value.to_string(), other.to_string());
+        }
+    }
+}
