@@ -110,6 +110,10 @@ impl Translate {
 
 impl Reading {
     /// The library's options.
+    #[cfg_attr(
+        feature = "icechunk",
+        allow(clippy::needless_update, reason = "without Icechunk no version is given")
+    )]
     pub(crate) fn options(&self) -> ReadOptions {
         ReadOptions {
             store: self.store.options(),
