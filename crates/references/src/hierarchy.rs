@@ -87,8 +87,9 @@ struct Column {
     long: Option<u64>,
 }
 
+/// Grows a hierarchy: first its nodes out of documents, then their chunks.
 #[derive(Default)]
-struct Builder {
+pub(crate) struct Builder {
     documents: BTreeMap<String, Value>,
     format: Option<ZarrFormat>,
     groups: BTreeMap<String, Group>,
@@ -101,8 +102,33 @@ struct Builder {
 }
 
 impl Builder {
+    /// One that has the documents, by their keys.
+    pub(crate) fn of(documents: BTreeMap<String, Value>) -> Self {
+        Self { documents, ..Self::default() }
+    }
+
+    /// Paths of arrays, and how many chunks each can have; in no order.
+    pub(crate) fn grids(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.arrays.iter().map(|(path, array)| (path.as_str(), array.total()))
+    }
+
+    /// How many chunks the array at a path can have.
+    pub(crate) fn grid(&self, path: &str) -> Option<u64> {
+        self.arrays.get(path).map(Growing::total)
+    }
+
+    /// Keys beside the arrays, such as files of other tools: they are no part of the hierarchy.
+    pub(crate) fn ignore(&mut self, key: &str) {
+        let of_left_out = key
+            .rmatch_indices('/')
+            .any(|(at, _)| key.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
+        if self.ignored.len() < 100 && !of_left_out {
+            self.ignored.push(key.to_owned());
+        }
+    }
+
     /// Makes nodes of the documents.
-    fn nodes(&mut self) -> Result<(), ReferencesError> {
+    pub(crate) fn nodes(&mut self) -> Result<(), ReferencesError> {
         let documents = std::mem::take(&mut self.documents);
         let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
         let format = match () {
@@ -174,7 +200,39 @@ impl Builder {
         Ok(id)
     }
 
-    fn finish(mut self) -> Result<ReferenceSet, ReferencesError> {
+    /// Takes a chunk of an array that there is; `key` is for errors.
+    pub(crate) fn put(
+        &mut self,
+        path: &str,
+        position: u64,
+        key: &str,
+        entry: Entry<'_>,
+    ) -> Result<(), ReferencesError> {
+        match entry {
+            Entry::Inline(bytes) => {
+                if let Some(array) = self.arrays.get_mut(path) {
+                    array.inline.insert(position, bytes);
+                }
+            }
+            Entry::Place(Place { url, part }) => {
+                let source = self.source(url)?;
+                let (offset, length) = part.unwrap_or((0, 0));
+                if part.is_none() {
+                    self.whole_files.push(WholeFile {
+                        array: path.to_owned(),
+                        position,
+                        source: SourceId(source),
+                    });
+                }
+                if let Some(array) = self.arrays.get_mut(path) {
+                    array.columns.entry(source).or_default().push(key, position, offset, length)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Result<ReferenceSet, ReferencesError> {
         let mut hierarchy = Hierarchy::new(self.format.unwrap_or(ZarrFormat::V2));
         hierarchy.sources = std::mem::take(&mut self.sources);
         for (path, group) in std::mem::take(&mut self.groups) {
@@ -219,41 +277,19 @@ impl ReferenceSink for Builder {
             Some((path, array.position(rest.strip_prefix('/')?)))
         });
         let Some((path, Some(position))) = found else {
-            // Keys beside the arrays, such as files of other tools: they are no part of the hierarchy.
-            let of_left_out = key
-                .rmatch_indices('/')
-                .any(|(at, _)| key.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
-            if self.ignored.len() < 100 && !of_left_out {
-                self.ignored.push(key.to_owned());
-            }
+            self.ignore(key);
             return Ok(());
         };
-        match entry {
-            Entry::Inline(bytes) => {
-                if let Some(array) = self.arrays.get_mut(path) {
-                    array.inline.insert(position, bytes);
-                }
-            }
-            Entry::Place(Place { url, part }) => {
-                let source = self.source(url)?;
-                let (offset, length) = part.unwrap_or((0, 0));
-                if part.is_none() {
-                    self.whole_files.push(WholeFile {
-                        array: path.to_owned(),
-                        position,
-                        source: SourceId(source),
-                    });
-                }
-                if let Some(array) = self.arrays.get_mut(path) {
-                    array.columns.entry(source).or_default().push(key, position, offset, length)?;
-                }
-            }
-        }
-        Ok(())
+        self.put(path, position, key, entry)
     }
 }
 
 impl Growing {
+    /// How many chunks its grid has.
+    fn total(&self) -> u64 {
+        self.counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count))
+    }
+
     /// Row-major position of a chunk by what stands behind the array's path in its key.
     fn position(&self, name: &str) -> Option<u64> {
         let ArrayDocument { separator, starts_with_c, .. } = self.document;

@@ -1,5 +1,5 @@
 //! Reads reference sets back into a virtual Zarr hierarchy: kerchunk's JSON of versions 0 and 1, with templates and
-//! generated references, and the same JSON with the keys of Zarr v3.
+//! generated references, the same JSON with the keys of Zarr v3, and kerchunk's Parquet layout.
 //!
 //! Architecture invariants: no I/O and no waiting; a document is not trusted, so that what it may ask for is bounded.
 
@@ -7,10 +7,12 @@ mod document;
 mod error;
 mod hierarchy;
 mod numbers;
+mod parquet;
 mod templates;
 mod translate;
 
 pub use document::{Entries, Entry, ReferenceSink, read_json};
 pub use error::ReferencesError;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
+pub use parquet::ParquetReferences;
 pub use translate::{Translation, complete, translate};

@@ -51,6 +51,7 @@ async fn write(store: &VirtualStore, format: &str, out: &str) {
     }
     let format = match format {
         "kerchunk-json" => Format::KerchunkJson,
+        "kerchunk-parquet" => Format::KerchunkParquet { record_size: Format::RECORD_SIZE },
         "zarr3-json" => Format::Zarr3Json,
         "zarr3" => Format::Zarr3,
         other => panic!("{other}"),
