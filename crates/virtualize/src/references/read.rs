@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_map::{Diagnostic, Report, Severity};
-use virtualize_references::ReferenceSet;
+use virtualize_references::{ParquetReferences, ReferenceSet, ReferencesError};
 use virtualize_store::{Object, StoreError, StoreOptions};
 
 use super::resolve;
@@ -15,6 +15,8 @@ use crate::{Error, VirtualStore};
 const LARGEST: u64 = 16 << 30;
 /// The references of a folder or prefix (`zarr3`).
 const IN_FOLDER: &str = "references.json";
+/// The metadata of kerchunk's Parquet layout.
+const ZMETADATA: &str = ".zmetadata";
 
 /// How a reference set is read.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ impl Default for ReadOptions {
 }
 
 /// Reads references: JSON of kerchunk (versions 0 and 1) or with the keys of Zarr v3, a folder or prefix with
-/// `references.json`, or an Icechunk repository. Urls of sources become absolute; sizes of files that are referred to as a
+/// `references.json`, kerchunk's Parquet layout, or an Icechunk repository. Urls of sources become absolute; sizes of files that are referred to as a
 /// whole are looked up, other sources are not touched. What is left out is in the report.
 ///
 /// # Errors
@@ -48,6 +50,7 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
                 set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
             (name, set)
         }
+        Found::Parquet(zmetadata) => (location.to_owned(), parquet(location, &zmetadata, options).await?),
         #[cfg(feature = "icechunk")]
         Found::Repository(read) => (location.to_owned(), plain(*read)),
     };
@@ -62,13 +65,14 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
 /// What a location leads to.
 enum Found {
     Json(std::sync::Arc<Object>),
+    Parquet(std::sync::Arc<Object>),
     #[cfg(feature = "icechunk")]
     Repository(Box<virtualize_icechunk::ReadRepository>),
 }
 
 async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
     let open = |place: String| async move { virtualize_store::open(&place, &options.store).await };
-    let below = format!("{}/{IN_FOLDER}", location.trim_end_matches('/'));
+    let below = below_of(location, IN_FOLDER);
     if !location.ends_with('/') {
         match open(location.to_owned()).await {
             Ok(object) => return Ok(Found::Json(object)),
@@ -79,9 +83,38 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
     }
     match open(below.clone()).await {
         Ok(object) => Ok(Found::Json(object)),
-        Err(error @ StoreError::NotFound { .. }) => repository(location, options, error.into()).await,
+        Err(error @ StoreError::NotFound { .. }) => match open(below_of(location, ZMETADATA)).await {
+            Ok(zmetadata) => Ok(Found::Parquet(zmetadata)),
+            Err(StoreError::NotFound { .. }) => repository(location, options, error.into()).await,
+            Err(error) => Err(error.into()),
+        },
         Err(error) => Err(error.into()),
     }
+}
+
+fn below_of(location: &str, key: &str) -> String {
+    format!("{}/{key}", location.trim_end_matches('/'))
+}
+
+/// kerchunk's Parquet layout: each array has its files, of which those without any chunk may be missing.
+async fn parquet(location: &str, zmetadata: &Object, options: &ReadOptions) -> Result<ReferenceSet, Error> {
+    let failed = |key: &str, error: ReferencesError| Error::References {
+        name: below_of(location, key),
+        reason: error.to_string(),
+    };
+    let read = ParquetReferences::new(&whole(zmetadata).await?);
+    let mut set = read.map_err(|error| failed(ZMETADATA, error))?;
+    for (array, files) in set.arrays() {
+        for file in 0..files {
+            let key = format!("{array}/refs.{file}.parq");
+            match virtualize_store::open(&below_of(location, &key), &options.store).await {
+                Ok(object) => set.add(&key, whole(&object).await?).map_err(|error| failed(&key, error))?,
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    set.finish().map_err(|error| failed(ZMETADATA, error))
 }
 
 #[cfg(feature = "icechunk")]
