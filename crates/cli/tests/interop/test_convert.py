@@ -251,3 +251,11 @@ def test_what_is_no_reference_set_is_refused(tmp_path, text, reason):
     (tmp_path / "x.json").write_text(text)
     run = virtualize("convert", tmp_path / "x.json")
     assert run.status == 1 and reason in run.stderr and len(run.stderr.splitlines()) == 1, run.stderr
+
+
+def test_parquet_is_read_back(tmp_path):
+    """To Parquet and back to JSON: the same references. (What other writers made is read in crates/references/tests.)"""
+    file, parquet, back = clients.FIXTURES / "hdf5/chunked.h5", tmp_path / "refs.parquet", tmp_path / "back.json"
+    assert clients.virtualize(file, "-f", "kerchunk-parquet", "--record-size", "2", "-o", parquet).status == 0
+    assert clients.virtualize("convert", parquet, "-o", back).status == 0
+    assert json.loads(back.read_text())["refs"] == clients.convert(file, "kerchunk-json").references["refs"]
