@@ -24,6 +24,9 @@ def original(tmp_path_factory):
         dataset(b"whole", (b"whole.raw", 0, 32))
         dataset(b"below", (b"below/whole.raw", 0, 32))
         dataset(b"two", (b"whole.raw", 16, 16), (b"below/whole.raw", 0, 16))
+        dataset(b"unequal", (b"whole.raw", 0, 12), (b"below/whole.raw", 4, 8), (b"whole.raw", 20, 12))
+        dataset(b"multiples", (b"whole.raw", 0, 16), (b"below/whole.raw", 8, 8), (b"whole.raw", 4, 8))
+        dataset(b"torn", (b"whole.raw", 0, 6), (b"below/whole.raw", 0, 26))
         dataset(b"short", (b"short.raw", 0, 32))
         dataset(b"missing", (b"nowhere.raw", 0, 32))
         dataset(b"outside", (b"../outside.raw", 0, 32))
@@ -38,8 +41,9 @@ def test_files_beside_are_read_and_others_left_out(original, fmt, monkeypatch):
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     monkeypatch.chdir(original.parent)
     with h5py.File(original) as f:
-        for name in ("whole", "below", "two"):
+        for name in ("whole", "below", "two", "unequal", "multiples"):
             np.testing.assert_array_equal(group[name][...], f[name][...], err_msg=name)
+    assert group["unequal"].chunks == (1,) and group["multiples"].chunks == (2,) and group["two"].chunks == (4,)
     left_out = {path for path, code in run.codes if code == "array-left-out"}
-    assert left_out == {"/short", "/missing", "/outside", "/absolute"}, run.stderr
-    assert set(group.array_keys()) == {"whole", "below", "two"}
+    assert left_out == {"/torn", "/short", "/missing", "/outside", "/absolute"}, run.stderr
+    assert set(group.array_keys()) == {"whole", "below", "two", "unequal", "multiples"}

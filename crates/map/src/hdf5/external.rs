@@ -7,6 +7,9 @@ use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
 use super::layout::{Placed, Placing};
 use super::others::beside;
 
+/// Most chunks that segments are cut into.
+const CHUNKS: u64 = 1_000_000;
+
 impl Placing<'_> {
     /// One segment that holds everything, or segments of whole rows, can be referred to.
     pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<Placed, String> {
@@ -20,28 +23,41 @@ impl Placing<'_> {
         let needed = self.stored_bytes(&placed.chunk_shape).ok_or("its size passes 64 bits")?;
         let runs = runs(segments, needed)?;
         let row = self.stored_bytes(placed.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
-        let length = runs.first().map_or(0, |(_, range)| range.length);
-        let alike = runs.iter().all(|(_, range)| range.length == length);
-        if !alike || (runs.len() > 1 && (row == 0 || !length.is_multiple_of(row))) {
-            return Err(format!("its {} external segments are no equal runs of whole rows", runs.len()));
+        // Chunks of equal size, each within one segment.
+        let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
+        if runs.len() > 1 && (row == 0 || !step.is_multiple_of(row)) {
+            return Err(format!("its {} external segments are no runs of whole rows", runs.len()));
+        }
+        if needed / step > CHUNKS {
+            return Err(format!("its external segments make more than {CHUNKS} chunks of equal size"));
         }
         if runs.len() > 1
             && let Some(rows) = placed.chunk_shape.first_mut()
         {
-            *rows = length / row;
+            *rows = step / row;
         }
-        for (position, (file, range)) in (0u64..).zip(runs) {
+        let mut position = 0;
+        for (file, range) in runs {
             let source = source_of(&mut placed.external_files, &beside(&self.world.here.source.url, file))?;
+            let count = range.length / step;
             placed.chunks.references.push(References {
                 source,
-                positions: Some(vec![position]),
-                offsets: vec![range.start],
-                lengths: Lengths::Uniform(range.length),
+                positions: Some((position..position + count).collect()),
+                offsets: (0..count).map(|at| range.start.saturating_add(at * step)).collect(),
+                lengths: Lengths::Uniform(step),
             });
+            position += count;
         }
         placed.chunks = joined(placed.chunks);
         Ok(placed)
     }
+}
+
+fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// The part of each segment that the dataset uses.
