@@ -6,6 +6,7 @@ use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
 
 use super::layout::{Placed, Placing};
 use super::others::beside;
+use super::virtual_layout::gcd;
 
 /// Most chunks that segments are cut into.
 const CHUNKS: u64 = 1_000_000;
@@ -24,7 +25,7 @@ impl Placing<'_> {
         let runs = runs(segments, needed)?;
         let row = self.stored_bytes(placed.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
-        let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
+        let step = runs.iter().fold(0, |step, (_, range)| gcd(step, range.length)).max(1);
         if runs.len() > 1 && (row == 0 || !step.is_multiple_of(row)) {
             return Err(format!("its {} external segments are no runs of whole rows", runs.len()));
         }
@@ -51,13 +52,6 @@ impl Placing<'_> {
         placed.chunks = joined(placed.chunks);
         Ok(placed)
     }
-}
-
-fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
-    while other != 0 {
-        (one, other) = (other, one % other);
-    }
-    one
 }
 
 /// The part of each segment that the dataset uses.

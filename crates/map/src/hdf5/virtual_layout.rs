@@ -453,7 +453,7 @@ fn size_along(block: &Block, to: usize) -> u64 {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     match b {
         0 => a,
         _ => gcd(b, a % b),
