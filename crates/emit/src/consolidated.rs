@@ -1,7 +1,7 @@
 //! The metadata of all nodes in one document.
 
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Array, Group, Hierarchy, Node, ZarrFormat};
+use virtualize_zarr::{Array, Group, Hierarchy, Node, ZarrFormat, node::join};
 
 use crate::{EmitError, is_valid_name};
 
@@ -47,7 +47,7 @@ fn children(path: &str, group: &Group, format: ZarrFormat, out: &mut Documents) 
         if !is_valid_name(name) {
             return Err(EmitError::Name { path: format!("/{path}"), name: name.clone() });
         }
-        let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+        let path = join(path, name);
         match node {
             Node::Group(group) => {
                 push_group(&format!("{path}/"), group, format, out);

@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 
 use icechunk::{Repository, format::snapshot::SnapshotProperties};
 use serde_json::{Value, json};
-use virtualize_zarr::{Hierarchy, ZarrFormat};
+use virtualize_zarr::{Hierarchy, ZarrFormat, node::join};
 
 use crate::{
     IcechunkError, ReadChunk, RepositoryLocation, StorageOptions,
     append::Append,
     container::containers,
     location::{Place, place},
-    metadata::{Document, documents, join, node_path},
+    metadata::{Document, documents, node_path},
     python,
     repository::{Needs, open_or_create, tip},
     write::Writer,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use icechunk::format::Path;
 use serde_json::Value;
-use virtualize_zarr::{Array, Group, Hierarchy, Node};
+use virtualize_zarr::{Array, Group, Hierarchy, Node, node::join};
 
 use crate::IcechunkError;
 
@@ -40,10 +40,6 @@ fn group<'a>(path: &str, group: &'a Group, all: &mut Vec<Document<'a>>) -> Resul
         }
     }
     Ok(())
-}
-
-pub(crate) fn join(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
 }
 
 pub(crate) fn node_error(path: &str, reason: impl Into<String>) -> IcechunkError {

@@ -249,12 +249,7 @@ fn put(root: &mut Group, path: &str, node: Node) -> Result<(), IcechunkError> {
         }
         return Err(node_error(path, "the root is an array"));
     }
-    let mut group = root;
-    for step in parent.split('/').filter(|step| !step.is_empty()) {
-        let child = group.children.entry(step.to_owned()).or_insert_with(|| Node::Group(Group::default()));
-        let Node::Group(child) = child else { return Err(node_error(path, "it lies in an array")) };
-        group = child;
-    }
+    let group = root.make_group(parent).ok_or_else(|| node_error(path, "it lies in an array"))?;
     match (group.children.get_mut(name), node) {
         (Some(Node::Group(known)), Node::Group(new)) => known.attributes = new.attributes,
         (_, node) => drop(group.children.insert(name.to_owned(), node)),

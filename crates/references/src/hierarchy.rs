@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Lengths, Node, References, Source, SourceId, ZarrFormat,
+    node::join,
 };
 
 use crate::{
@@ -142,7 +143,7 @@ impl Builder {
         for (key, document) in &documents {
             let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
             let attributes = |name: &str| {
-                let key = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+                let key = join(path, name);
                 documents.get(&key).unwrap_or(&Value::Null)
             };
             let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
@@ -239,7 +240,7 @@ impl Builder {
             if path.split('/').count() > DEPTH {
                 return Err(ReferencesError::Metadata { key: path, reason: "it is too deep".to_owned() });
             }
-            if let Some(place) = group_at(&mut hierarchy.root, &path) {
+            if let Some(place) = hierarchy.root.make_group(&path) {
                 place.attributes = group.attributes;
             }
         }
@@ -248,7 +249,7 @@ impl Builder {
         for (path, growing) in arrays {
             let array = growing.finish(&path)?;
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
-            let place = group_at(&mut hierarchy.root, parent).ok_or_else(|| ReferencesError::Metadata {
+            let place = hierarchy.root.make_group(parent).ok_or_else(|| ReferencesError::Metadata {
                 key: path.clone(),
                 reason: "it lies in an array".to_owned(),
             })?;
@@ -257,16 +258,6 @@ impl Builder {
         let Self { whole_files, ignored, left_out, .. } = self;
         Ok(ReferenceSet { hierarchy, whole_files, ignored, left_out })
     }
-}
-
-/// The group at a path, with groups made where there are none; nothing where an array is in the way.
-fn group_at<'a>(root: &'a mut Group, path: &str) -> Option<&'a mut Group> {
-    path.split('/').filter(|step| !step.is_empty()).try_fold(root, |group, step| {
-        match group.children.entry(step.to_owned()).or_insert_with(|| Node::Group(Group::default())) {
-            Node::Group(child) => Some(child),
-            Node::Array(_) => None,
-        }
-    })
 }
 
 impl ReferenceSink for Builder {

@@ -5,7 +5,9 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Node, ZarrFormat};
+use virtualize_zarr::{
+    Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Node, ZarrFormat, node::join,
+};
 
 const SENTINEL: &str = "_FillValue";
 
@@ -40,7 +42,7 @@ struct Translator {
 impl Translator {
     fn group(&mut self, path: &str, group: &mut Group) {
         group.children.retain(|name, node| {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let path = join(path, name);
             match node {
                 Node::Group(child) => {
                     self.group(&path, child);

@@ -9,6 +9,11 @@ use crate::{ChunkManifest, Codec, DataType, FillValue, SourceId, ZarrFormat};
 /// Path of a node from the root, without a leading slash: "" is the root, "a/b" an array or group in group "a".
 pub type NodePath = String;
 
+/// Path of a node in a group, "" being the root.
+pub fn join(group: &str, name: &str) -> NodePath {
+    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+}
+
 /// A whole virtual store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hierarchy {
@@ -110,11 +115,9 @@ impl Hierarchy {
 
     /// The group at a path; the root at "".
     pub fn group(&self, path: &str) -> Option<&Group> {
-        path.split('/').filter(|name| !name.is_empty()).try_fold(&self.root, |group, name| {
-            match group.children.get(name) {
-                Some(Node::Group(child)) => Some(child),
-                _ => None,
-            }
+        steps(path).try_fold(&self.root, |group, name| match group.children.get(name) {
+            Some(Node::Group(child)) => Some(child),
+            _ => None,
         })
     }
 
@@ -129,14 +132,7 @@ impl Hierarchy {
     /// The array at a path, to be changed.
     pub fn array_mut(&mut self, path: &str) -> Option<&mut Array> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let mut group = &mut self.root;
-        for step in parent.split('/').filter(|step| !step.is_empty()) {
-            match group.children.get_mut(step) {
-                Some(Node::Group(child)) => group = child,
-                _ => return None,
-            }
-        }
-        match group.children.get_mut(name) {
+        match self.root.group_mut(parent)?.children.get_mut(name) {
             Some(Node::Array(array)) => Some(array),
             _ => None,
         }
@@ -151,13 +147,37 @@ impl Hierarchy {
 }
 
 impl Group {
+    /// The group at a path below this one, to be changed; this one at "".
+    pub fn group_mut(&mut self, path: &str) -> Option<&mut Self> {
+        steps(path).try_fold(self, |group, step| match group.children.get_mut(step) {
+            Some(Node::Group(child)) => Some(child),
+            _ => None,
+        })
+    }
+
+    /// The group at a path below this one, made with those above it where it is missing; nothing where an array is in
+    /// the way.
+    pub fn make_group(&mut self, path: &str) -> Option<&mut Self> {
+        steps(path).try_fold(self, |group, step| {
+            match group.children.entry(step.to_owned()).or_insert_with(|| Node::Group(Self::default())) {
+                Node::Group(child) => Some(child),
+                Node::Array(_) => None,
+            }
+        })
+    }
+
     fn collect_arrays<'a>(&'a self, prefix: &str, found: &mut Vec<(NodePath, &'a Array)>) {
         for (name, node) in &self.children {
-            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            let path = join(prefix, name);
             match node {
                 Node::Group(group) => group.collect_arrays(&path, found),
                 Node::Array(array) => found.push((path, array)),
             }
         }
     }
+}
+
+/// The names of a path.
+fn steps(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|step| !step.is_empty())
 }

@@ -1,4 +1,5 @@
 use serde_json::{Map, Value, json};
+use virtualize::zarr::node::join;
 use virtualize::{
     ArrayReport, Diagnostic, FillDecision, FillPolicy, Outcome, VirtualStore,
     zarr::{Array, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat},
@@ -146,8 +147,4 @@ pub(crate) fn codec(codec: &Codec, format: ZarrFormat) -> Value {
 /// A scalar as Zarr v3 writes it, which names what JSON lacks ("NaN").
 pub(crate) fn scalar(value: &FillValue, data_type: &DataType) -> Value {
     value.to_json(data_type, ZarrFormat::V3).unwrap_or(Value::Null)
-}
-
-pub(crate) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }

@@ -1,12 +1,13 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
+use virtualize::zarr::node::join;
 use virtualize::{
     FillDecision, VirtualStore,
     zarr::{Array, ChunkGrid, DataType, Group, Node},
 };
 
-use super::describe::{Counts, codec, counts, join, outcome, policy, scalar, zarr_version};
+use super::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
 use super::readers;
 use crate::messages::printable;
 

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use virtualize_hdf5::model::Datatype;
-use virtualize_zarr::{Group, Node, SourceId};
+use virtualize_zarr::{Group, Node, SourceId, node::join};
 
-use super::names::join;
 use super::others::{OtherFile, beside};
 use super::tree::NODES;
 use super::{Mapper, map_within};
@@ -62,7 +61,7 @@ impl Mapper<'_> {
             return Err("it brings too many files".to_owned());
         }
         let (parent, name) = link.at.rsplit_once('/').unwrap_or(("", &link.at));
-        let parent = group_mut(root, parent).ok_or("its group is left out")?;
+        let parent = root.group_mut(parent).ok_or("its group is left out")?;
         if parent.children.contains_key(name) {
             return Err("two objects have this name".to_owned());
         }
@@ -200,15 +199,6 @@ fn sizes(group: &Group) -> BTreeMap<String, u64> {
     });
     let named = arrays.flat_map(|array| array.dimension_names.iter().zip(&array.shape));
     named.filter_map(|(name, size)| Some((name.clone()?, *size))).collect()
-}
-
-fn group_mut<'a>(root: &'a mut Group, path: &str) -> Option<&'a mut Group> {
-    path.split('/').filter(|step| !step.is_empty()).try_fold(root, |group, step| {
-        match group.children.get_mut(step) {
-            Some(Node::Group(child)) => Some(child),
-            _ => None,
-        }
-    })
 }
 
 /// The path of what lies at or below `path`, when `path` becomes `at`.

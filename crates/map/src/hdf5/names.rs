@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use virtualize_zarr::node::join;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
@@ -58,11 +59,6 @@ pub(super) fn group(file: &File, address: Address) -> Option<&Group> {
         Some(Object::Group(group)) => Some(group),
         _ => None,
     }
-}
-
-/// A child's path.
-pub(super) fn join(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
 }
 
 /// The object that a path leads to, from the group that holds the link; absolute paths start at the root.

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use virtualize_hdf5::model::{Datatype, Element, ReferenceKind, Selection};
-use virtualize_zarr::{Array, Group, Node};
+use virtualize_zarr::{Array, Group, Node, node::join};
 
 use super::Mapper;
 use super::layout::item_type;
-use super::names::{ObjectNames, join};
+use super::names::ObjectNames;
 use crate::{ChunkContent, InlineTask, ReferenceText, Severity};
 
 /// What the name of the array ends in that says which parts are meant.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
-use virtualize_zarr::{Group, Node};
+use virtualize_zarr::{Group, Node, node::join};
 
 use super::Mapper;
 use super::attributes::attributes_json;
 use super::dimensions::{Counters, Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
 use super::graft::ExternalLink;
-use super::names::{join, refuse_name, resolve, shown_name};
+use super::names::{refuse_name, resolve, shown_name};
 use super::references::has_parts;
 use crate::{Diagnostic, Severity};
 

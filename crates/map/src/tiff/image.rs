@@ -1,7 +1,7 @@
 //! One image → one array with what belongs to it.
 
 use virtualize_tiff::model::{Ifd, Image};
-use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat};
+use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat, node::join};
 
 use super::{
     ARRAY, attributes,
@@ -11,7 +11,6 @@ use super::{
     crs::Crs,
     geometry::{Geometry, Names},
     georeference::Georeference,
-    group_mut, join,
     nodata::{self, Nodata},
     refusal::Refusal,
     sample::{self, Sample},
@@ -96,7 +95,7 @@ impl ImageMapper<'_> {
         if let Some(georeference) = &georeference {
             mapped.report.diagnostics.extend(of_crs(&georeference.crs, &join(group, ARRAY)));
         }
-        let Some(target) = group_mut(&mut mapped.hierarchy.root, group) else { return };
+        let Some(target) = mapped.hierarchy.root.make_group(group) else { return };
         let mut attributes = attributes::of_image(ifd, &parts.geometry, &parts.nodata);
         if let Some(georeference) = &georeference {
             georeference.add_to_array(&mut attributes);

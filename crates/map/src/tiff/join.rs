@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, Group, Lengths, Node, NodePath, References, SourceId,
+    node::join as join_path,
 };
 
-use super::{ARRAY, group_mut, group_path, join as join_path};
+use super::{ARRAY, group_path};
 use crate::{ChunkContent, InlineTask, Mapped};
 
 /// A member of the joined array: its array, and the file in which its chunks lie.
@@ -152,7 +153,7 @@ fn add_an_axis(content: &mut ChunkContent) {
 
 /// Puts a joined array in the place of one of its members.
 pub(super) fn put(array: Array, target: &Ifd, mapped: &mut Mapped) {
-    if let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(target)) {
+    if let Some(group) = mapped.hierarchy.root.make_group(&group_path(target)) {
         group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
     }
 }
@@ -161,14 +162,13 @@ pub(super) fn put(array: Array, target: &Ifd, mapped: &mut Mapped) {
 pub(super) fn remove(page: &Ifd, mapped: &mut Mapped) {
     mapped.report.arrays.remove(&path(page));
     let name = group_path(page);
-    let Some(group) = group_mut(&mut mapped.hierarchy.root, &name) else { return };
+    let Some(group) = mapped.hierarchy.root.make_group(&name) else { return };
     group.children.retain(|_, node| matches!(node, Node::Group(_)));
     group.attributes.clear();
     let mut name = name.as_str();
-    while !name.is_empty() && group_mut(&mut mapped.hierarchy.root, name).is_some_and(|group| is_bare(group))
-    {
+    while !name.is_empty() && mapped.hierarchy.root.make_group(name).is_some_and(|group| is_bare(group)) {
         let (parent, own) = name.rsplit_once('/').unwrap_or(("", name));
-        if let Some(parent) = group_mut(&mut mapped.hierarchy.root, parent) {
+        if let Some(parent) = mapped.hierarchy.root.make_group(parent) {
             parent.children.remove(own);
         }
         name = parent;

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use virtualize_tiff::model::{File, Ifd, Image};
-use virtualize_zarr::{Hierarchy, NodePath};
+use virtualize_zarr::{Hierarchy, NodePath, node::join};
 
-use super::{ARRAY, group_path, join};
+use super::{ARRAY, group_path};
 
 const REDUCED: u32 = 1;
 const MASK: u32 = 4;

@@ -30,7 +30,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use virtualize_tiff::model::{File, Ifd};
-use virtualize_zarr::{Group, Hierarchy, Node, Source, ZarrFormat};
+use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 
 use self::image::ImageMapper;
 pub use self::ome::{OtherTiffs, ome_files};
@@ -124,22 +124,6 @@ pub(super) fn group_path(ifd: &Ifd) -> String {
         [0] => String::new(),
         path => spelled(path),
     }
-}
-
-/// Path of a node in a group.
-pub(super) fn join(group: &str, name: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
-}
-
-/// The group at a path, made where it is missing.
-pub(super) fn group_mut<'a>(root: &'a mut Group, path: &str) -> Option<&'a mut Group> {
-    path.split('/').filter(|name| !name.is_empty()).try_fold(root, |group, name| {
-        let child = group.children.entry(name.to_owned()).or_insert_with(|| Node::Group(Group::default()));
-        match child {
-            Node::Group(child) => Some(child),
-            Node::Array(_) => None,
-        }
-    })
 }
 
 fn zarr_endian(endian: virtualize_bytes::Endian) -> virtualize_zarr::Endian {

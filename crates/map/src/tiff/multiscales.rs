@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use virtualize_tiff::model::{File, Ifd, Image};
-use virtualize_zarr::Hierarchy;
+use virtualize_zarr::{Hierarchy, node::join};
 
-use super::{ARRAY, georeference::convention, group_path, join};
+use super::{ARRAY, georeference::convention, group_path};
 
 /// Ties the levels together in the attributes of the root, where there are overviews.
 pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {

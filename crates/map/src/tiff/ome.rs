@@ -11,7 +11,7 @@ use virtualize_tiff::{
 use virtualize_zarr::{Array, NodePath, Source, SourceId};
 
 use super::{
-    coordinates, group_mut, group_path,
+    coordinates, group_path,
     image::ImageMapper,
     join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
     map_images, zarr_endian,
@@ -288,7 +288,7 @@ impl Series<'_> {
             let text = format!("{missing} planes are in no file and read as the fill value");
             mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
         }
-        let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(key)) else { return Ok(()) };
+        let Some(group) = mapped.hierarchy.root.make_group(&group_path(key)) else { return Ok(()) };
         if different.iter().any(|name| name == "long_name") {
             coordinates::remove_band_names(group, &mut joined.attributes);
         }

@@ -4,7 +4,7 @@ use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::Array;
 
 use super::{
-    coordinates, group_mut, group_path,
+    coordinates, group_path,
     join::{chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
 };
 use crate::{Diagnostic, MapOptions, Mapped, Severity};
@@ -34,7 +34,7 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
         remove(page, mapped);
     }
     tell(&left_out, others, mapped);
-    let Some(group) = group_mut(&mut mapped.hierarchy.root, &group_path(first)) else { return };
+    let Some(group) = mapped.hierarchy.root.make_group(&group_path(first)) else { return };
     if left_out.iter().any(|name| name == "long_name") {
         coordinates::remove_band_names(group, &mut stacked.attributes);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use virtualize_zarr::{Array, Group, Hierarchy, Node, NodePath};
+use virtualize_zarr::{Array, Group, Hierarchy, Node, NodePath, node::join};
 
 /// Arrays of one dimension that have its name, and those that attributes `coordinates` of arrays and groups name: a
 /// name is looked for in the group and those above it, a path from the group or the root on (CF conventions, 2.7 and 5).
@@ -57,8 +57,4 @@ fn resolve(name: &str, group: &str, hierarchy: &Hierarchy) -> Option<NodePath> {
             above.map(|group| join(group, name)).find(is_array)
         }
     }
-}
-
-fn join(group: &str, name: &str) -> NodePath {
-    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, Mapped, Severity};
-use virtualize_zarr::{Hierarchy, Node, NodePath};
+use virtualize_zarr::{Hierarchy, NodePath};
 
 pub(crate) use self::sources::{Context, Fetched};
 
@@ -134,14 +134,9 @@ pub(crate) fn leave_out(
 /// Takes a node out of the hierarchy.
 fn remove(hierarchy: &mut Hierarchy, path: &str) {
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut group = &mut hierarchy.root;
-    for step in parent.split('/').filter(|step| !step.is_empty()) {
-        match group.children.get_mut(step) {
-            Some(Node::Group(child)) => group = child,
-            _ => return,
-        }
+    if let Some(group) = hierarchy.root.group_mut(parent) {
+        group.children.remove(name);
     }
-    group.children.remove(name);
 }
 
 impl From<ReadError> for Failure {

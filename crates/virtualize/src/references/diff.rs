@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use serde_json::{Map, Value};
 use virtualize_references::translate;
-use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat, node::join};
 
 /// Chunks of an array that are shown.
 const EXAMPLES: usize = 3;
@@ -104,7 +104,7 @@ impl Compare<'_> {
         self.members(path, "attribute ", &first.attributes, &second.attributes);
         let names: BTreeSet<&String> = first.children.keys().chain(second.children.keys()).collect();
         for name in names {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let path = join(path, name);
             match (first.children.get(name), second.children.get(name)) {
                 (Some(Node::Group(one)), Some(Node::Group(other))) => self.groups(&path, one, other),
                 (Some(Node::Array(one)), Some(Node::Array(other))) => self.arrays(&path, one, other),
