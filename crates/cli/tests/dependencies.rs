@@ -38,11 +38,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "virtualize-zarr",
         ],
     ),
-    ("virtualize-cli", &["virtualize"]),
+    ("virtualize-archive", &["virtualize", "virtualize-store"]),
+    ("virtualize-server", &["virtualize", "virtualize-archive", "virtualize-store"]),
+    ("virtualize-cli", &["virtualize", "virtualize-archive", "virtualize-server"]),
 ];
 
 /// Crates that may name a runtime or an object store: where bytes come in, and the edges.
-const MAY_DO_IO: &[&str] = &["virtualize-store", "virtualize-icechunk", "virtualize-cli"];
+const MAY_DO_IO: &[&str] =
+    &["virtualize-store", "virtualize-icechunk", "virtualize-archive", "virtualize-server", "virtualize-cli"];
 
 /// Folders of sources in which nothing waits.
 const WITHOUT_ASYNC: &[&str] =

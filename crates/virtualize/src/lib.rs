@@ -32,6 +32,7 @@ mod readable;
 mod references;
 mod relocate;
 mod sniff;
+mod values;
 
 #[cfg(feature = "icechunk")]
 pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit};
@@ -44,6 +45,7 @@ pub use references::{
     convert, diff, read_references, record_sources, validate,
 };
 pub use relocate::{Relocation, Rewrite};
+pub use values::ArrayValues;
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::{Format, MOST_RECORDS};
 #[cfg(feature = "icechunk")]

@@ -1,0 +1,1 @@
+//! Joins files that agree along dimensions.

@@ -1,0 +1,1 @@
+//! Groups files by what must agree.

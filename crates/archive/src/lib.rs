@@ -1,0 +1,19 @@
+//! Many files as one dataset: lists them, reads each one's metadata once, groups files by what must agree, and combines
+//! those that do along one or more dimensions.
+//!
+//! The way of the data:
+//!
+//! ```text
+//! patterns ──list──▶ Item ──read──▶ Member ──journal──▶ eras ──combine──▶ Hierarchy ──emit──▶ references
+//! ```
+//!
+//! Architecture invariant: [`eras`] and [`combine`] are functions of values; they wait for nothing and read nothing. What
+//! disagrees is never merged.
+
+pub mod combine;
+pub mod eras;
+mod item;
+mod member;
+
+pub use item::Item;
+pub use member::{Along, Layout, Member, Wanted};
