@@ -39,11 +39,54 @@ pub enum Along {
     Stack(String),
 }
 
-/// How files are put together.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// How files are put together. Names of arrays below are names, paths, or `*` for all.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The dimensions, outermost first; none for a scan that only groups files.
     pub along: Vec<Along>,
+    /// Arrays that get the dimensions though the files' own do not have them: they may differ from file to file.
+    pub concat_vars: BTreeSet<String>,
+    /// Arrays without the dimensions that are taken from the first file, whatever the others have.
+    pub assume_equal: BTreeSet<String>,
+    /// Arrays that may be in some of the files only; the others' part reads as the fill value.
+    pub optional: BTreeSet<String>,
+    /// Global attribute that says the coordinate along a new dimension, by dimension.
+    pub coordinate_attributes: BTreeMap<String, String>,
+    /// Whether chunk sizes may vary along the dimensions (Zarr v3 extension `rectilinear`).
+    pub rectilinear: bool,
+    /// Most bytes a file of an array that is copied into the references where its chunks do not fit those of its
+    /// neighbours.
+    pub inline_limit: u64,
+}
+
+impl Layout {
+    /// The usual limit of [`Layout::inline_limit`]: 64 KiB.
+    pub const INLINE_LIMIT: u64 = 64 << 10;
+
+    /// The layout along some dimensions, all else as usual.
+    pub fn along(along: Vec<Along>) -> Self {
+        Self { along, ..Self::default() }
+    }
+
+    /// Whether a set of names has an array: by `*`, its path, or its name.
+    pub fn has(names: &BTreeSet<String>, path: &str) -> bool {
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        ["*", path, name].iter().any(|known| names.contains(*known))
+    }
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self {
+            along: Vec::new(),
+            concat_vars: BTreeSet::new(),
+            assume_equal: BTreeSet::new(),
+            optional: BTreeSet::new(),
+            coordinate_attributes: BTreeMap::new(),
+            rectilinear: false,
+            inline_limit: Self::INLINE_LIMIT,
+        }
+    }
 }
 
 impl Along {

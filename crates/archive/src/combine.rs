@@ -1,1 +1,0 @@
-//! Joins files that agree along dimensions.

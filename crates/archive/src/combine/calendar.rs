@@ -1,0 +1,209 @@
+//! Dates of the CF calendars as numbers of days, and reference times of time units (CF conventions, section 4.4).
+
+/// A calendar of the CF conventions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Calendar {
+    /// Julian before 1582-10-15, Gregorian from then on.
+    Standard,
+    /// Gregorian at all times.
+    Gregorian,
+    /// Julian at all times.
+    Julian,
+    /// No leap years.
+    NoLeap,
+    /// Leap years only.
+    AllLeap,
+    /// Twelve months of 30 days.
+    Days360,
+}
+
+/// Days before each month in years without a leap day.
+const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+const LENGTH: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
+impl Calendar {
+    /// The calendar that the attribute `calendar` names; [`Calendar::Standard`] without one.
+    pub(super) fn of(name: Option<&str>) -> Option<Self> {
+        Some(match name.unwrap_or("standard").trim().to_ascii_lowercase().as_str() {
+            "standard" | "gregorian" => Self::Standard,
+            "proleptic_gregorian" => Self::Gregorian,
+            "julian" => Self::Julian,
+            "noleap" | "365_day" => Self::NoLeap,
+            "all_leap" | "366_day" => Self::AllLeap,
+            "360_day" => Self::Days360,
+            _ => return None,
+        })
+    }
+
+    /// Number of a day, counted from a day that is the same for all dates of the calendar; nothing for dates that the
+    /// calendar does not have, and for years before 1 where opinions differ on a year 0.
+    pub(super) fn day(self, year: i64, month: i64, day: i64) -> Option<i64> {
+        let reform = (year, month, day);
+        match self {
+            Self::Standard if reform >= (1582, 10, 15) => Self::Gregorian.day(year, month, day),
+            Self::Standard if reform > (1582, 10, 4) => None,
+            // Julian dates of the 15th of October 1582 and later are ten days ahead: 1582-10-05 is 1582-10-15.
+            Self::Standard => Self::Julian.day(year, month, day).map(|julian| julian - 2),
+            _ => self.plain_day(year, month, day),
+        }
+    }
+
+    fn plain_day(self, year: i64, month: i64, day: i64) -> Option<i64> {
+        let at = usize::try_from(month.checked_sub(1)?).ok()?;
+        let leap = self.is_leap(year);
+        let length = match self {
+            Self::Days360 => 30,
+            _ => LENGTH.get(at)? + i64::from(leap && month == 2),
+        };
+        if !(1..=9_999_999).contains(&year) || !(1..=12).contains(&month) || !(1..=length).contains(&day) {
+            return None;
+        }
+        let before = BEFORE.get(at)? + i64::from(leap && month > 2) + day - 1;
+        let past = year - 1;
+        Some(match self {
+            Self::Gregorian | Self::Standard => past * 365 + past / 4 - past / 100 + past / 400 + before,
+            Self::Julian => past * 365 + past / 4 + before,
+            Self::NoLeap => past * 365 + before,
+            Self::AllLeap => past * 366 + before,
+            Self::Days360 => past * 360 + (month - 1) * 30 + day - 1,
+        })
+    }
+
+    fn is_leap(self, year: i64) -> bool {
+        match self {
+            Self::Standard | Self::Gregorian => year % 4 == 0 && (year % 100 != 0 || year % 400 == 0),
+            Self::Julian => year % 4 == 0,
+            Self::AllLeap => true,
+            Self::NoLeap | Self::Days360 => false,
+        }
+    }
+}
+
+/// A length of time that units count in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Unit {
+    /// Nanoseconds.
+    pub(super) nanoseconds: i128,
+    /// Its name in units that are written.
+    pub(super) name: &'static str,
+}
+
+/// From the longest to the shortest.
+pub(super) const UNITS: [Unit; 7] = [
+    Unit { nanoseconds: 86_400_000_000_000, name: "days" },
+    Unit { nanoseconds: 3_600_000_000_000, name: "hours" },
+    Unit { nanoseconds: 60_000_000_000, name: "minutes" },
+    Unit { nanoseconds: 1_000_000_000, name: "seconds" },
+    Unit { nanoseconds: 1_000_000, name: "milliseconds" },
+    Unit { nanoseconds: 1_000, name: "microseconds" },
+    Unit { nanoseconds: 1, name: "nanoseconds" },
+];
+
+/// Units such as `hours since 1900-01-01 00:00:00`, understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct TimeUnits {
+    /// What is counted.
+    pub(super) unit: Unit,
+    /// Reference time as it is written.
+    pub(super) since: String,
+    /// Reference time in nanoseconds since the calendar's first day.
+    pub(super) reference: i128,
+}
+
+/// Whether units count from a reference time.
+pub(super) fn is_time(units: &str) -> bool {
+    units.to_ascii_lowercase().contains(" since ")
+}
+
+impl TimeUnits {
+    /// Nothing where the unit is not of a fixed length (months, years), or the reference time is not understood.
+    pub(super) fn parse(units: &str, calendar: Option<&str>) -> Option<Self> {
+        let calendar = Calendar::of(calendar)?;
+        let mut words = units.split_whitespace();
+        let unit = unit(words.next()?)?;
+        if !words.next()?.eq_ignore_ascii_case("since") {
+            return None;
+        }
+        let since = words.collect::<Vec<_>>().join(" ");
+        let reference = reference(&since, calendar)?;
+        Some(Self { unit, since, reference })
+    }
+}
+
+fn unit(word: &str) -> Option<Unit> {
+    let at = match word.to_ascii_lowercase().as_str() {
+        "d" | "day" | "days" => 0,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 1,
+        "min" | "mins" | "minute" | "minutes" => 2,
+        "s" | "sec" | "secs" | "second" | "seconds" => 3,
+        "ms" | "msec" | "msecs" | "millisec" | "millisecs" | "millisecond" | "milliseconds" => 4,
+        "us" | "microsec" | "microsecs" | "microsecond" | "microseconds" => 5,
+        "ns" | "nanosec" | "nanosecs" | "nanosecond" | "nanoseconds" => 6,
+        _ => return None,
+    };
+    UNITS.get(at).copied()
+}
+
+/// `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00`, `… UTC` in nanoseconds.
+fn reference(text: &str, calendar: Calendar) -> Option<i128> {
+    let (date, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
+    let mut parts = date.split('-').map(digits);
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if parts.next().is_some() {
+        return None;
+    }
+    let (clock, zone) = zone(rest.trim())?;
+    let seconds = i128::from(calendar.day(year, month, day)?) * 86_400 - i128::from(zone);
+    Some(seconds * 1_000_000_000 + time_of_day(clock)?)
+}
+
+/// Splits the zone off; its seconds east of Greenwich.
+fn zone(text: &str) -> Option<(&str, i64)> {
+    for name in ["UTC", "GMT", "Z", "z", "utc", "gmt"] {
+        if let Some(clock) = text.strip_suffix(name) {
+            return Some((clock.trim(), 0));
+        }
+    }
+    let Some(at) = text.rfind(['+', '-']) else { return Some((text, 0)) };
+    let (clock, zone) = text.split_at_checked(at)?;
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    let zone = zone.get(1..)?;
+    let (hours, minutes) = match (zone.split_once(':'), zone.len()) {
+        (Some((hours, minutes)), _) => (hours, minutes),
+        (None, 4) => zone.split_at_checked(2)?,
+        (None, _) => (zone, "0"),
+    };
+    let (hours, minutes) = (digits(hours)?, digits(minutes)?);
+    let sane = hours <= 14 && minutes < 60;
+    sane.then_some((clock.trim(), sign * (hours * 3600 + minutes * 60)))
+}
+
+/// Nanoseconds since midnight.
+fn time_of_day(clock: &str) -> Option<i128> {
+    if clock.is_empty() {
+        return Some(0);
+    }
+    let mut parts = clock.split(':');
+    let (hour, minute, second) = (parts.next()?, parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
+    let (whole, fraction) = second.split_once('.').unwrap_or((second, ""));
+    let (hour, minute, whole) = (digits(hour)?, digits(minute)?, digits(whole)?);
+    let sane = parts.next().is_none() && hour < 24 && minute < 60 && whole < 60;
+    let seconds = i128::from(hour * 3600 + minute * 60 + whole);
+    sane.then_some(seconds * 1_000_000_000 + nanoseconds(fraction)?)
+}
+
+/// Digits behind the point as nanoseconds; nothing where they are more than zeros past the ninth.
+fn nanoseconds(fraction: &str) -> Option<i128> {
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.is_empty() {
+        return Some(0);
+    }
+    let power = u32::try_from(fraction.len()).ok().and_then(|len| 9_u32.checked_sub(len))?;
+    Some(i128::from(digits(fraction)?) * 10_i128.pow(power))
+}
+
+/// A number of up to 9 digits.
+pub(super) fn digits(text: &str) -> Option<i64> {
+    let plain = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
