@@ -21,7 +21,29 @@ struct Limit {
 /// # Errors
 /// See [`CodecFailure`].
 pub fn decode(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec<u8>, CodecFailure> {
-    let limits = limits(codecs, expected_len);
+    let mut data = undone(codecs, bytes, expected_len)?;
+    if data.len() < expected_len {
+        return Err(CodecFailure::TooShort { expected: expected_len, found: data.len() });
+    }
+    data.truncate(expected_len);
+    Ok(data)
+}
+
+/// Undoes a chain of codecs whose elements have any length, and returns all bytes.
+///
+/// # Errors
+/// See [`CodecFailure`]; more than `most` bytes.
+pub fn decode_variable(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
+    let data = undone(codecs, bytes, most.saturating_add(1))?;
+    if data.len() > most {
+        return Err(CodecFailure::TooLong { codec: "chunk".to_owned(), limit: most });
+    }
+    Ok(data)
+}
+
+/// Undoes a chain of codecs; at most `most` bytes.
+fn undone(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
+    let limits = limits(codecs, most);
     let mut data: Option<Vec<u8>> = None;
     for (index, (codec, limit)) in codecs.iter().zip(&limits).enumerate().rev() {
         let input = data.as_deref().unwrap_or(bytes);
@@ -35,12 +57,7 @@ pub fn decode(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec
         }
         data = Some(output);
     }
-    let mut data = data.unwrap_or_else(|| bytes.iter().copied().take(expected_len).collect());
-    if data.len() < expected_len {
-        return Err(CodecFailure::TooShort { expected: expected_len, found: data.len() });
-    }
-    data.truncate(expected_len);
-    Ok(data)
+    Ok(data.unwrap_or_else(|| bytes.iter().copied().take(most).collect()))
 }
 
 /// Applies a chain of codecs, the first first.

@@ -24,7 +24,7 @@ mod shuffle;
 mod szip;
 mod values;
 
-pub use chain::{decode, encode};
+pub use chain::{decode, decode_variable, encode};
 pub use values::{decode_values, encode_values};
 
 use virtualize_zarr::ArithmeticError;

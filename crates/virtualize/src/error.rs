@@ -74,6 +74,16 @@ pub enum Error {
         /// Why.
         source: virtualize_icechunk::IcechunkError,
     },
+    /// The values of an array could not be read.
+    #[error("{name}: /{path}: {reason}")]
+    Values {
+        /// The file or references.
+        name: String,
+        /// The array.
+        path: String,
+        /// Why.
+        reason: String,
+    },
     /// The urls of sources cannot be written as they are to be.
     #[error("url of a source: {reason}")]
     Relocation {

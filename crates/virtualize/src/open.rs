@@ -46,6 +46,11 @@ impl VirtualStore {
         self.object.as_deref()
     }
 
+    /// The file, shared.
+    pub(crate) fn shared_object(&self) -> Option<Arc<Object>> {
+        self.object.clone()
+    }
+
     /// Urls of all sources as they were read.
     pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
         self.places.iter().map(String::as_str)

@@ -242,8 +242,9 @@ fn each_field(
     Some(())
 }
 
-/// Little-endian elements with the numbers of big-endian fields turned round.
-pub(crate) fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
+/// Little-endian elements with their numbers in a byte order (members of structures in their own); elements in that order
+/// become little-endian ones. `None` where they have no fixed size.
+pub fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
     if let DataType::Struct(fields) = data_type {
         let mut turned = Vec::with_capacity(bytes.len());
         let size = usize::try_from(data_type.size()?).ok()?;

@@ -22,7 +22,7 @@ pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub use codec::{Codec, CodecError, ForeignKind};
 pub use data_type::{DataType, Endian, Field};
-pub use fill_value::{Conversion, FillValue, FillValueError};
+pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
 pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use virtualize_references::translate;
 use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat, node::join};
 
+use crate::decode::indices;
+
 /// Chunks of an array that are shown.
 const EXAMPLES: usize = 3;
 /// Longest value that is shown, in characters.
@@ -203,19 +205,6 @@ pub(super) fn pairs<'a>(first: &'a Array, second: &'a Array) -> impl Iterator<It
         let other = others.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
         Some((at, one, other))
     })
-}
-
-/// Indices of a chunk, slowest axis first.
-pub(super) fn indices(position: u64, counts: &[u64]) -> Vec<u64> {
-    let mut rest = position;
-    let mut indices: Vec<u64> = Vec::with_capacity(counts.len());
-    for count in counts.iter().rev() {
-        let count = (*count).max(1);
-        indices.push(rest % count);
-        rest /= count;
-    }
-    indices.reverse();
-    indices
 }
 
 /// Where a chunk is, for people.

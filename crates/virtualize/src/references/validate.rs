@@ -1,21 +1,21 @@
 //! Checks references against their sources: what was recorded of them, that every reference lies inside its file, that
 //! chunks decode, and that a direct read of the source says the same.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_map::MapOptions;
 use virtualize_store::{Object, StoreError};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Reference, Source,
-    SourceId, ZarrFormat,
+    Array, ChunkEntry, Codec, DataType, FillValue, Hierarchy, Reference, Source, SourceId, ZarrFormat,
 };
 
 use super::{
     ReadOptions,
-    diff::{indices, key, pairs, place},
+    diff::{key, pairs, place},
 };
+use crate::decode::{self, indices};
 use crate::{Error, Options, VirtualStore, open::source_of, open_object, sniff::sniff};
 
 /// Problems of an array that are told one by one.
@@ -321,43 +321,18 @@ impl Work<'_> {
                 read.into_iter().next().unwrap_or_default()
             }
         };
-        let Some(count) = elements(array, position).filter(|count| fits(array, *count)) else {
-            return Ok(None);
-        };
+        let Some(shape) = shape(array, position) else { return Ok(None) };
         let variable = matches!(array.data_type, DataType::String | DataType::VariableBytes);
         let unknown = || Ok(Some(bytes.to_vec()));
         if variable {
             return unknown();
         }
-        match virtualize_codec::decode_values(&array.data_type, &codecs(array), &bytes, count) {
+        match decode::elements(array, &shape, &bytes) {
             Ok(values) => Ok(Some(values)),
             Err(virtualize_codec::CodecFailure::NoDecoder(_)) => unknown(),
             Err(error) => Err(error.to_string()),
         }
     }
-}
-
-/// The codecs, with what only the array says of them.
-fn codecs(array: &Array) -> Cow<'_, [Codec]> {
-    let needs = |codec: &Codec| {
-        matches!(codec, Codec::Delta { .. } | Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. })
-    };
-    if !array.codecs.iter().any(needs) {
-        return Cow::Borrowed(&array.codecs);
-    }
-    let mut whole = Array {
-        shape: array.shape.clone(),
-        data_type: array.data_type.clone(),
-        chunk_grid: array.chunk_grid.clone(),
-        fill_value: array.fill_value.clone(),
-        codecs: array.codecs.clone(),
-        dimension_names: Vec::new(),
-        attributes: serde_json::Map::new(),
-        chunks: ChunkManifest::default(),
-    };
-    // A rectilinear grid keeps what it has: its chunks are decoded where that is enough.
-    let _ = virtualize_references::complete(&mut whole);
-    Cow::Owned(whole.codecs)
 }
 
 /// Whether decoded elements of two arrays stand in the same order.
@@ -377,36 +352,23 @@ fn is_plain(array: &Array) -> bool {
     array.codecs.iter().all(|codec| matches!(codec, Codec::Bytes { .. }))
 }
 
-/// Elements of a chunk.
-fn elements(array: &Array, position: u64) -> Option<usize> {
-    let count = match &array.chunk_grid {
-        ChunkGrid::Regular(chunk) => chunk.iter().try_fold(1_u64, |all, n| all.checked_mul(*n))?,
-        ChunkGrid::Rectilinear(edges) => {
-            let counts = array.chunk_grid.counts(&array.shape);
-            let at = indices(position, &counts);
-            edges
-                .iter()
-                .zip(at)
-                .try_fold(1_u64, |all, (edges, at)| all.checked_mul(*edges.get(usize::try_from(at).ok()?)?))?
-        }
-    };
-    usize::try_from(count).ok()
-}
-
-fn fits(array: &Array, count: usize) -> bool {
+/// Shape of a chunk that is not too large.
+fn shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     let size = array.data_type.size().unwrap_or(1);
-    (count as u64).checked_mul(size).is_some_and(|bytes| bytes <= LARGEST)
+    let shape = decode::chunk_shape(array, position)?;
+    decode::count(&shape)?.checked_mul(size).filter(|bytes| *bytes <= LARGEST)?;
+    Some(shape)
 }
 
 /// Whether a chunk that a direct read made is what a missing chunk of the array reads as.
 fn reads_as_fill(array: &Array, twin: &Array, position: u64, bytes: &[u8]) -> bool {
     let fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
     let stored = fill.to_stored(&array.data_type, twin.endian());
-    let count = elements(twin, position).filter(|count| fits(twin, *count));
-    let (Some(stored), Some(count)) = (stored.filter(|stored| !stored.is_empty()), count) else {
+    let (Some(stored), Some(shape)) = (stored.filter(|stored| !stored.is_empty()), shape(twin, position))
+    else {
         return false;
     };
-    let values = virtualize_codec::decode_values(&twin.data_type, &codecs(twin), bytes, count);
+    let values = decode::elements(twin, &shape, bytes);
     values.is_ok_and(|values| values.chunks(stored.len()).all(|value| value == stored))
 }
 
