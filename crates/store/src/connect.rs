@@ -6,12 +6,14 @@ use object_store::{
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     http::HttpBuilder,
+    list::PaginatedListStore,
     path::Path,
 };
 use url::Url;
 
 use crate::{
     StoreError, StoreOptions,
+    clients::{Bucket, Clients, Counting, Web},
     location::{Location, Service},
 };
 
@@ -23,14 +25,9 @@ pub(crate) fn connect(location: &Location, options: &StoreOptions) -> Result<Con
     match location {
         Location::Http(url) => http(url, &location.name(), options),
         Location::Bucket { service, bucket, key } => {
-            let name = location.name();
-            let path = Path::parse(key).map_err(|error| StoreError::remote(&name, &error.into()))?;
-            let store = match service {
-                Service::S3 => s3(bucket, options)?.build().map(shared),
-                Service::Google => google(bucket, options)?.build().map(shared),
-                Service::Azure => azure(bucket, options)?.build().map(shared),
-            };
-            Ok((store.map_err(|error| StoreError::remote(&name, &error))?, path))
+            let path =
+                Path::parse(key).map_err(|error| StoreError::remote(&location.name(), &error.into()))?;
+            Ok((connect_bucket(*service, bucket, options)?.objects, path))
         }
         Location::Local(_) => Err(StoreError::Location {
             name: location.name(),
@@ -39,8 +36,25 @@ pub(crate) fn connect(location: &Location, options: &StoreOptions) -> Result<Con
     }
 }
 
-fn shared(store: impl ObjectStore) -> Arc<dyn ObjectStore> {
-    Arc::new(store)
+/// The bucket of a url such as `s3://name`, whose connections are shared.
+pub(crate) fn connect_bucket(
+    service: Service,
+    bucket: &str,
+    options: &StoreOptions,
+) -> Result<Bucket, StoreError> {
+    Clients::pool(options).bucket(bucket, || {
+        let built = match service {
+            Service::S3 => s3(bucket, options)?.build().map(shared),
+            Service::Google => google(bucket, options)?.build().map(shared),
+            Service::Azure => azure(bucket, options)?.build().map(shared),
+        };
+        built.map_err(|error| StoreError::remote(bucket, &error))
+    })
+}
+
+fn shared(store: impl ObjectStore + PaginatedListStore) -> Bucket {
+    let store = Arc::new(store);
+    Bucket { objects: store.clone(), pages: store }
 }
 
 /// The whole url is the base of the store, so that its escapes and its query stay as they are.
@@ -53,9 +67,10 @@ fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, Stor
     if let Some(token) = options.bearer_token.as_ref().filter(|_| !options.anonymous) {
         client = client.with_default_headers(bearer(url, name, token)?);
     }
+    let web = Web { pool: Clients::pool(options), secure: url.scheme() == "https" };
     let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(options));
-    let store = builder.with_client_options(client).build();
-    Ok((shared(store.map_err(|error| StoreError::remote(name, &error))?), Path::default()))
+    let store = builder.with_client_options(client).with_http_connector(web).build();
+    Ok((Arc::new(store.map_err(|error| StoreError::remote(name, &error))?), Path::default()))
 }
 
 /// The header that carries a token. A token never goes over a network in the clear.
@@ -106,7 +121,7 @@ fn s3(bucket: &str, options: &StoreOptions) -> Result<AmazonS3Builder, StoreErro
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_retry(retries(options)))
+    Ok(builder.with_url(bucket).with_retry(retries(options)).with_http_connector(Counting))
 }
 
 fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
@@ -121,7 +136,7 @@ fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuil
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_retry(retries(options)))
+    Ok(builder.with_url(bucket).with_retry(retries(options)).with_http_connector(Counting))
 }
 
 fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
@@ -136,7 +151,7 @@ fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, 
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_retry(retries(options)))
+    Ok(builder.with_url(bucket).with_retry(retries(options)).with_http_connector(Counting))
 }
 
 fn client_options() -> ClientOptions {

@@ -6,9 +6,12 @@
 //!
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
 
+mod clients;
 mod connect;
 mod error;
 mod folder;
+mod link;
+mod listed;
 mod local;
 mod location;
 mod meter;
@@ -19,10 +22,12 @@ mod pages;
 mod plan;
 mod remote;
 
+pub use clients::Clients;
 pub use error::StoreError;
 pub use folder::SideFolder;
+pub use listed::Listed;
 pub use location::url_of;
 pub use meter::Stats;
-pub use object::{Object, is_same, open};
+pub use object::{Object, is_same, open, open_listed};
 pub use options::StoreOptions;
 pub use output::{SideFile, put};

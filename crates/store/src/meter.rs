@@ -6,8 +6,10 @@ use std::{
 /// What reading a file took.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stats {
-    /// Requests to the store, or reads of a local file. Retries within a request are not counted.
+    /// Requests to the store, or reads of a local file. Tries after a failure are not counted.
     pub requests: u64,
+    /// How often requests were sent again after a failure.
+    pub retries: u64,
     /// Bytes received.
     pub bytes: u64,
     /// Seconds spent waiting for them; calls side by side add up.
@@ -18,6 +20,7 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     requests: AtomicU64,
+    retries: AtomicU64,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
 }
@@ -29,6 +32,11 @@ impl Meter {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Requests that were sent again so often.
+    pub(crate) fn retried(&self, count: u64) {
+        self.retries.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// Time spent since `start`.
     pub(crate) fn waited(&self, start: Instant) {
         let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -38,6 +46,7 @@ impl Meter {
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             requests: self.requests.load(Ordering::Relaxed),
+            retries: self.retries.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             seconds: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)).as_secs_f64(),
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use virtualize_bytes::{BoxFuture, ByteRange, MemorySource, ReadError, ReadRanges};
 
 use crate::{
-    Stats, StoreError, StoreOptions,
+    Listed, Stats, StoreError, StoreOptions,
     local::{LocalFile, same_file},
     location::Location,
     meter::Meter,
@@ -32,15 +32,22 @@ enum Content {
 
 /// Opens a path or url. A local file costs no request, any other one request, which also brings its first bytes.
 pub async fn open(location: &str, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
-    let location = Location::parse(location)?;
+    open_listed(&Listed::of(location), options).await
+}
+
+/// Opens a file that a listing found, as [`open`] does. It is refused as changed where it is not what was listed; a file
+/// of at most [`StoreOptions::small_file`] bytes comes whole with the one request.
+pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
+    let location = Location::parse(&listed.url)?;
     let meter = Meter::default();
     let (content, etag, modified) = match &location {
         Location::Local(path) => {
             let file = LocalFile::open(path.clone())?;
             let modified = file.modified();
+            listed.compare(&location.name(), file.size(), None, modified)?;
             (Content::Local(file), None, modified)
         }
-        _ => match remote::open(&location, options, &meter).await? {
+        _ => match remote::open(&location, listed, options, &meter).await? {
             Opened::Ranges(remote) => {
                 let meta = remote.meta().clone();
                 (Content::Remote(remote), meta.e_tag, milliseconds(meta.last_modified.timestamp_millis()))

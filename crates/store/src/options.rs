@@ -1,5 +1,7 @@
 use std::{fmt, time::Duration};
 
+use crate::Clients;
+
 /// How files are reached. What is not said here comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
 /// `HTTPS_PROXY`).
 #[derive(Clone)]
@@ -12,7 +14,7 @@ pub struct StoreOptions {
     pub endpoint: Option<String>,
     /// Token for `Authorization: Bearer` of HTTPS requests.
     pub bearer_token: Option<String>,
-    /// Most requests under way at once, at least 1.
+    /// Most requests under way at once, at least 1: of all files together that share [`StoreOptions::clients`].
     pub concurrency: usize,
     /// How often a failed request is tried again.
     pub retries: usize,
@@ -22,6 +24,10 @@ pub struct StoreOptions {
     pub whole_limit: u64,
     /// Most bytes of pages kept for later reads.
     pub cache_bytes: u64,
+    /// A file of at most so many bytes, as a listing has it, is fetched whole by its first request.
+    pub small_file: u64,
+    /// Connections that files share; clones of these options share them too.
+    pub clients: Clients,
 }
 
 impl Default for StoreOptions {
@@ -36,6 +42,8 @@ impl Default for StoreOptions {
             retry_timeout: Duration::from_secs(60),
             whole_limit: 256 << 20,
             cache_bytes: 128 << 20,
+            small_file: 1 << 20,
+            clients: Clients::default(),
         }
     }
 }

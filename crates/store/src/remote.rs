@@ -1,16 +1,13 @@
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{
-    Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, path::Path,
-};
-use tokio::sync::Semaphore;
+use object_store::{GetOptions, GetRange, ObjectMeta};
 use virtualize_bytes::ByteRange;
 
 use crate::{
-    StoreError, StoreOptions,
-    connect::connect,
+    Listed, StoreError, StoreOptions,
+    link::{Failure, Link},
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE},
@@ -30,12 +27,10 @@ const SMALL: u64 = 4 << 20;
 /// An object behind a network.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    name: String,
+    link: Link,
     meta: ObjectMeta,
     cache: Cache,
-    slots: Semaphore,
+    concurrency: usize,
 }
 
 /// What opening found: an object to be read by ranges, or all of it.
@@ -47,88 +42,73 @@ pub(crate) enum Opened {
     Whole(Bytes, ObjectMeta),
 }
 
-/// Opens an object with one request for its first bytes.
+/// Opens an object with one request for its first bytes, or for all of a small file whose size is listed. What is listed
+/// must be what is found.
 pub(crate) async fn open(
     location: &Location,
+    listed: &Listed,
     options: &StoreOptions,
     meter: &Meter,
 ) -> Result<Opened, StoreError> {
     let start = Instant::now();
-    let (store, path) = connect(location, options)?;
-    let name = location.name();
-    let first = GetOptions { range: Some(GetRange::Bounded(0..FIRST)), ..GetOptions::default() };
-    let opened = match store.get_opts(&path, first).await {
-        Ok(result) => {
-            let (meta, bytes) = (result.meta.clone(), body(result, &name).await?);
-            meter.request(bytes.len() as u64);
-            let remote = Remote::new(store, path, name, meta, options);
-            remote.keep(ByteRange::new(0, bytes.len() as u64), &bytes)?;
+    let link = Link::new(location, options)?;
+    let length = listed.size.filter(|size| *size <= options.small_file).map_or(FIRST, |size| size.max(1));
+    let first = GetOptions {
+        range: Some(GetRange::Bounded(0..length)),
+        if_match: listed.demanded(),
+        ..GetOptions::default()
+    };
+    let opened = match link.get(first, meter, |meta| listed.check(&link.name, meta)).await {
+        Ok((meta, bytes)) => {
+            let length = bytes.len() as u64;
+            let cache = Cache::new(options.cache_bytes);
+            let remote = Remote { link, meta, cache, concurrency: options.concurrency.max(1) };
+            remote.keep(ByteRange::new(0, length), &bytes)?;
             Opened::Ranges(Box::new(remote))
         }
-        Err(Error::NotSupported { .. }) => whole(&store, &path, &name, options.whole_limit, meter).await?,
-        Err(error) if error.to_string().contains("416 ") => empty(&store, &path, &name, error).await?,
-        Err(error) => return Err(StoreError::remote(&name, &error)),
+        Err(Failure::NoRanges) => whole(&link, listed, options.whole_limit, meter).await?,
+        Err(Failure::PastEnd(refused)) => empty(&link, listed, refused, meter).await?,
+        Err(Failure::Other(error)) => return Err(error),
     };
     meter.waited(start);
     Ok(opened)
 }
 
 /// Downloads a file whole.
-async fn whole(
-    store: &Arc<dyn ObjectStore>,
-    path: &Path,
-    name: &str,
-    limit: u64,
-    meter: &Meter,
-) -> Result<Opened, StoreError> {
-    let failed = |error| StoreError::remote(name, &error);
-    let result = store.get_opts(path, GetOptions::default()).await.map_err(failed)?;
-    let meta = result.meta.clone();
-    if meta.size > limit {
-        return Err(StoreError::NoRanges { name: name.to_owned(), limit });
-    }
-    tracing::info!("{name}: the server cannot send parts of the file, {} bytes are downloaded", meta.size);
-    let bytes = body(result, name).await?;
-    meter.request(bytes.len() as u64);
+async fn whole(link: &Link, listed: &Listed, limit: u64, meter: &Meter) -> Result<Opened, StoreError> {
+    let accept = |meta: &ObjectMeta| {
+        listed.check(&link.name, meta)?;
+        if meta.size > limit {
+            return Err(StoreError::NoRanges { name: link.name.clone(), limit });
+        }
+        let size = meta.size;
+        tracing::info!(
+            "{}: the server cannot send parts of the file, {size} bytes are downloaded",
+            link.name
+        );
+        Ok(())
+    };
+    let (meta, bytes) =
+        link.get(GetOptions::default(), meter, accept).await.map_err(|it| it.described(link))?;
     Ok(Opened::Whole(bytes, meta))
 }
 
 /// No range of an empty object can be fetched: asks for its size instead.
 async fn empty(
-    store: &Arc<dyn ObjectStore>,
-    path: &Path,
-    name: &str,
-    refused: Error,
+    link: &Link,
+    listed: &Listed,
+    refused: StoreError,
+    meter: &Meter,
 ) -> Result<Opened, StoreError> {
-    match store.head(path).await {
-        Ok(meta) if meta.size == 0 => Ok(Opened::Whole(Bytes::new(), meta)),
-        _ => Err(StoreError::remote(name, &refused)),
+    let head = GetOptions { head: true, ..GetOptions::default() };
+    match link.get(head, meter, |meta| listed.check(&link.name, meta)).await {
+        Ok((meta, bytes)) if meta.size == 0 => Ok(Opened::Whole(bytes, meta)),
+        Err(Failure::Other(changed @ StoreError::Changed { .. })) => Err(changed),
+        _ => Err(refused),
     }
-}
-
-/// The bytes of an answer, all of them.
-async fn body(result: GetResult, name: &str) -> Result<Bytes, StoreError> {
-    let expected = result.range.end.saturating_sub(result.range.start);
-    let bytes = result.bytes().await.map_err(|error| StoreError::remote(name, &error))?;
-    if bytes.len() as u64 != expected {
-        let reason = format!("the server sent {} bytes, expected {expected}", bytes.len());
-        return Err(StoreError::Unavailable { name: name.to_owned(), reason });
-    }
-    Ok(bytes)
 }
 
 impl Remote {
-    fn new(
-        store: Arc<dyn ObjectStore>,
-        path: Path,
-        name: String,
-        meta: ObjectMeta,
-        options: &StoreOptions,
-    ) -> Self {
-        let slots = Semaphore::new(options.concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        Self { store, path, name, meta, cache: Cache::new(options.cache_bytes), slots }
-    }
-
     pub(crate) fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
@@ -151,7 +131,7 @@ impl Remote {
             meter.waited(start);
         }
         let parts = clamped.iter().map(|range| pages::assemble(*range, &pages));
-        parts.collect::<Option<_>>().ok_or_else(|| self.unavailable("a page is missing".to_owned()))
+        parts.collect::<Option<_>>().ok_or_else(|| self.link.unavailable("a page is missing".to_owned()))
     }
 
     /// Fetches pages, neighbours together.
@@ -159,30 +139,30 @@ impl Remote {
         let wanted: Vec<_> = missing.iter().map(|page| pages::range(*page, self.meta.size)).collect();
         let runs = plan::merge(&wanted, GAP, LONGEST).spans;
         let reads = runs.into_iter().map(|run| async move { Ok((run, self.request(run, meter).await?)) });
-        stream::iter(reads).buffer_unordered(self.slots.available_permits().max(1)).try_collect().await
+        stream::iter(reads).buffer_unordered(self.concurrency).try_collect().await
     }
 
     /// One request. It names the etag, and the answer is held against what was found on opening, since not every
-    /// server heeds it.
+    /// server heeds it. A range that can no longer be had means that the file became shorter.
     async fn request(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
-        let _slot = self.slots.acquire().await.map_err(|error| self.unavailable(error.to_string()))?;
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.start..range.end())),
             if_match: self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/")),
             ..GetOptions::default()
         };
-        let result = self.store.get_opts(&self.path, options).await.map_err(|error| self.failed(&error))?;
-        self.unchanged(&result.meta)?;
-        let bytes = body(result, &self.name).await?;
-        meter.request(bytes.len() as u64);
-        tracing::trace!("{}: {range}", self.name);
+        let answer = self.link.get(options, meter, |meta| self.unchanged(meta)).await;
+        let (_, bytes) = answer.map_err(|failure| match failure {
+            Failure::PastEnd(_) => self.link.changed("it became shorter"),
+            other => other.described(&self.link),
+        })?;
+        tracing::trace!("{}: {range}", self.link.name);
         Ok(bytes)
     }
 
     /// Puts the pages of a run into the cache, and returns them.
     fn keep(&self, run: ByteRange, bytes: &Bytes) -> Result<Vec<(u64, Bytes)>, StoreError> {
         if run.length != bytes.len() as u64 {
-            return Err(self.unavailable(format!("{} bytes came, expected {run}", bytes.len())));
+            return Err(self.link.unavailable(format!("{} bytes came, expected {run}", bytes.len())));
         }
         let pages: Vec<_> = pages::cut(run, bytes).collect();
         for (page, bytes) in &pages {
@@ -202,18 +182,6 @@ impl Remote {
         } else {
             return Ok(());
         };
-        Err(StoreError::Changed { name: self.name.clone(), reason })
-    }
-
-    /// A range that can no longer be had means that the file became shorter.
-    fn failed(&self, error: &Error) -> StoreError {
-        if error.to_string().contains("416 ") {
-            return StoreError::Changed { name: self.name.clone(), reason: "it became shorter".to_owned() };
-        }
-        StoreError::remote(&self.name, error)
-    }
-
-    fn unavailable(&self, reason: String) -> StoreError {
-        StoreError::Unavailable { name: self.name.clone(), reason }
+        Err(self.link.changed(reason))
     }
 }

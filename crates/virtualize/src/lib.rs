@@ -55,5 +55,5 @@ pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
     MapOptions, Outcome, Report, Severity,
 };
-pub use virtualize_store::{Object, Stats, StoreError, StoreOptions};
+pub use virtualize_store::{Listed, Object, Stats, StoreError, StoreOptions, open_listed};
 pub use virtualize_zarr as zarr;

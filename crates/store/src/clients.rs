@@ -1,0 +1,188 @@
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use object_store::{
+    ClientOptions, ObjectStore,
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    },
+    list::PaginatedListStore,
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{StoreError, StoreOptions};
+
+/// Connections, credentials and slots for requests, shared by all files that are opened with the same options or clones
+/// of them. Options that were changed after cloning get their own.
+#[derive(Clone, Default)]
+pub struct Clients(Arc<Mutex<HashMap<Settings, Arc<Pool>>>>);
+
+/// All of the options that a connection depends on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Settings {
+    values: Vec<(String, String)>,
+    anonymous: bool,
+    endpoint: Option<String>,
+    bearer_token: Option<String>,
+    concurrency: usize,
+    retries: usize,
+    retry_timeout: Duration,
+}
+
+/// What files with equal settings share.
+pub(crate) struct Pool {
+    slots: Semaphore,
+    buckets: Mutex<HashMap<String, Bucket>>,
+    /// For `http` and for `https`; a client keeps connections to many hosts.
+    http: OnceLock<HttpClient>,
+    https: OnceLock<HttpClient>,
+}
+
+/// A bucket or container.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    /// Objects by their keys.
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    /// Keys in pages.
+    #[expect(dead_code, reason = "listings come with it")]
+    pub(crate) pages: Arc<dyn PaginatedListStore>,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pool")
+    }
+}
+
+impl Clients {
+    /// What files with these options share.
+    pub(crate) fn pool(options: &StoreOptions) -> Arc<Pool> {
+        let settings = Settings {
+            values: options.values.clone(),
+            anonymous: options.anonymous,
+            endpoint: options.endpoint.clone(),
+            bearer_token: options.bearer_token.clone(),
+            concurrency: options.concurrency.clamp(1, Semaphore::MAX_PERMITS),
+            retries: options.retries,
+            retry_timeout: options.retry_timeout,
+        };
+        let mut pools = options.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = settings.concurrency;
+        pools.entry(settings).or_insert_with(|| Arc::new(Pool::new(slots))).clone()
+    }
+}
+
+impl Pool {
+    fn new(slots: usize) -> Self {
+        Self {
+            slots: Semaphore::new(slots),
+            buckets: Mutex::default(),
+            http: OnceLock::new(),
+            https: OnceLock::new(),
+        }
+    }
+
+    /// Waits until a request may start; it ends when the permit is dropped.
+    pub(crate) async fn slot(&self, name: &str) -> Result<SemaphorePermit<'_>, StoreError> {
+        let closed = |error: tokio::sync::AcquireError| StoreError::Unavailable {
+            name: name.to_owned(),
+            reason: error.to_string(),
+        };
+        self.slots.acquire().await.map_err(closed)
+    }
+
+    /// The bucket of a url such as `s3://name`, connected to when it is asked for first.
+    pub(crate) fn bucket(
+        &self,
+        url: &str,
+        connect: impl FnOnce() -> Result<Bucket, StoreError>,
+    ) -> Result<Bucket, StoreError> {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.get(url) {
+            return Ok(bucket.clone());
+        }
+        let bucket = connect()?;
+        buckets.insert(url.to_owned(), bucket.clone());
+        Ok(bucket)
+    }
+
+    /// The client for plain HTTP, or HTTPS.
+    fn web(&self, secure: bool, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let place = if secure { &self.https } else { &self.http };
+        if let Some(client) = place.get() {
+            return Ok(client.clone());
+        }
+        let client = Counting.connect(options)?;
+        Ok(place.get_or_init(|| client).clone())
+    }
+}
+
+/// Hands out the pool's client for web servers.
+#[derive(Debug)]
+pub(crate) struct Web {
+    /// Whose client.
+    pub(crate) pool: Arc<Pool>,
+    /// Whether the url is one of `https`.
+    pub(crate) secure: bool,
+}
+
+impl HttpConnector for Web {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        self.pool.web(self.secure, options)
+    }
+}
+
+/// Makes clients that count what they send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting;
+
+impl HttpConnector for Counting {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Counted(ReqwestConnector::default().connect(options)?)))
+    }
+}
+
+/// How often a request went over the network: travels with it as an extension.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tries(Arc<AtomicU64>);
+
+impl Tries {
+    /// Tries after the first.
+    pub(crate) fn again(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+}
+
+#[derive(Debug)]
+struct Counted(HttpClient);
+
+impl HttpService for Counted {
+    fn call<'service, 'call>(
+        &'service self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'call>>
+    where
+        'service: 'call,
+        Self: 'call,
+    {
+        if let Some(Tries(count)) = request.extensions().get() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Box::pin(self.0.execute(request))
+    }
+}

@@ -1,0 +1,96 @@
+use object_store::ObjectMeta;
+
+use crate::StoreError;
+
+/// A file as a listing has it. What the listing does not say is found when the file is opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Listed {
+    /// Path or url.
+    pub url: String,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// Entity tag, with or without its quotes.
+    pub etag: Option<String>,
+    /// Modification time, in milliseconds since 1970-01-01T00:00:00Z.
+    pub modified: Option<i64>,
+}
+
+/// Milliseconds by which a listing and an answer may say one time differently: HTTP knows whole seconds.
+const SAME_TIME: u64 = 1000;
+
+impl Listed {
+    /// A file of which only the url is known.
+    pub fn of(url: impl Into<String>) -> Self {
+        Self { url: url.into(), ..Self::default() }
+    }
+
+    /// The entity tag to demand; weak ones are never equal (RFC 9110, section 13.1.1).
+    pub(crate) fn demanded(&self) -> Option<String> {
+        self.etag.as_deref().filter(|tag| !tag.starts_with("W/")).map(quoted)
+    }
+
+    /// Whether an answer is about the file that was listed.
+    pub(crate) fn check(&self, name: &str, found: &ObjectMeta) -> Result<(), StoreError> {
+        let modified = Some(found.last_modified.timestamp_millis()).filter(|time| *time > 0);
+        self.compare(name, found.size, found.e_tag.as_deref(), modified)
+    }
+
+    /// The same for what is known otherwise. The time counts where there is no tag to compare.
+    pub(crate) fn compare(
+        &self,
+        name: &str,
+        size: u64,
+        etag: Option<&str>,
+        modified: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let tags = self.etag.as_deref().zip(etag).map(|(was, is)| (quoted(was), quoted(is)));
+        let times = self.modified.zip(modified).filter(|_| tags.is_none());
+        let reason = if tags.is_some_and(|(was, is)| was != is) {
+            "its etag is not the one that was listed".to_owned()
+        } else if let Some(was) = self.size.filter(|was| *was != size) {
+            format!("{size} bytes, {was} were listed")
+        } else if times.is_some_and(|(was, is)| was.abs_diff(is) >= SAME_TIME) {
+            "its modification time is not the one that was listed".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::Changed { name: name.to_owned(), reason })
+    }
+}
+
+/// Listings of Azure, and people, leave the quotes of entity tags out.
+fn quoted(tag: &str) -> String {
+    if tag.ends_with('"') { tag.to_owned() } else { format!("\"{tag}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_said() {
+        let listed = Listed {
+            size: Some(5),
+            etag: Some("\"one\"".to_owned()),
+            modified: Some(10_000),
+            ..Listed::of("a")
+        };
+        let compare = |size, etag, modified| {
+            listed.compare("a", size, etag, modified).map_err(|error| error.to_string())
+        };
+        assert_eq!(compare(5, Some("\"one\""), Some(70_000)), Ok(()), "the tag suffices");
+        assert_eq!(compare(5, Some("one"), None), Ok(()), "with or without quotes");
+        assert_eq!(compare(5, None, Some(10_999)), Ok(()));
+        assert!(compare(5, None, Some(11_000)).unwrap_err().contains("time"));
+        assert!(compare(5, Some("\"two\""), Some(10_000)).unwrap_err().contains("etag"));
+        assert!(compare(6, Some("\"one\""), None).unwrap_err().contains("6 bytes, 5 were listed"));
+    }
+
+    #[test]
+    fn weak_tags_are_not_demanded() {
+        let of = |tag: &str| Listed { etag: Some(tag.to_owned()), ..Listed::of("a") }.demanded();
+        assert_eq!(of("0x8D"), Some("\"0x8D\"".to_owned()));
+        assert_eq!(of("\"a\""), Some("\"a\"".to_owned()));
+        assert_eq!(of("W/\"a\""), None);
+    }
+}
