@@ -2,7 +2,7 @@
 
 /// A calendar of the CF conventions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Calendar {
+pub(crate) enum Calendar {
     /// Julian before 1582-10-15, Gregorian from then on.
     Standard,
     /// Gregorian at all times.
@@ -23,7 +23,7 @@ const LENGTH: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 impl Calendar {
     /// The calendar that the attribute `calendar` names; [`Calendar::Standard`] without one.
-    pub(super) fn of(name: Option<&str>) -> Option<Self> {
+    pub(crate) fn of(name: Option<&str>) -> Option<Self> {
         Some(match name.unwrap_or("standard").trim().to_ascii_lowercase().as_str() {
             "standard" | "gregorian" => Self::Standard,
             "proleptic_gregorian" => Self::Gregorian,
@@ -37,7 +37,7 @@ impl Calendar {
 
     /// Number of a day, counted from a day that is the same for all dates of the calendar; nothing for dates that the
     /// calendar does not have, and for years before 1 where opinions differ on a year 0.
-    pub(super) fn day(self, year: i64, month: i64, day: i64) -> Option<i64> {
+    pub(crate) fn day(self, year: i64, month: i64, day: i64) -> Option<i64> {
         let reform = (year, month, day);
         match self {
             Self::Standard if reform >= (1582, 10, 15) => Self::Gregorian.day(year, month, day),
@@ -81,15 +81,15 @@ impl Calendar {
 
 /// A length of time that units count in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Unit {
+pub(crate) struct Unit {
     /// Nanoseconds.
-    pub(super) nanoseconds: i128,
+    pub(crate) nanoseconds: i128,
     /// Its name in units that are written.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
 }
 
 /// From the longest to the shortest.
-pub(super) const UNITS: [Unit; 7] = [
+pub(crate) const UNITS: [Unit; 7] = [
     Unit { nanoseconds: 86_400_000_000_000, name: "days" },
     Unit { nanoseconds: 3_600_000_000_000, name: "hours" },
     Unit { nanoseconds: 60_000_000_000, name: "minutes" },
@@ -101,23 +101,23 @@ pub(super) const UNITS: [Unit; 7] = [
 
 /// Units such as `hours since 1900-01-01 00:00:00`, understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct TimeUnits {
+pub(crate) struct TimeUnits {
     /// What is counted.
-    pub(super) unit: Unit,
+    pub(crate) unit: Unit,
     /// Reference time as it is written.
-    pub(super) since: String,
+    pub(crate) since: String,
     /// Reference time in nanoseconds since the calendar's first day.
-    pub(super) reference: i128,
+    pub(crate) reference: i128,
 }
 
 /// Whether units count from a reference time.
-pub(super) fn is_time(units: &str) -> bool {
+pub(crate) fn is_time(units: &str) -> bool {
     units.to_ascii_lowercase().contains(" since ")
 }
 
 impl TimeUnits {
     /// Nothing where the unit is not of a fixed length (months, years), or the reference time is not understood.
-    pub(super) fn parse(units: &str, calendar: Option<&str>) -> Option<Self> {
+    pub(crate) fn parse(units: &str, calendar: Option<&str>) -> Option<Self> {
         let calendar = Calendar::of(calendar)?;
         let mut words = units.split_whitespace();
         let unit = unit(words.next()?)?;
@@ -203,7 +203,7 @@ fn nanoseconds(fraction: &str) -> Option<i128> {
 }
 
 /// A number of up to 9 digits.
-pub(super) fn digits(text: &str) -> Option<i64> {
+pub(crate) fn digits(text: &str) -> Option<i64> {
     let plain = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }

@@ -9,10 +9,10 @@
 //! the first.
 
 #[allow(dead_code)]
-mod calendar;
+pub(crate) mod calendar;
 #[allow(dead_code)]
 mod error;
-mod places;
+pub(crate) mod places;
 mod time;
 
 pub use error::{CombineError, Note};

@@ -109,7 +109,7 @@ fn described(hierarchy: &Hierarchy, group: &str, attributes: &Map<String, Value>
 }
 
 /// The array of a name that is seen from a group: its own, or that of the nearest group above.
-pub(super) fn find(hierarchy: &Hierarchy, group: &str, name: &str) -> Option<NodePath> {
+pub(crate) fn find(hierarchy: &Hierarchy, group: &str, name: &str) -> Option<NodePath> {
     let mut group = group;
     loop {
         let path = join(group, name.trim_start_matches('/'));
