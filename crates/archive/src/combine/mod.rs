@@ -8,12 +8,32 @@
 //! attributes such as `coordinates`, `bounds`, `grid_mapping`). All others must be equal in all files, and come from
 //! the first.
 
-#[allow(dead_code)]
+mod absent;
+mod along;
+mod attributes;
+mod boxes;
+mod brief;
 pub(crate) mod calendar;
-#[allow(dead_code)]
+mod coordinate;
+mod copied;
 mod error;
+mod finish;
+mod geometry;
+mod grow;
+mod join;
+mod natural;
 pub(crate) mod places;
+mod plan;
+mod refer;
+mod scalar;
+mod sentinel;
+mod store;
 mod time;
+mod unify;
 
+pub use brief::{Brief, Direction, Extent, Range};
 pub use error::{CombineError, Note};
+pub use join::combine;
 pub use places::{Place, is_coordinate, places, wanted};
+pub use plan::{Block, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions, PlannedEra, plan};
+pub use scalar::{Scalar, time_value};

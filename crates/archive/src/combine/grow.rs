@@ -1,0 +1,158 @@
+//! Arrays that grow file by file.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use virtualize::ArrayValues;
+use virtualize::zarr::{Array, ChunkGrid, ChunkManifest};
+
+use super::{Place, attributes::Merged, time};
+
+/// An array in all files that were seen.
+#[derive(Debug)]
+pub(super) struct Growing {
+    /// Its metadata in the first file.
+    pub(super) first: Array,
+    /// The first file.
+    pub(super) url: Arc<str>,
+    /// How it varies along each dimension of the layout.
+    pub(super) places: Vec<Place>,
+    /// Whether its values are copied in any case.
+    pub(super) always: bool,
+    /// Its part of each file, by place; 0 along dimensions that it does not vary along.
+    pub(super) pieces: BTreeMap<Vec<usize>, Piece>,
+    /// Its attributes.
+    pub(super) attributes: Merged,
+}
+
+/// The part of an array that is in one file.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// Url of the file.
+    pub(super) url: Arc<str>,
+    /// Shape in the file.
+    pub(super) shape: Vec<u64>,
+    /// Chunk shape in the file; nothing where chunk sizes vary.
+    pub(super) chunk: Option<Vec<u64>>,
+    /// Where its chunks lie.
+    pub(super) chunks: ChunkManifest,
+    /// Whether codecs and fill value are those of the first file.
+    pub(super) fits: bool,
+    /// Values, where they were read.
+    pub(super) values: Option<Bytes>,
+    /// Digest of the values, where one was made.
+    pub(super) digest: Option<String>,
+    /// Units, where they are not those of the first file.
+    pub(super) units: Option<Box<str>>,
+}
+
+/// What a file says of an array beside its metadata.
+pub(super) struct Read {
+    pub(super) values: Option<ArrayValues>,
+    pub(super) digest: Option<String>,
+}
+
+impl Growing {
+    pub(super) fn new(first: &Array, url: Arc<str>, places: Vec<Place>, always: bool) -> Self {
+        let mut first = first.clone();
+        first.chunks = ChunkManifest::default();
+        let attributes = Merged::new(&first.attributes);
+        Self { first, url, places, always, pieces: BTreeMap::new(), attributes }
+    }
+
+    /// Where the part of a file goes.
+    pub(super) fn key(&self, at: &[usize]) -> Vec<usize> {
+        let one = |(place, n): (&Place, &usize)| if *place == Place::Absent { 0 } else { *n };
+        self.places.iter().zip(at).map(one).collect()
+    }
+
+    /// Takes the part of a further file.
+    ///
+    /// # Errors
+    /// What does not agree with the first file.
+    pub(super) fn add(
+        &mut self,
+        at: &[usize],
+        url: &Arc<str>,
+        mut array: Array,
+        read: Read,
+        assume_equal: bool,
+    ) -> Result<(), String> {
+        self.agrees(&array)?;
+        let times = self.always && time::has_time_units(&self.first) && time::has_time_units(&array);
+        if !(assume_equal && !self.varies()) {
+            self.attributes.add(&array.attributes, true, times)?;
+        }
+        let key = self.key(at);
+        let units = time::text(&array.attributes, "units");
+        let other_units = times && units != time::text(&self.first.attributes, "units");
+        let piece = Piece {
+            url: url.clone(),
+            shape: std::mem::take(&mut array.shape),
+            chunk: match array.chunk_grid {
+                ChunkGrid::Regular(chunk) => Some(chunk),
+                ChunkGrid::Rectilinear(_) => None,
+            },
+            chunks: array.chunks,
+            fits: array.codecs == self.first.codecs && array.fill_value == self.first.fill_value,
+            values: read.values.map(|values| values.bytes),
+            digest: read.digest,
+            units: if other_units { units.map(Into::into) } else { None },
+        };
+        match self.pieces.get(&key) {
+            Some(there) if !assume_equal => equal(there, &piece),
+            Some(_) => Ok(()),
+            None => {
+                self.pieces.insert(key, piece);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it varies along any dimension.
+    pub(super) fn varies(&self) -> bool {
+        self.places.iter().any(|place| *place != Place::Absent)
+    }
+
+    fn agrees(&self, array: &Array) -> Result<(), String> {
+        let first = &self.first;
+        if array.data_type != first.data_type {
+            return Err(format!("data type {}, and {} before", array.data_type, first.data_type));
+        }
+        if array.dimension_names != first.dimension_names || array.shape.len() != first.shape.len() {
+            let (now, before) = (&array.dimension_names, &first.dimension_names);
+            return Err(format!("dimensions {}, and {} before", names(now), names(before)));
+        }
+        for (axis, (now, before)) in array.shape.iter().zip(&first.shape).enumerate() {
+            if now != before && !self.places.contains(&Place::Axis(axis)) {
+                return Err(format!("{now} elements along axis {axis}, and {before} before"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn names(names: &[Option<String>]) -> String {
+    let shown: Vec<_> = names.iter().map(|name| name.as_deref().unwrap_or("?")).collect();
+    format!("({})", shown.join(", "))
+}
+
+/// Holds two files' parts at one place to be equal.
+fn equal(there: &Piece, here: &Piece) -> Result<(), String> {
+    let same = match (&there.values, &here.values, &there.digest, &here.digest) {
+        (Some(left), Some(right), _, _) => left == right && there.units == here.units,
+        (_, _, Some(left), Some(right)) => left == right,
+        _ => {
+            let what = "its values were not compared with those before; --assume-equal takes them for equal";
+            return Err(what.to_owned());
+        }
+    };
+    let hint = "--concat-var takes it along, --assume-equal keeps that one";
+    if same && there.shape == here.shape {
+        return Ok(());
+    }
+    Err(format!(
+        "its values are not those of {}, though it does not vary along the dimension; {hint}",
+        there.url
+    ))
+}

@@ -1,0 +1,255 @@
+//! Joins the references of files that are of one era.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, Source, SourceId};
+
+use super::{
+    CombineError, Note, Place, PlanOptions, PlannedEra, Scalar,
+    attributes::Merged,
+    coordinate::Given,
+    finish::Finish,
+    grow::{Growing, Read},
+    is_coordinate, places,
+    time::{self, bounds_of},
+};
+use crate::{Along, Layout, Member};
+
+/// Joins the references of the files of an era: `members` gives the file of a row, and is asked for each once, in order.
+///
+/// # Errors
+/// What `members` returns; files that do not agree; chunks that cannot stand beside each other.
+pub fn combine<E: From<CombineError>>(
+    era: &PlannedEra,
+    layout: &Layout,
+    options: &PlanOptions,
+    members: &mut dyn FnMut(u64) -> Result<Member, E>,
+) -> Result<(Hierarchy, Vec<Note>), E> {
+    let mut joiner: Option<Joiner<'_>> = None;
+    for block in &era.blocks {
+        let member = members(block.row)?;
+        let joiner = joiner.get_or_insert_with(|| Joiner::new(&member, era, layout));
+        joiner.add(&block.at, member)?;
+    }
+    let joiner = joiner.ok_or(CombineError::Nothing)?;
+    Ok(joiner.finish(options)?)
+}
+
+/// What is known after some of the files.
+pub(super) struct Joiner<'a> {
+    pub(super) era: &'a PlannedEra,
+    pub(super) layout: &'a Layout,
+    pub(super) whole: Hierarchy,
+    pub(super) arrays: BTreeMap<NodePath, Growing>,
+    pub(super) groups: BTreeMap<NodePath, Merged>,
+    /// Elements of each place along each dimension, as the arrays of a group have them.
+    pub(super) sizes: BTreeMap<NodePath, Vec<Vec<Option<u64>>>>,
+    /// For each array of times the bounds that follow its units.
+    pub(super) followers: BTreeMap<NodePath, Vec<NodePath>>,
+    /// Coordinates that no array of the files has, by place, for each dimension.
+    pub(super) given: Vec<BTreeMap<usize, Given>>,
+    pub(super) notes: BTreeSet<Note>,
+    /// Ids of sources by url, entity tag, size and time.
+    sources: HashMap<SourceKey, SourceId>,
+}
+
+impl<'a> Joiner<'a> {
+    fn new(first: &Member, era: &'a PlannedEra, layout: &'a Layout) -> Self {
+        Self {
+            era,
+            layout,
+            whole: Hierarchy::new(first.hierarchy.format),
+            arrays: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            followers: BTreeMap::new(),
+            given: vec![BTreeMap::new(); layout.along.len()],
+            notes: BTreeSet::new(),
+            sources: HashMap::new(),
+        }
+    }
+
+    fn add(&mut self, at: &[usize], mut member: Member) -> Result<(), CombineError> {
+        let url: Arc<str> = member.item.url.as_str().into();
+        let error = |what: String| CombineError::File { url: url.to_string(), what };
+        if member.hierarchy.format != self.whole.format {
+            return Err(error("its references are of another Zarr format than those before".to_owned()));
+        }
+        self.give(at, &member).map_err(error)?;
+        let places = places(&member.hierarchy, self.layout);
+        let related = time::related(&member.hierarchy, self.layout.inline_limit);
+        let ids = self.sources_of(&member.hierarchy.sources);
+        self.follow(&member.hierarchy);
+        let groups = groups_of(&member.hierarchy.root);
+        for (path, attributes) in groups {
+            match self.groups.get_mut(&path) {
+                Some(merged) => merged.add(&attributes, false, false).map_err(error)?,
+                None => {
+                    self.groups.insert(path, Merged::new(&attributes));
+                }
+            }
+        }
+        for (path, places) in places {
+            let Some(array) = take(&mut member.hierarchy, &path) else { continue };
+            let always = is_copied(&path, &array, &places, related.contains(&path));
+            let read = Read { values: member.values.remove(&path), digest: member.digests.remove(&path) };
+            let file = File { at, url: &url, ids: &ids };
+            self.array(&path, array, places, always, read, &file).map_err(|what| CombineError::Array {
+                url: url.to_string(),
+                path: path.clone(),
+                what,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Keeps coordinates that no array of the file has.
+    fn give(&mut self, at: &[usize], member: &Member) -> Result<(), String> {
+        for ((n, along), place) in self.layout.along.iter().enumerate().zip(at) {
+            let name = along.name();
+            let attribute = self.layout.coordinate_attributes.get(name);
+            let attribute = attribute.and_then(|attribute| member.hierarchy.root.attributes.get(attribute));
+            let given = match (member.given.get(name), attribute, along) {
+                (Some(value), _, _) => Given::of(value),
+                (None, Some(value), Along::Stack(_)) => Scalar::of_json(value).map(Given::plain),
+                _ => None,
+            };
+            if let (Some(given), Some(slot)) = (given, self.given.get_mut(n)) {
+                let known = slot.entry(*place).or_insert_with(|| given.clone());
+                if *known != given {
+                    return Err(format!("coordinate {name} is {}, and {} before", given.value, known.value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sources_of(&mut self, sources: &[Source]) -> Vec<SourceId> {
+        let whole = &mut self.whole.sources;
+        let id = |source: &Source| {
+            let key = (source.url.clone(), source.etag.clone(), source.size, source.modified);
+            *self.sources.entry(key).or_insert_with(|| {
+                let id = SourceId(u32::try_from(whole.len()).unwrap_or(u32::MAX));
+                whole.push(source.clone());
+                id
+            })
+        };
+        sources.iter().map(id).collect()
+    }
+
+    fn follow(&mut self, hierarchy: &Hierarchy) {
+        for (path, array) in hierarchy.arrays() {
+            if time::has_time_units(array) && !self.followers.contains_key(&path) {
+                self.followers.insert(path.clone(), bounds_of(hierarchy, &path, array));
+            }
+        }
+    }
+
+    fn array(
+        &mut self,
+        path: &str,
+        mut array: Array,
+        places: Vec<Place>,
+        always: bool,
+        read: Read,
+        file: &File<'_>,
+    ) -> Result<(), String> {
+        self.check_axes(&array, &places)?;
+        self.measure(path, &array, &places, file.at)?;
+        for references in &mut array.chunks.references {
+            let id = file.ids.get(references.source.index());
+            references.source = *id.ok_or("its chunks lie in a file that is not listed")?;
+        }
+        let assume_equal = Layout::has(&self.layout.assume_equal, path);
+        let growing = match self.arrays.get_mut(path) {
+            Some(growing) => growing,
+            None => {
+                let new = Growing::new(&array, file.url.clone(), places.clone(), always);
+                self.arrays.entry(path.to_owned()).or_insert(new)
+            }
+        };
+        if growing.places != places {
+            return Err("it does not vary along the same dimensions as before".to_owned());
+        }
+        growing.add(file.at, file.url, array, read, assume_equal)
+    }
+
+    fn check_axes(&self, array: &Array, places: &[Place]) -> Result<(), String> {
+        for (along, place) in self.layout.along.iter().zip(places) {
+            let name = along.name();
+            let times = array.dimension_names.iter().filter(|own| own.as_deref() == Some(name)).count();
+            match place {
+                Place::Axis(_) if times > 1 => return Err(format!("it has dimension {name} twice")),
+                Place::Stacked | Place::Repeated if times > 0 => {
+                    return Err(format!("it has a dimension {name} already, which is to be new"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how many elements the array's group has along each dimension at the file's place.
+    fn measure(&mut self, path: &str, array: &Array, places: &[Place], at: &[usize]) -> Result<(), String> {
+        let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+        let empty = || self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
+        let sizes: &mut Vec<Vec<Option<u64>>> = self.sizes.entry(group.to_owned()).or_insert_with(empty);
+        for ((place, sizes), n) in places.iter().zip(sizes).zip(at) {
+            let Place::Axis(axis) = place else { continue };
+            let (Some(own), Some(slot)) = (array.shape.get(*axis), sizes.get_mut(*n)) else { continue };
+            let known = *slot.get_or_insert(*own);
+            if known != *own {
+                return Err(format!("{own} elements along axis {axis}, and {known} in arrays beside it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, options: &PlanOptions) -> Result<(Hierarchy, Vec<Note>), CombineError> {
+        Finish::new(self, options).run()
+    }
+}
+
+type SourceKey = (String, Option<String>, u64, Option<i64>);
+
+/// A file, and its place.
+struct File<'a> {
+    at: &'a [usize],
+    url: &'a Arc<str>,
+    /// Ids of its sources in the whole.
+    ids: &'a [SourceId],
+}
+
+fn take(hierarchy: &mut Hierarchy, path: &str) -> Option<Array> {
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    match hierarchy.root.group_mut(parent)?.children.remove(name)? {
+        Node::Array(array) => Some(*array),
+        Node::Group(_) => None,
+    }
+}
+
+type Attributes = serde_json::Map<String, serde_json::Value>;
+
+fn groups_of(root: &Group) -> Vec<(NodePath, Attributes)> {
+    let mut found = Vec::new();
+    let mut rest = vec![(NodePath::new(), root)];
+    while let Some((path, group)) = rest.pop() {
+        for (name, node) in &group.children {
+            if let Node::Group(child) = node {
+                rest.push((super::places::join(&path, name), child));
+            }
+        }
+        found.push((path, group.attributes.clone()));
+    }
+    found
+}
+
+/// Whether an array's values are copied into the references in any case.
+fn is_copied(path: &str, array: &Array, places: &[Place], related: bool) -> bool {
+    let grows = places.iter().any(|place| matches!(place, Place::Axis(_)));
+    places.iter().any(|place| matches!(place, Place::Repeated | Place::Coordinate))
+        || (grows && (related || is_coordinate(path, array)) && array.data_type.size().is_some())
+}

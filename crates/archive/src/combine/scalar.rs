@@ -1,0 +1,207 @@
+//! Single values of coordinates.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use virtualize::ArrayValues;
+use virtualize::zarr::{DataType, FillValue};
+
+use super::calendar::TimeUnits;
+
+/// A value of a coordinate.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Scalar {
+    /// A whole number.
+    Int(i64),
+    /// A whole number past `i64`.
+    Unsigned(u64),
+    /// A real number.
+    Float(f64),
+    /// Text.
+    Text(String),
+}
+
+/// Name of the member of a JSON object that is a time, in seconds since 1970-01-01 (proleptic Gregorian).
+const SECONDS: &str = "seconds since 1970-01-01";
+
+/// A time as a coordinate that a name gives ([`crate::Member::given`]), in seconds since 1970-01-01T00:00:00Z.
+pub fn time_value(seconds: i64) -> Value {
+    json!({ SECONDS: seconds })
+}
+
+/// A scalar, and its units and calendar where it is a time.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Given {
+    pub(super) value: Scalar,
+    pub(super) units: Option<&'static str>,
+}
+
+impl Given {
+    /// What a name or a catalogue gives.
+    pub(super) fn of(value: &Value) -> Option<Self> {
+        if let Some(seconds) = value.get(SECONDS) {
+            return Some(Self { value: Scalar::Int(seconds.as_i64()?), units: Some(SECONDS) });
+        }
+        Some(Self { value: Scalar::of_json(value)?, units: None })
+    }
+
+    /// A value without units.
+    pub(super) fn plain(value: Scalar) -> Self {
+        Self { value, units: None }
+    }
+
+    pub(super) fn calendar(&self) -> Option<&'static str> {
+        self.units.map(|_| "proleptic_gregorian")
+    }
+}
+
+impl Scalar {
+    pub(super) fn of_json(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(int), _) => Self::Int(int),
+                (None, Some(int)) => Self::Unsigned(int),
+                (None, None) => Self::Float(number.as_f64()?),
+            },
+            Value::String(text) => Self::Text(text.clone()),
+            _ => return None,
+        })
+    }
+
+    /// An element of an array; nothing for those of types that have no order.
+    pub(super) fn of_element(bytes: &[u8], data_type: &DataType) -> Option<Self> {
+        if let DataType::FixedBytes(_) = data_type {
+            let text = String::from_utf8_lossy(bytes);
+            return Some(Self::Text(text.trim_end_matches('\0').to_owned()));
+        }
+        let element = FillValue::Fixed(Bytes::copy_from_slice(bytes));
+        if data_type.is_integer() {
+            let int = element.to_i128(data_type)?;
+            let signed = i64::try_from(int).map(Self::Int);
+            return signed.or_else(|_| u64::try_from(int).map(Self::Unsigned)).ok();
+        }
+        element.to_f64(data_type).map(Self::Float)
+    }
+
+    pub(super) fn to_i128(&self) -> Option<i128> {
+        match self {
+            Self::Int(int) => Some((*int).into()),
+            Self::Unsigned(int) => Some((*int).into()),
+            Self::Float(_) | Self::Text(_) => None,
+        }
+    }
+
+    /// Its place among the others of its dimension.
+    pub(super) fn key(&self) -> Option<Key> {
+        Some(match self {
+            Self::Int(_) | Self::Unsigned(_) => Key::Int(self.to_i128()?),
+            Self::Float(number) if number.is_nan() => return None,
+            Self::Float(number) => Key::Float(*number + 0.0),
+            Self::Text(text) => Key::Text(text.clone()),
+        })
+    }
+
+    /// Its place among times in other units.
+    pub(super) fn time_key(&self, units: &TimeUnits) -> Option<Key> {
+        let exact = match self {
+            Self::Int(_) | Self::Unsigned(_) => Dyadic { mantissa: self.to_i128()?, exponent: 0 },
+            Self::Float(number) => Dyadic::of(*number)?,
+            Self::Text(_) => return None,
+        };
+        let product = Dyadic { mantissa: exact.mantissa.checked_mul(units.unit.nanoseconds)?, ..exact };
+        let reference = shift(units.reference, FRACTION)?;
+        Some(Key::Int(product.scaled(FRACTION)?.checked_add(reference)?))
+    }
+}
+
+/// Binary digits of a nanosecond that the order of times sees.
+const FRACTION: i32 = 24;
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(int) => int.fmt(f),
+            Self::Unsigned(int) => int.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "\"{text}\""),
+        }
+    }
+}
+
+/// What scalars of a dimension are ordered by.
+#[derive(Clone, PartialEq, PartialOrd, Debug)]
+pub(super) enum Key {
+    Int(i128),
+    Float(f64),
+    Text(String),
+}
+
+impl Key {
+    pub(super) fn as_f64(&self) -> Option<f64> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
+            Self::Int(int) => Some(*int as f64),
+            Self::Float(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Keys of one dimension are of one kind and not NaN, so that they have an order.
+    pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
+        self.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal)
+    }
+
+    pub(super) fn same_kind(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+/// A number that is a whole number times a power of two, as every finite float is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Dyadic {
+    pub(super) mantissa: i128,
+    pub(super) exponent: i32,
+}
+
+impl Dyadic {
+    /// The exact value of a finite float, its mantissa odd or 0.
+    pub(super) fn of(number: f64) -> Option<Self> {
+        if !number.is_finite() {
+            return None;
+        }
+        let bits = number.to_bits();
+        let biased = i32::try_from((bits >> 52) & 0x7ff).ok()?;
+        let fraction = i128::from(bits & 0x000f_ffff_ffff_ffff);
+        let (whole, exponent) =
+            if biased == 0 { (fraction, -1074) } else { (fraction | (1 << 52), biased - 1075) };
+        if whole == 0 {
+            return Some(Self { mantissa: 0, exponent: 0 });
+        }
+        let zeros = whole.trailing_zeros();
+        let magnitude = whole >> zeros;
+        let mantissa = if number < 0.0 { -magnitude } else { magnitude };
+        Some(Self { mantissa, exponent: exponent + i32::try_from(zeros).ok()? })
+    }
+
+    /// The number times 2^`digits`, rounded down.
+    fn scaled(self, digits: i32) -> Option<i128> {
+        shift(self.mantissa, self.exponent.checked_add(digits)?)
+    }
+}
+
+/// A number times a power of two, rounded down; nothing where it does not fit.
+pub(super) fn shift(number: i128, digits: i32) -> Option<i128> {
+    if digits <= 0 {
+        return Some(number >> digits.unsigned_abs().min(127));
+    }
+    let factor = 1_i128.checked_shl(digits.unsigned_abs()).filter(|factor| *factor > 0);
+    if number == 0 { Some(0) } else { number.checked_mul(factor?) }
+}
+
+/// The elements of an array.
+pub(super) fn elements(values: &ArrayValues) -> Option<impl Iterator<Item = &[u8]>> {
+    let size = usize::try_from(values.data_type.size()?).ok().filter(|size| *size > 0)?;
+    Some(values.bytes.chunks_exact(size))
+}

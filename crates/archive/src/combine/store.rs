@@ -1,0 +1,263 @@
+//! How the chunks of a combined array are stored: the files' own, their parts, or copies of the values.
+
+use virtualize::zarr::{ChunkGrid, Codec};
+
+use super::{
+    geometry::{Axis, Geometry},
+    grow::{Growing, Piece},
+};
+
+/// How an array is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Storing {
+    /// As copies of its values.
+    Copied,
+    /// As the files' chunks, all of this shape.
+    Regular(Vec<u64>),
+    /// As slices of the files' chunks, so many elements along this axis of the files' array.
+    Cut {
+        /// The axis.
+        axis: usize,
+        /// Elements along it, a divisor of all chunks' and of all files' but the last one's.
+        step: u64,
+    },
+    /// As the files' chunks, whose sizes vary along the axes that grow.
+    Varying,
+}
+
+/// Most chunks that one array is cut into.
+const MOST_SLICES: u64 = 20_000_000;
+
+/// What is allowed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    /// Chunk sizes that vary.
+    pub(super) rectilinear: bool,
+    /// Bytes of an array in a file that are small enough to be copied.
+    pub(super) inline_limit: u64,
+}
+
+/// Decides how an array is stored.
+///
+/// # Errors
+/// Why it cannot be, and what to do.
+pub(super) fn decide(growing: &Growing, geometry: &Geometry, allowed: Allowed) -> Result<Storing, String> {
+    let read = growing.pieces.values().all(|piece| piece.values.is_some());
+    if growing.always {
+        return if read { Ok(Storing::Copied) } else { Err("its values were not read".to_owned()) };
+    }
+    if let Some(chunk) = regular(growing, geometry) {
+        return Ok(Storing::Regular(chunk));
+    }
+    if read {
+        return Ok(Storing::Copied);
+    }
+    if let Some(other) = growing.pieces.values().find(|piece| !piece.fits) {
+        return Err(format!("codecs or fill value of {} are not those of {}", other.url, growing.url));
+    }
+    if allowed.rectilinear && varies_cleanly(growing, geometry) {
+        return Ok(Storing::Varying);
+    }
+    cut(growing, geometry).ok_or_else(|| reason(growing, geometry, allowed))
+}
+
+/// The chunk shape that all files share, where each file but the last one along each axis is a whole number of chunks.
+fn regular(growing: &Growing, geometry: &Geometry) -> Option<Vec<u64>> {
+    let chunk = growing.pieces.values().next()?.chunk.as_ref()?;
+    let same = growing.pieces.values().all(|piece| piece.fits && piece.chunk.as_ref() == Some(chunk));
+    let whole = geometry.axes.iter().all(|axis| {
+        let size = axis.own.and_then(|own| chunk.get(own)).copied().unwrap_or(1).max(1);
+        all_but_last(axis).all(|n| n % size == 0)
+    });
+    (same && whole).then(|| chunk.clone())
+}
+
+fn all_but_last(axis: &Axis) -> impl Iterator<Item = u64> + '_ {
+    axis.sizes.iter().take(axis.sizes.len().saturating_sub(1)).copied()
+}
+
+/// The one axis of the files' array that grows, if there is one only.
+fn growing_axis(geometry: &Geometry) -> Option<&Axis> {
+    let mut growing = geometry.axes.iter().filter(|axis| axis.own.is_some() && axis.dimension.is_some());
+    let axis = growing.next()?;
+    growing.next().is_none().then_some(axis)
+}
+
+/// Whether chunks hold plain elements, so that a slice along the axis is one run of bytes.
+fn is_plain(growing: &Growing, axis: usize) -> bool {
+    let plain = matches!(growing.first.codecs.as_slice(), [Codec::Bytes { .. }]);
+    let slowest =
+        |piece: &Piece| piece.chunk.as_ref().is_some_and(|chunk| chunk.iter().take(axis).all(|n| *n == 1));
+    plain && growing.first.data_type.size().is_some() && growing.pieces.values().all(slowest)
+}
+
+/// Whether chunks agree along all axes but one of the files' array.
+fn agree_but(growing: &Growing, axis: usize) -> bool {
+    let Some(Some(first)) = growing.pieces.values().next().map(|piece| piece.chunk.as_ref()) else {
+        return false;
+    };
+    growing.pieces.values().all(|piece| {
+        piece.chunk.as_ref().is_some_and(|chunk| {
+            let mut pairs = chunk.iter().zip(first).enumerate();
+            chunk.len() == first.len()
+                && chunk.iter().all(|n| *n > 0)
+                && pairs.all(|(n, (left, right))| n == axis || left == right)
+        })
+    })
+}
+
+/// The largest slices that all chunks can be cut into.
+fn cut(growing: &Growing, geometry: &Geometry) -> Option<Storing> {
+    let axis = growing_axis(geometry)?;
+    let own = axis.own?;
+    if !is_plain(growing, own) || !agree_but(growing, own) {
+        return None;
+    }
+    let chunks = growing.pieces.values().filter_map(|piece| piece.chunk.as_ref()?.get(own).copied());
+    let step = chunks.chain(all_but_last(axis)).fold(0, greatest_common_divisor);
+    if step == 0 || axis.total / step > MOST_SLICES {
+        return None;
+    }
+    Some(Storing::Cut { axis: own, step })
+}
+
+fn greatest_common_divisor(left: u64, right: u64) -> u64 {
+    let (mut left, mut right) = (left, right);
+    while right != 0 {
+        (left, right) = (right, left % right);
+    }
+    left
+}
+
+/// Whether each chunk has, or can be referred to as if it had, the shape that a varying grid gives it.
+fn varies_cleanly(growing: &Growing, geometry: &Geometry) -> bool {
+    let Some(axis) = growing_axis(geometry) else { return false };
+    let Some(own) = axis.own else { return false };
+    let whole = |piece: &Piece| {
+        let (n, chunk) = (piece.shape.get(own), piece.chunk.as_ref().and_then(|chunk| chunk.get(own)));
+        matches!((n, chunk), (Some(n), Some(chunk)) if *chunk > 0 && n % chunk == 0)
+    };
+    let others_whole = geometry.axes.iter().all(|other| {
+        let size =
+            |own| growing.pieces.values().next().and_then(|piece| piece.chunk.as_ref()?.get(own).copied());
+        other
+            .own
+            .is_none_or(|at| at == own || size(at).is_some_and(|size| size > 0 && other.total % size == 0))
+    });
+    let plain = is_plain(growing, own);
+    agree_but(growing, own)
+        && others_whole
+        && growing.pieces.values().all(|piece| piece.fits && (plain || whole(piece)))
+}
+
+fn reason(growing: &Growing, geometry: &Geometry, allowed: Allowed) -> String {
+    let grows = geometry.axes.iter().filter_map(|axis| Some((axis.own?, axis.dimension?, axis)));
+    for (own, dimension, axis) in grows {
+        let name = axis.name.as_deref().unwrap_or("?");
+        let size = |piece: &Piece| piece.chunk.as_ref().and_then(|chunk| chunk.get(own).copied());
+        let first = growing.pieces.values().next().and_then(size).unwrap_or(0);
+        for (key, piece) in &growing.pieces {
+            let last = key.get(dimension).is_some_and(|n| n + 1 == axis.sizes.len());
+            let (n, chunk) = (piece.shape.get(own).copied().unwrap_or(0), size(piece).unwrap_or(0));
+            if chunk != first {
+                let hint =
+                    if chunk == n { "--chunk-grid rectilinear can say so" } else { "write the files anew" };
+                return format!(
+                    "chunks of {chunk} elements along {name} in {}, and of {first} before; {hint}",
+                    piece.url
+                );
+            }
+            if !last && chunk > 0 && n % chunk != 0 {
+                return format!(
+                    "{n} elements along {name} in {} are no whole number of chunks, which have {chunk}, and only the \
+                     last file may end within a chunk; arrays of up to --inline-limit bytes a file (now {}) are copied, \
+                     larger ones must be left out or the files be written anew",
+                    piece.url, allowed.inline_limit
+                );
+            }
+        }
+    }
+    "its chunks cannot stand beside each other".to_owned()
+}
+
+/// The chunk grid of the whole.
+pub(super) fn grid(storing: &Storing, growing: &Growing, geometry: &Geometry) -> Option<ChunkGrid> {
+    let first = growing.pieces.values().next()?.chunk.as_ref();
+    let edges = |axis: &Axis| -> Option<Vec<u64>> {
+        let Some(own) = axis.own else { return Some(vec![1; usize::try_from(axis.total).ok()?]) };
+        let Some(dimension) = axis.dimension else {
+            return Some(pieces_of(axis.total, *first?.get(own)?));
+        };
+        let chunks = chunk_sizes(growing, axis, own, dimension);
+        Some(axis.sizes.iter().zip(chunks).flat_map(|(size, chunk)| pieces_of(*size, chunk)).collect())
+    };
+    match storing {
+        Storing::Copied => None,
+        Storing::Varying => {
+            geometry.axes.iter().map(edges).collect::<Option<_>>().map(ChunkGrid::Rectilinear)
+        }
+        Storing::Regular(chunk) => chunk_shape(geometry, chunk).map(ChunkGrid::Regular),
+        Storing::Cut { axis, step } => {
+            let mut chunk = first?.clone();
+            *chunk.get_mut(*axis)? = *step;
+            chunk_shape(geometry, &chunk).map(ChunkGrid::Regular)
+        }
+    }
+}
+
+fn chunk_shape(geometry: &Geometry, chunk: &[u64]) -> Option<Vec<u64>> {
+    geometry.axes.iter().map(|axis| axis.own.map_or(Some(1), |own| chunk.get(own).copied())).collect()
+}
+
+fn pieces_of(total: u64, chunk: u64) -> Vec<u64> {
+    let chunk = chunk.max(1);
+    (0..total.div_ceil(chunk)).map(|n| chunk.min(total - n * chunk)).collect()
+}
+
+/// Elements of a chunk at each place along an axis; the whole place where no file has any.
+fn chunk_sizes(growing: &Growing, axis: &Axis, own: usize, dimension: usize) -> Vec<u64> {
+    let mut chunks = axis.sizes.clone();
+    for (key, piece) in &growing.pieces {
+        let chunk = piece.chunk.as_ref().and_then(|chunk| chunk.get(own));
+        if let (Some(slot), Some(chunk)) = (key.get(dimension).and_then(|n| chunks.get_mut(*n)), chunk) {
+            *slot = *chunk;
+        }
+    }
+    chunks
+}
+
+/// First chunk of each place along an axis in the grid of the whole.
+pub(super) fn first_chunks(storing: &Storing, growing: &Growing, axis: &Axis) -> Option<Vec<u64>> {
+    let Some(own) = axis.own else { return Some(axis.starts.clone()) };
+    let Some(dimension) = axis.dimension else { return Some(vec![0]) };
+    let size = match storing {
+        Storing::Copied => return None,
+        Storing::Regular(chunk) => *chunk.get(own)?,
+        Storing::Cut { axis, step } if *axis == own => *step,
+        Storing::Cut { .. } => {
+            growing.pieces.values().next()?.chunk.as_ref().and_then(|c| c.get(own)).copied()?
+        }
+        Storing::Varying => return Some(varying_starts(growing, axis, own, dimension)),
+    };
+    Some(axis.starts.iter().map(|start| start / size.max(1)).collect())
+}
+
+fn varying_starts(growing: &Growing, axis: &Axis, own: usize, dimension: usize) -> Vec<u64> {
+    let mut start = 0;
+    let chunks = chunk_sizes(growing, axis, own, dimension);
+    let counts = axis.sizes.iter().zip(chunks).map(|(size, chunk)| size.div_ceil(chunk.max(1)));
+    let first = |count| {
+        let own = start;
+        start += count;
+        own
+    };
+    counts.map(first).collect()
+}
+
+impl Piece {
+    /// Numbers of chunks in the file.
+    pub(super) fn counts(&self) -> Vec<u64> {
+        let chunk = self.chunk.as_deref().unwrap_or(&self.shape);
+        self.shape.iter().zip(chunk).map(|(n, c)| n.div_ceil((*c).max(1))).collect()
+    }
+}
