@@ -1,1 +1,0 @@
-//! Groups files by what must agree.

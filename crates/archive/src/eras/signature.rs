@@ -1,0 +1,231 @@
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use virtualize::zarr::{
+    Array, ChunkGrid, Codec, DataType, Endian, FillValue, Group, Hierarchy, Node, NodePath, ZarrFormat,
+    node::join,
+};
+
+use super::attributes::{self, canonical};
+use crate::combine::{Place, places};
+use crate::{Layout, Member};
+
+/// What must be equal in files that are put together.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Signature {
+    /// Arrays that all files must have.
+    pub arrays: BTreeMap<NodePath, ArraySignature>,
+    /// Arrays that may be in some of the files only ([`Layout::optional`]). They are no part of the digest, since files
+    /// without them agree with all: those that have one must agree by themselves.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub optional: BTreeMap<NodePath, ArraySignature>,
+    /// Attributes of groups that places of values depend on, such as a coordinate reference system.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<NodePath, BTreeMap<String, Value>>,
+}
+
+/// What must be equal of an array.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ArraySignature {
+    /// Type of an element, as Zarr names it.
+    pub data_type: String,
+    /// Names of the axes, slowest first.
+    pub dimensions: Vec<Option<String>>,
+    /// Sizes along the axes; nothing for those along which files are put together.
+    pub sizes: Vec<Option<u64>>,
+    /// Chunk sizes along the axes: a number, a list where they vary, or nothing where any will do. Nothing at all where
+    /// the array is written anew, or taken from the first file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<Vec<Value>>,
+    /// Codecs with all parameters that decoding depends on, in the order of encoding; as `chunks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codecs: Option<Vec<String>>,
+    /// What missing chunks read as, in the spelling of Zarr v3; null where nothing says.
+    pub fill_value: Value,
+    /// Attributes that the meaning of values depends on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, Value>,
+    /// SHA-256 of the values of an array that is taken from the first file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<String>,
+}
+
+impl Signature {
+    /// The signature of a file for a layout. Values of arrays that vary along none of the layout's dimensions are taken
+    /// from [`Member::digests`]; one that was not read is equal to none.
+    pub fn of(member: &Member, layout: &Layout) -> Self {
+        let hierarchy = &member.hierarchy;
+        let (mut places, grid_mappings) = (places(hierarchy, layout), attributes::grid_mappings(hierarchy));
+        let mut signature = Self::default();
+        for (path, array) in hierarchy.arrays() {
+            let places = places.remove(&path).unwrap_or_default();
+            let is_fixed = places.iter().all(|place| *place == Place::Absent);
+            if is_fixed && Layout::has(&layout.assume_equal, &path) {
+                continue;
+            }
+            let is_mapping = grid_mappings.contains(&path);
+            let work = OfArray { member, layout, path: &path, array, places: &places, is_fixed, is_mapping };
+            let signed = work.signature();
+            match Layout::has(&layout.optional, &path) {
+                true => signature.optional.insert(path, signed),
+                false => signature.arrays.insert(path, signed),
+            };
+        }
+        groups(hierarchy, layout, "", &hierarchy.root, &mut signature.groups);
+        signature
+    }
+
+    /// SHA-256 in hexadecimal: equal where [`super::differences`] finds none, but for optional arrays.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_vec(&(&self.arrays, &self.groups)).unwrap_or_default();
+        let mut digest = String::with_capacity(64);
+        for byte in Sha256::digest(&text) {
+            let _ = write!(digest, "{byte:02x}");
+        }
+        digest
+    }
+}
+
+fn groups(
+    hierarchy: &Hierarchy,
+    layout: &Layout,
+    path: &str,
+    group: &Group,
+    found: &mut BTreeMap<NodePath, BTreeMap<String, Value>>,
+) {
+    let said = attributes::of_group(&group.attributes, attributes::is_moved(hierarchy, layout));
+    if !said.is_empty() {
+        found.insert(path.to_owned(), said);
+    }
+    for (name, node) in &group.children {
+        if let Node::Group(child) = node {
+            groups(hierarchy, layout, &join(path, name), child, found);
+        }
+    }
+}
+
+/// One array of a file.
+struct OfArray<'a> {
+    member: &'a Member,
+    layout: &'a Layout,
+    path: &'a str,
+    array: &'a Array,
+    places: &'a [Place],
+    /// It varies along no dimension of the layout.
+    is_fixed: bool,
+    /// It describes a coordinate reference system.
+    is_mapping: bool,
+}
+
+impl OfArray<'_> {
+    fn signature(&self) -> ArraySignature {
+        let array = self.array;
+        let is_read = self.member.values.contains_key(self.path);
+        let is_compared = self.is_fixed && !self.layout.along.is_empty();
+        // What is written anew, or taken from the first file, may be stored in any way.
+        let is_stored = !is_read && !is_compared;
+        let grows = |axis: usize| self.places.contains(&Place::Axis(axis));
+        let moved = attributes::is_moved(&self.member.hierarchy, self.layout);
+        ArraySignature {
+            data_type: type_name(&array.data_type),
+            dimensions: array.dimension_names.clone(),
+            sizes: array.shape.iter().enumerate().map(|(axis, n)| (!grows(axis)).then_some(*n)).collect(),
+            chunks: is_stored.then(|| self.chunks(grows)),
+            codecs: is_stored.then(|| codecs(array)),
+            fill_value: fill_value(array),
+            attributes: match self.is_mapping {
+                true => attributes::of_grid_mapping(&array.attributes, moved),
+                false => attributes::of_array(array, is_read && !self.is_fixed),
+            },
+            values: is_compared.then(|| self.values()),
+        }
+    }
+
+    fn values(&self) -> String {
+        let digest = self.member.digests.get(self.path).cloned();
+        let read = || self.member.values.get(self.path).map(virtualize::digest);
+        digest.or_else(read).unwrap_or_else(|| format!("not read from {}", self.member.item.url))
+    }
+
+    fn chunks(&self, grows: impl Fn(usize) -> bool) -> Vec<Value> {
+        let any = |axis| grows(axis) && self.layout.rectilinear;
+        match &self.array.chunk_grid {
+            ChunkGrid::Regular(sizes) => {
+                let extents = self.array.shape.iter();
+                let whole = |(axis, (size, extent)): (usize, (&u64, &u64))| match size >= extent && any(axis)
+                {
+                    true => Value::Null,
+                    false => Value::from(*size),
+                };
+                sizes.iter().zip(extents).enumerate().map(whole).collect()
+            }
+            ChunkGrid::Rectilinear(edges) => {
+                let spelled = |(axis, sizes): (usize, &Vec<u64>)| match any(axis) {
+                    true => Value::Null,
+                    false => Value::from(sizes.clone()),
+                };
+                edges.iter().enumerate().map(spelled).collect()
+            }
+        }
+    }
+}
+
+/// The type as Zarr names it; structures with all their fields.
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Struct(_) => data_type
+            .to_v2(Endian::Little)
+            .map_or_else(|_| format!("{data_type:?}"), |v2| format!("struct {v2}")),
+        other => other.to_string(),
+    }
+}
+
+/// The fill value; zero is what a missing chunk reads as where nothing is said.
+fn fill_value(array: &Array) -> Value {
+    let said = |fill: &FillValue| {
+        fill.to_json(&array.data_type, ZarrFormat::V3).unwrap_or_else(|_| format!("{fill:?}").into())
+    };
+    canonical(array.fill_value.as_ref().map_or(Value::Null, said))
+}
+
+/// Codecs without what only an encoder needs.
+fn codecs(array: &Array) -> Vec<String> {
+    let plain = array.data_type.number_size() == 1 && !matches!(array.data_type, DataType::Struct(_));
+    array.codecs.iter().map(|codec| spelled(codec, plain)).collect()
+}
+
+fn spelled(codec: &Codec, plain: bool) -> String {
+    match codec {
+        // Their streams say the rest.
+        Codec::Gzip { .. } => "gzip".to_owned(),
+        Codec::Zlib { .. } => "zlib".to_owned(),
+        Codec::Bz2 { .. } => "bz2".to_owned(),
+        Codec::Zstd { .. } => "zstd".to_owned(),
+        Codec::Blosc { .. } => "blosc".to_owned(),
+        Codec::Bytes { .. } if plain => "bytes".to_owned(),
+        Codec::Bytes { endian: Some(Endian::Big) } => "bytes (big-endian)".to_owned(),
+        Codec::Bytes { endian } => {
+            if endian.is_some() {
+                "bytes (little-endian)".to_owned()
+            } else {
+                "bytes".to_owned()
+            }
+        }
+        Codec::Shuffle { element_size } => format!("shuffle ({element_size} bytes)"),
+        other => document(other),
+    }
+}
+
+/// Name and configuration, with members in order.
+fn document(codec: &Codec) -> String {
+    let Ok(said) = codec.to_v3().or_else(|_| codec.to_v2()) else { return format!("{codec:?}") };
+    let name = ["name", "id"].iter().find_map(|key| said.get(key)?.as_str()).unwrap_or_default();
+    let configuration = canonical(said.get("configuration").cloned().unwrap_or(Value::Null));
+    match configuration.as_object() {
+        Some(members) if !members.is_empty() => format!("{name} {configuration}"),
+        _ => name.to_owned(),
+    }
+}
