@@ -10,10 +10,19 @@
 //! Architecture invariant: [`eras`] and [`combine`] are functions of values; they wait for nothing and read nothing. What
 //! disagrees is never merged.
 
+mod batch;
 pub mod combine;
+mod engine;
 pub mod eras;
+mod error;
+mod event;
 mod item;
+mod journal;
 mod member;
 
+pub use batch::{Batch, BatchBuilder, Summary, Target};
+pub use error::Error;
+pub use event::Event;
 pub use item::Item;
+pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
 pub use member::{Along, Layout, Member, Wanted};

@@ -1,3 +1,4 @@
+mod batch;
 mod references;
 
 use std::{num::NonZeroU32, time::Duration};
@@ -11,6 +12,7 @@ use virtualize::{
 #[cfg(feature = "icechunk")]
 use virtualize::{CommitMode, CommitOptions};
 
+pub(crate) use batch::Batch;
 pub(crate) use references::{Compare, Translate, Validate};
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
@@ -31,6 +33,7 @@ const EXAMPLES: &str = "Examples:
   virtualize granule.nc -o granule.json
   virtualize s3://bucket/scene.tif --anonymous --format zarr3-json -o scene.json
   virtualize inspect granule.nc
+  virtualize batch 's3://bucket/era5/**/*.nc' --each -o refs/
 
 A file named like a command is reached as ./inspect. Exit status: 0 done, 1 refused or failed, 2 wrong usage.";
 
@@ -38,6 +41,8 @@ A file named like a command is reached as ./inspect. Exit status: 0 done, 1 refu
 pub(crate) enum Command {
     /// Shows what a file holds and how it is mapped: types, chunks, codecs, fill values and where each came from
     Inspect(Inspect),
+    /// Makes references of many files; killed or stopped, the same command goes on from where it was
+    Batch(Box<Batch>),
     /// Writes references that are there already in another format
     Convert(Translate),
     /// Checks references against their sources; exit status 1 where something is wrong
@@ -94,6 +99,13 @@ pub(crate) struct Input {
     /// What is written, or mapped for
     #[arg(short, long, value_enum, default_value = "kerchunk-json")]
     pub(crate) format: OutputFormat,
+    #[command(flatten)]
+    pub(crate) mapping: Mapping,
+}
+
+/// How files are reached and how they are mapped.
+#[derive(Args, Clone)]
+pub(crate) struct Mapping {
     /// Fail when there is any warning
     #[arg(long)]
     pub(crate) strict: bool,
@@ -322,16 +334,28 @@ impl Input {
 
     /// What is wrong with the options together.
     pub(crate) fn conflict(&self) -> Option<&'static str> {
-        let is_v2 = Format::from(self.format).zarr_format() == ZarrFormat::V2;
+        self.mapping.conflict(Format::from(self.format).zarr_format())
+    }
+
+    /// The library's options.
+    pub(crate) fn options(&self) -> Options {
+        self.mapping.options(Format::from(self.format).zarr_format())
+    }
+}
+
+impl Mapping {
+    /// What is wrong with the options together.
+    pub(crate) fn conflict(&self, format: ZarrFormat) -> Option<&'static str> {
+        let is_v2 = format == ZarrFormat::V2;
         (self.unpack && is_v2).then_some(
             "--unpack needs a Zarr v3 output, such as --format zarr3-json: Zarr v2 has no such codecs",
         )
     }
 
     /// The library's options.
-    pub(crate) fn options(&self) -> Options {
+    pub(crate) fn options(&self, format: ZarrFormat) -> Options {
         let map = MapOptions {
-            format: Format::from(self.format).zarr_format(),
+            format,
             invalid_nodata: match self.invalid_nodata {
                 InvalidNodataChoice::Error => InvalidNodata::Error,
                 InvalidNodataChoice::Warn => InvalidNodata::Warn,

@@ -8,6 +8,8 @@ use crate::messages;
 pub(crate) enum Failure {
     /// The library's reasons.
     Library(Error),
+    /// Those of many files.
+    Archive(virtualize_archive::Error),
     /// Arguments that do not go together.
     Usage(String),
     /// What was looked for was found, and said: differences, or problems.
@@ -19,6 +21,15 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Library(error)
+    }
+}
+
+impl From<virtualize_archive::Error> for Failure {
+    fn from(error: virtualize_archive::Error) -> Self {
+        match error {
+            virtualize_archive::Error::File(error) => Self::Library(error),
+            other => Self::Archive(other),
+        }
     }
 }
 
@@ -38,6 +49,11 @@ pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
             ErrorClass::Usage => report(&error, 2),
             _ => report(&error, 1),
         },
+        Err(Failure::Archive(error)) => {
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            messages::line(&format!("error: {error}{hint}"));
+            ExitCode::from(if error.class() == ErrorClass::Usage { 2 } else { 1 })
+        }
         Err(Failure::Usage(reason)) => {
             messages::line(&format!("error: {reason}"));
             ExitCode::from(2)

@@ -1,12 +1,14 @@
 //! The `virtualize` command: arguments become options, the library does the work, errors become exit status.
 
 mod arguments;
+mod batch;
 mod convert;
 mod diff;
 mod exit;
 mod inspect;
 mod logging;
 mod messages;
+mod progress;
 mod translate;
 mod validate;
 
@@ -18,23 +20,30 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (input, verbose) = match &arguments.command {
-        Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.verbose),
+        Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.mapping.verbose),
+        Some(Command::Batch(batch)) => (None, batch.mapping.verbose),
         Some(Command::Convert(convert)) => (None, convert.reading.verbose),
         Some(Command::Validate(validate)) => (None, validate.reading.verbose),
         Some(Command::Diff(compare)) => (None, compare.reading.verbose),
-        None => (Some(&arguments.convert.input), arguments.convert.input.verbose),
+        None => (Some(&arguments.convert.input), arguments.convert.input.mapping.verbose),
     };
     if let Some(problem) = input.and_then(|input| input.conflict()) {
         Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
     }
     logging::start(verbose);
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // One file is read on one thread, many are on all.
+    let mut builder = match &arguments.command {
+        Some(Command::Batch(_)) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::of(Err(exit::Failure::Output(error))),
     };
     exit::of(runtime.block_on(async {
         match &arguments.command {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
+            Some(Command::Batch(batch)) => batch::run(batch).await,
             Some(Command::Convert(convert)) => translate::run(convert).await,
             Some(Command::Validate(arguments)) => validate::run(arguments).await,
             Some(Command::Diff(compare)) => diff::run(compare).await,

@@ -1,0 +1,75 @@
+//! Reads one file, and makes of it what the run wants.
+
+use std::sync::Arc;
+
+use virtualize::{ErrorClass, Object, Options, VirtualStore};
+
+use super::each::Each;
+use crate::{
+    Item,
+    engine::{Failure, ReadFile, ReadFuture, Reading},
+    journal::Content,
+};
+
+/// What becomes of a file.
+pub(super) enum Make {
+    /// An output of its own.
+    Each(Each),
+}
+
+/// Reads files.
+pub(super) struct FileReader {
+    pub(super) options: Options,
+    pub(super) make: Make,
+}
+
+impl ReadFile for FileReader {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a> {
+        Box::pin(self.read_file(item, fresh))
+    }
+}
+
+impl FileReader {
+    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Reading, Failure> {
+        let object = self.open(item, fresh).await?;
+        let mut store = virtualize::open_object(Arc::clone(&object), &self.options).await?;
+        let opened = Item {
+            size: store
+                .hierarchy
+                .sources
+                .iter()
+                .find(|source| source.url == object.url())
+                .map(|source| source.size),
+            etag: object.etag().map(str::to_owned),
+            modified: object.modified(),
+            ..item.clone()
+        };
+        let content = self.content(item, &mut store).await?;
+        object.verify()?;
+        let stats = object.stats();
+        let warnings = store.warnings().map(ToString::to_string).collect();
+        Ok(Reading { opened, requests: stats.requests, bytes: stats.bytes, warnings, content })
+    }
+
+    async fn open(&self, item: &Item, _fresh: bool) -> Result<Arc<Object>, Failure> {
+        Ok(virtualize_store::open(&item.url, &self.options.store).await?)
+    }
+
+    async fn content(&self, item: &Item, store: &mut VirtualStore) -> Result<Content, Failure> {
+        match &self.make {
+            Make::Each(each) => {
+                let name = each.name(&item.url);
+                let name = name.map_err(|error| Failure { class: ErrorClass::File, error })?;
+                Ok(each.write(store, name, &self.options).await?)
+            }
+        }
+    }
+}
+
+impl<E: Into<virtualize::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        Self { class: error.class(), error: format!("{error}{hint}").replace('\n', " ") }
+    }
+}

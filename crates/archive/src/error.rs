@@ -1,0 +1,101 @@
+use virtualize::{Error as FileError, ErrorClass, StoreError};
+
+use crate::journal::JournalError;
+
+/// Why a run over many files came to no good end. One line each.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file, or the output, could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A listing failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Options that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// Files that the journal knows are no longer listed.
+    #[error("{} that the journal knows {} no longer listed: {}", files(*count), if *count == 1 { "is" } else { "are" }, some(first, *count))]
+    Vanished {
+        /// How many.
+        count: u64,
+        /// The first of them.
+        first: Vec<String>,
+    },
+    /// More files failed than may.
+    #[error("{} failed, at most {allowed} may: {}", files(*count), some(first, *count))]
+    Failures {
+        /// How many.
+        count: u64,
+        /// How many may.
+        allowed: u64,
+        /// The first of them, with their reasons.
+        first: Vec<String>,
+    },
+    /// No file was found.
+    #[error("no files found: {0}")]
+    Nothing(String),
+    /// It was stopped.
+    #[error("stopped; {done} of {files} files are in the journal")]
+    Stopped {
+        /// Files that are done.
+        done: u64,
+        /// Files that were listed.
+        files: u64,
+    },
+}
+
+impl Error {
+    /// Its class.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::File(error) => error.class(),
+            Self::Store(error) => FileError::from(error.clone()).class(),
+            Self::Usage(_) => ErrorClass::Usage,
+            Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
+            Self::Journal(_) | Self::Stopped { .. } => ErrorClass::Unavailable,
+            Self::Vanished { .. } | Self::Failures { .. } => ErrorClass::File,
+            Self::Nothing(_) => ErrorClass::NotFound,
+        }
+    }
+
+    /// What the user can do, in one line.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::File(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::Journal(error) => error.hint(),
+            Self::Usage(_) => None,
+            Self::Vanished { .. } => Some("--drop-vanished leaves them out"),
+            Self::Failures { .. } => Some("--retry-failed tries them again, --skip-failed leaves them out"),
+            Self::Nothing(_) => Some("check the patterns and filters"),
+            Self::Stopped { .. } => Some("the same command goes on from there"),
+        }
+    }
+}
+
+/// The word that stands for a class in journals and events.
+pub(crate) fn class_name(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Usage => "usage",
+        ErrorClass::NotFound => "not-found",
+        ErrorClass::Denied => "denied",
+        ErrorClass::Changed => "changed",
+        ErrorClass::Unavailable => "unavailable",
+        ErrorClass::File => "file",
+        ErrorClass::BrokenPipe => "broken-pipe",
+    }
+}
+
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn some(first: &[String], count: u64) -> String {
+    let more = count.saturating_sub(first.len() as u64);
+    let shown = first.join("; ");
+    if more == 0 { shown } else { format!("{shown}; and {more} more") }
+}

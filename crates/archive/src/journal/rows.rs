@@ -1,0 +1,148 @@
+//! Rows of `files`, and what is kept of each file that is done.
+
+#![allow(dead_code, reason = "combined outputs will use them")]
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use virtualize::zarr::{NodePath, Source};
+
+use crate::Item;
+
+/// State of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// To be read.
+    Pending = 0,
+    /// Read.
+    Done = 1,
+    /// Could not be read.
+    Failed = 2,
+}
+
+impl State {
+    pub(crate) fn of(number: i64) -> Self {
+        match number {
+            1 => Self::Done,
+            2 => Self::Failed,
+            _ => Self::Pending,
+        }
+    }
+
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Pending => 0,
+            Self::Done => 1,
+            Self::Failed => 2,
+        }
+    }
+}
+
+/// A file that is to be read.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Work {
+    /// Its row.
+    pub(crate) id: i64,
+    /// The file.
+    pub(crate) item: Item,
+}
+
+/// What a batch of listed files came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Listing {
+    /// Files of this run's listing so far.
+    pub(crate) files: u64,
+    /// Those of them that are to be read.
+    pub(crate) pending: u64,
+}
+
+/// A file that was read.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Done {
+    /// The file as it was opened, where it is no longer what was listed.
+    pub(crate) changed: Option<Item>,
+    /// How often it was tried.
+    pub(crate) attempts: u32,
+    /// How long it took, with all attempts.
+    pub(crate) seconds: f64,
+    /// Requests that it took.
+    pub(crate) requests: u64,
+    /// Bytes that came.
+    pub(crate) bytes: u64,
+    /// What the user should know, one line each.
+    pub(crate) warnings: Vec<String>,
+    /// What came of it.
+    pub(crate) content: Content,
+}
+
+/// What came of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Content {
+    /// An output of its own.
+    Written {
+        /// Its name below the output folder.
+        name: String,
+        /// Its size, where that can be known.
+        bytes: Option<u64>,
+    },
+    /// A member of a combined dataset.
+    Member(Box<MemberRow>),
+}
+
+/// A member as it lies in the journal.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct MemberRow {
+    /// Digest of its signature.
+    pub(crate) era: String,
+    /// The signature, as JSON.
+    pub(crate) signature: String,
+    /// The [`crate::combine::Brief`], as JSON.
+    pub(crate) brief: String,
+    /// References as JSON text, compressed.
+    pub(crate) hierarchy: Vec<u8>,
+    /// The files that they refer to.
+    pub(crate) sources: Vec<Source>,
+    /// Values, compressed.
+    pub(crate) values: Vec<u8>,
+    /// Digests of arrays.
+    pub(crate) digests: BTreeMap<NodePath, String>,
+    /// Coordinates along new dimensions.
+    pub(crate) given: BTreeMap<String, Value>,
+}
+
+/// A file that could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failed {
+    /// How often it was tried.
+    pub(crate) attempts: u32,
+    /// Class of the error.
+    pub(crate) class: &'static str,
+    /// Why, in one line.
+    pub(crate) error: String,
+}
+
+/// How the reading of a file ended.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Outcome {
+    /// Well.
+    Done(Box<Done>),
+    /// Not.
+    Failed(Failed),
+}
+
+/// Files of this run's listing by state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    /// To be read.
+    pub(crate) pending: u64,
+    /// Read.
+    pub(crate) done: u64,
+    /// Could not be read.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    pub(crate) fn all(self) -> u64 {
+        self.pending + self.done + self.failed
+    }
+}

@@ -1,0 +1,103 @@
+//! The tables.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::JournalError;
+
+/// Shows that a SQLite file is a journal: "vjrn".
+const APPLICATION: i32 = 0x766A_726E;
+/// Version of the tables.
+const VERSION: i32 = 1;
+
+/// States of `files` are those of [`super::rows::State`].
+const TABLES: &str = "
+CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- listed: as the listing had it; seen: the last run whose listing had it; position: its place there.
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY,
+    url TEXT NOT NULL UNIQUE,
+    position INTEGER NOT NULL,
+    seen INTEGER NOT NULL,
+    size INTEGER, etag TEXT, modified INTEGER,
+    properties TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    class TEXT, error TEXT,
+    seconds REAL, requests INTEGER, bytes INTEGER,
+    warnings TEXT,
+    written TEXT, written_bytes INTEGER,
+    era TEXT, brief TEXT
+);
+CREATE INDEX files_by_state ON files (state);
+CREATE TABLE contents (
+    id INTEGER PRIMARY KEY REFERENCES files (id) ON DELETE CASCADE,
+    hierarchy BLOB NOT NULL, sources TEXT NOT NULL, array_values BLOB NOT NULL, digests TEXT NOT NULL, given TEXT NOT NULL
+);
+CREATE TABLE eras (digest TEXT PRIMARY KEY, signature TEXT NOT NULL) WITHOUT ROWID;
+";
+
+/// Takes the lock that lasts until the connection is closed.
+pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::ZERO)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
+}
+
+/// Makes the tables of a new file; refuses what is no journal, or of another version.
+pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<(), JournalError> {
+    let failed = |error| JournalError::of(path, error);
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) =
+        (number("application_id").map_err(failed)?, number("user_version").map_err(failed)?);
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    match (tables, application) {
+        (0, _) => create(connection).map_err(failed),
+        (_, APPLICATION) if version == VERSION => is_of_this_program(connection, path),
+        (_, APPLICATION) => Err(JournalError::Version {
+            path: path.to_owned(),
+            found: version.to_string(),
+            expected: VERSION.to_string(),
+        }),
+        _ => Err(JournalError::NotAJournal {
+            path: path.to_owned(),
+            reason: "another program's database".to_owned(),
+        }),
+    }
+}
+
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(TABLES)?;
+    transaction.execute(
+        "INSERT INTO facts (name, value) VALUES ('program', ?1), ('run', '0')",
+        [env!("CARGO_PKG_VERSION")],
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Rows of another version of the program could be other rows.
+fn is_of_this_program(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    let found: String = connection
+        .query_row("SELECT value FROM facts WHERE name = 'program'", [], |row| row.get(0))
+        .map_err(|error| JournalError::of(path, error))?;
+    let expected = env!("CARGO_PKG_VERSION").to_owned();
+    if found == expected {
+        return Ok(());
+    }
+    Err(JournalError::Version { path: path.to_owned(), found: format!("{found} of the program"), expected })
+}
+
+/// Counts the runs.
+pub(super) fn next_run(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.execute("UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'run'", [])?;
+    connection.query_row("SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'run'", [], |row| row.get(0))
+}
