@@ -16,10 +16,10 @@ pub(super) fn prepare(
     any_value: bool,
 ) -> Result<(), String> {
     let sentinels = Sentinels::of(array, format);
-    if let Some(FillValue::Fixed(bytes)) = &array.fill_value {
-        if sentinels.is_missing(bytes) {
-            return Ok(());
-        }
+    if let Some(FillValue::Fixed(bytes)) = &array.fill_value
+        && sentinels.is_missing(bytes)
+    {
+        return Ok(());
     }
     if complete {
         let nan = || FillValue::from_f64(&array.data_type, f64::NAN).value();

@@ -80,7 +80,7 @@ impl Growing {
     ) -> Result<(), String> {
         self.agrees(&array)?;
         let times = self.always && time::has_time_units(&self.first) && time::has_time_units(&array);
-        if !(assume_equal && !self.varies()) {
+        if !assume_equal || self.varies() {
             self.attributes.add(&array.attributes, true, times)?;
         }
         let key = self.key(at);

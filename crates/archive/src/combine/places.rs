@@ -160,13 +160,17 @@ fn needs_values(
             && (is_coordinate(path, array)
                 || related.contains(path)
                 || (small && places.iter().any(|place| !fits(array, *place)))
-                || may_differ(array, size)))
+                || (small && may_differ(array, places, size))))
 }
 
-/// Whether an array is a short column in one chunk, whose size may differ in other files.
-fn may_differ(array: &Array, size: u64) -> bool {
-    let one_chunk = matches!((&array.chunk_grid, array.shape.as_slice()), (ChunkGrid::Regular(chunk), [n]) if *n > 1 && chunk.as_slice() == [*n]);
-    one_chunk && size <= 8 << 10
+/// Whether an array is small and in one chunk along an axis that grows, so that files of other extents have other chunks.
+fn may_differ(array: &Array, places: &[Place], size: u64) -> bool {
+    let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return false };
+    let one_chunk = |place: &Place| match place {
+        Place::Axis(axis) => array.shape.get(*axis).is_some_and(|n| *n > 1 && chunk.get(*axis) == Some(n)),
+        _ => false,
+    };
+    size <= 8 << 10 && places.iter().any(one_chunk)
 }
 
 /// Bytes of all values; nothing where their size varies.

@@ -177,8 +177,8 @@ fn plan_era(
     }
     let cells = cells(&briefs, &known, layout)?;
     let mut blocks = BTreeMap::new();
-    for (at, mut rows) in cells {
-        let kept = one(&mut rows, &briefs, options.on_duplicate, plan)?;
+    for (at, files) in cells {
+        let kept = one(&files, &briefs, options.on_duplicate, plan)?;
         if let Some(brief) = kept {
             blocks.insert(at, brief);
         }
@@ -223,7 +223,7 @@ fn cells(briefs: &[Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Res
 
 /// The one of the files at a place that is kept.
 fn one<'a>(
-    files: &mut Vec<usize>,
+    files: &[usize],
     briefs: &'a [Brief],
     on_duplicate: OnDuplicate,
     plan: &mut Plan,

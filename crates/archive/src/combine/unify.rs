@@ -66,10 +66,9 @@ pub(super) fn unify(
     let unit = best.unwrap_or(target.unit);
     let spelled = if unit == target.unit { own } else { format!("{} since {}", unit.name, target.since) };
     for (name, _) in &converted {
-        if let Some(growing) = arrays.get_mut(name) {
-            if growing.attributes.kept.contains_key("units") {
-                growing.attributes.kept.insert("units".to_owned(), spelled.clone().into());
-            }
+        let kept = arrays.get_mut(name).map(|growing| &mut growing.attributes.kept);
+        if let Some(units) = kept.and_then(|kept| kept.get_mut("units")) {
+            *units = spelled.clone().into();
         }
     }
     Ok(Some(format!("files count in several units: converted to \"{spelled}\"")))
@@ -250,10 +249,10 @@ fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
 fn missing(times: &Times) -> Vec<f64> {
     let mut found: Vec<f64> = Vec::new();
     for time in times.0.values().flatten() {
-        if let Time::Missing(float, _) = time {
-            if !found.iter().any(|known| known == float) {
-                found.push(*float);
-            }
+        if let Time::Missing(float, _) = time
+            && !found.contains(float)
+        {
+            found.push(*float);
         }
     }
     found
