@@ -46,7 +46,7 @@ pub use references::{
     convert, diff, read_references, record_sources, validate,
 };
 pub use relocate::{Relocation, Rewrite};
-pub use values::{ArrayValues, MOST_BYTES, digest, read_array, read_array_within};
+pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};
 pub use virtualize_bytes::Limits;
 pub use virtualize_emit::{Format, MOST_RECORDS};
 #[cfg(feature = "icechunk")]

@@ -1,5 +1,6 @@
 //! Whole arrays, decoded.
 
+mod chunk;
 mod fetch;
 mod lay;
 mod variable;
@@ -13,6 +14,7 @@ use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Field, FillValue, in_byte_order,
 };
 
+pub use self::chunk::{chunk_size, decode_chunk};
 use self::{fetch::fetch, lay::Grid, variable::Variable};
 use crate::{Error, VirtualStore, decode};
 

@@ -95,3 +95,23 @@ fn a_digest_is_of_type_shape_and_bytes() {
     assert_ne!(one, of(&[1, 2], DataType::Int16, b"abcd"));
     assert_ne!(one, of(&[2], DataType::Int16, b"abce"));
 }
+
+/// A chunk at the edge is whole, in row-major order, whatever the array's order of axes.
+#[test]
+fn single_chunks() {
+    let order = Codec::Transpose { order: vec![1, 0] };
+    let chunks: [(u64, &[u16]); 1] = [(1, &[1, 4, 2, 5, 3, 6])];
+    let array = array(&[2, 4], ChunkGrid::Regular(vec![2, 3]), vec![order], &chunks);
+    let stored = array.chunks.inline.get(&1).unwrap().clone();
+    assert_eq!((chunk_size(&array, 1), chunk_size(&array, 2)), (Some(12), None));
+    let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+    hierarchy.root.children.insert("a".to_owned(), Node::Array(Box::new(array)));
+    let store = VirtualStore::of(hierarchy, "memory");
+    let decode = |path, position, most| decode_chunk(&store, path, position, &stored, most);
+    let bytes = decode("a", 1, 12).unwrap();
+    let numbers: Vec<u16> = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    for (path, position, most) in [("a", 1, 11), ("a", 2, 12), ("b", 1, 12)] {
+        assert!(decode(path, position, most).is_err());
+    }
+}
