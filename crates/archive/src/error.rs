@@ -1,6 +1,6 @@
 use virtualize::{Error as FileError, ErrorClass, StoreError};
 
-use crate::journal::JournalError;
+use crate::{combine::CombineError, journal::JournalError};
 
 /// Why a run over many files came to no good end. One line each.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,20 @@ pub enum Error {
         /// The first of them, with their reasons.
         first: Vec<String>,
     },
+    /// Files that cannot be put together.
+    #[error(transparent)]
+    Combine(#[from] CombineError),
+    /// Files of several eras, which are not merged.
+    #[error("the files are of {} eras, which are not merged: {}; the second differs in {}", eras.len(), of_eras(eras), differences.join("; "))]
+    Mismatch {
+        /// Number of files and first file of each era.
+        eras: Vec<(u64, String)>,
+        /// The first differences between the first two.
+        differences: Vec<String>,
+    },
+    /// A thread of this program panicked.
+    #[error("internal error: {0}")]
+    Internal(String),
     /// No file was found.
     #[error("no files found: {0}")]
     Nothing(String),
@@ -57,7 +71,10 @@ impl Error {
             Self::Usage(_) => ErrorClass::Usage,
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
             Self::Journal(_) | Self::Stopped { .. } => ErrorClass::Unavailable,
-            Self::Vanished { .. } | Self::Failures { .. } => ErrorClass::File,
+            Self::Vanished { .. } | Self::Failures { .. } | Self::Mismatch { .. } | Self::Combine(_) => {
+                ErrorClass::File
+            }
+            Self::Internal(_) => ErrorClass::Unavailable,
             Self::Nothing(_) => ErrorClass::NotFound,
         }
     }
@@ -68,7 +85,10 @@ impl Error {
             Self::File(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Journal(error) => error.hint(),
-            Self::Usage(_) => None,
+            Self::Usage(_) | Self::Combine(_) | Self::Internal(_) => None,
+            Self::Mismatch { .. } => Some(
+                "--on-mismatch split makes each a group, --on-mismatch skip keeps the most; `virtualize scan` tells all",
+            ),
             Self::Vanished { .. } => Some("--drop-vanished leaves them out"),
             Self::Failures { .. } => Some("--retry-failed tries them again, --skip-failed leaves them out"),
             Self::Nothing(_) => Some("check the patterns and filters"),
@@ -98,4 +118,11 @@ fn some(first: &[String], count: u64) -> String {
     let more = count.saturating_sub(first.len() as u64);
     let shown = first.join("; ");
     if more == 0 { shown } else { format!("{shown}; and {more} more") }
+}
+
+fn of_eras(eras: &[(u64, String)]) -> String {
+    let shown: Vec<_> =
+        eras.iter().take(5).map(|(count, first)| format!("{} from {first}", files(*count))).collect();
+    let more = if eras.len() > shown.len() { ", …" } else { "" };
+    shown.join("; ") + more
 }

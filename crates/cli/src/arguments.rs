@@ -121,7 +121,7 @@ pub(crate) struct Mapping {
     /// Put pages of a TIFF that have equal shape, type, chunks and codecs into one array along a new axis
     #[arg(long)]
     stack: bool,
-    /// Chunks of a TIFF whose last strip is shorter than the others
+    /// Chunks that are not all of one size: the last strip of a TIFF, files of several sizes that are put together
     #[arg(long, value_enum, default_value = "regular", value_name = "KIND")]
     chunk_grid: ChunkGridKind,
     /// Most bytes (decoded) that an array may inline where references cannot say it
@@ -344,6 +344,11 @@ impl Input {
 }
 
 impl Mapping {
+    /// Whether chunks of several sizes are wanted where there are such.
+    pub(crate) fn is_rectilinear(&self) -> bool {
+        matches!(self.chunk_grid, ChunkGridKind::Rectilinear)
+    }
+
     /// What is wrong with the options together.
     pub(crate) fn conflict(&self, format: ZarrFormat) -> Option<&'static str> {
         let is_v2 = format == ZarrFormat::V2;

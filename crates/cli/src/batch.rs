@@ -36,6 +36,8 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let mut builder = Batch::builder(&arguments.output)
         .inputs(&arguments.inputs)
         .target(target)
+        .layout(arguments.layout())
+        .plan(arguments.plan())
         .overwrite(arguments.overwrite)
         .relocation(arguments.relocation())
         .files_at_once(options.store.concurrency)

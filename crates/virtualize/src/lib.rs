@@ -43,7 +43,7 @@ pub use options::{CarryOptions, Hdf5Reader, Options};
 pub use output::{write, write_folder, write_to};
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
-    convert, diff, read_references, record_sources, validate,
+    convert, diff, from_text, read_references, record_sources, to_text, validate,
 };
 pub use relocate::{Relocation, Rewrite};
 pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};

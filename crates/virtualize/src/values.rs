@@ -33,6 +33,13 @@ pub struct ArrayValues {
     pub bytes: Bytes,
 }
 
+impl ArrayValues {
+    /// The values of an array that [`read_array`] gave as `bytes` before.
+    pub fn of_array(array: &Array, bytes: Bytes) -> Self {
+        Self { shape: array.shape.clone(), data_type: little(&array.data_type), bytes }
+    }
+}
+
 /// Reads and decodes all chunks of an array: those in the file that is open, in other files, which are opened, and those
 /// that are inline. A missing chunk reads as the fill value, or as zero where there is none.
 ///

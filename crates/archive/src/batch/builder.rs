@@ -3,7 +3,8 @@ use std::{path::PathBuf, time::Duration};
 use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
 
-use super::{Batch, Target};
+use super::{Batch, Target, output::Combine};
+use crate::{Along, Layout, combine::PlanOptions};
 
 /// Says, option by option, what a [`Batch`] is to do.
 #[derive(Clone, Debug)]
@@ -18,6 +19,7 @@ impl BatchBuilder {
             output,
             target: target.unwrap_or(Target::References(virtualize::Format::KerchunkJson)),
             each: false,
+            combine: Combine { layout: Layout::default(), plan: PlanOptions::default() },
             overwrite: false,
             relocation: Relocation::Keep,
             options: Options::default(),
@@ -50,6 +52,30 @@ impl BatchBuilder {
     /// One output a file below the folder or prefix, instead of one for all.
     pub fn each(mut self) -> Self {
         self.0.each = true;
+        self
+    }
+
+    /// Along which dimensions the files are put together, and how.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.0.combine.layout = layout;
+        self
+    }
+
+    /// What is done with files that disagree, or have the same coordinates.
+    pub fn plan(mut self, options: PlanOptions) -> Self {
+        self.0.combine.plan = options;
+        self
+    }
+
+    /// The files are put together along a dimension that they have.
+    pub fn concat_dim(mut self, name: impl Into<String>) -> Self {
+        self.0.combine.layout.along.push(Along::Concat(name.into()));
+        self
+    }
+
+    /// The files are put together along a new dimension.
+    pub fn stack_dim(mut self, name: impl Into<String>) -> Self {
+        self.0.combine.layout.along.push(Along::Stack(name.into()));
         self
     }
 

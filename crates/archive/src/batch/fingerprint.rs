@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt::Debug};
 
 use virtualize::{CarryOptions, Limits, MapOptions, Options};
 
+use crate::Layout;
+
 /// All options of reading and mapping that change what is read of a file. How it is reached does not.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     let Options { store: _, map, limits, carry, strict, readable_by, hdf5_reader } = options;
@@ -45,4 +47,27 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     let Limits { objects, depth, chunks, structure_bytes, metadata_bytes, attributes } = limits;
     say("limits", &[*objects, u64::from(*depth), *chunks, *structure_bytes, *metadata_bytes, *attributes]);
     all
+}
+
+/// All options of putting files together that change what is read of a file.
+pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
+    let Layout {
+        along,
+        concat_vars,
+        assume_equal,
+        optional,
+        coordinate_attributes,
+        rectilinear,
+        inline_limit,
+    } = layout;
+    let said: [(&str, &dyn Debug); 7] = [
+        ("dimensions", along),
+        ("concat-var", concat_vars),
+        ("assume-equal", assume_equal),
+        ("optional-var", optional),
+        ("coordinate-attributes", coordinate_attributes),
+        ("rectilinear", rectilinear),
+        ("copied-limit", inline_limit),
+    ];
+    said.into_iter().map(|(name, value)| (name.to_owned(), format!("{value:?}"))).collect()
 }

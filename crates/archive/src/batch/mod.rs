@@ -1,8 +1,12 @@
 //! A run over many files.
 
 mod builder;
+mod combined;
 mod each;
 mod fingerprint;
+mod member;
+mod output;
+mod python;
 mod read;
 mod summary;
 mod target;
@@ -30,6 +34,7 @@ use crate::{
     journal::{Listing, journal_beside},
 };
 use each::Each;
+use output::Combine;
 use read::{FileReader, Make};
 
 /// Most listed files that go to the journal at once.
@@ -54,6 +59,7 @@ pub struct Batch {
     output: String,
     target: Target,
     each: bool,
+    combine: Combine,
     overwrite: bool,
     relocation: Relocation,
     options: Options,
@@ -88,6 +94,7 @@ impl Batch {
     /// [`Error`]. The output is then as it was, but that outputs of single files may have come to it.
     pub async fn run(&self, events: impl Fn(Event) + Send + Sync + 'static) -> Result<Summary, Error> {
         let start = Instant::now();
+        self.check()?;
         let totals = Arc::new(Totals::default());
         let events = Events::new({
             let totals = Arc::clone(&totals);
@@ -99,12 +106,32 @@ impl Batch {
         let mut journal = self.open_journal()?;
         self.list(&mut journal, &events).await?;
         let reader = Arc::new(self.reader(&mut journal)?);
-        let mut journal = engine::run(journal, reader, &self.engine(), &events).await?;
+        let journal = engine::run(journal, reader, &self.engine(), &events).await?;
         let mut summary = self.summary(&journal, &totals)?;
-        self.write(&mut journal, &mut summary).await?;
+        if self.each {
+            summary.output = Some(self.output.clone());
+        } else {
+            self.may_be_written(&summary)?;
+            self.write_combined(journal, &self.combine, &mut summary, &events).await?;
+        }
         summary.seconds = start.elapsed().as_secs_f64();
         events.tell(Event::Done { summary: summary.clone() });
         Ok(summary)
+    }
+
+    /// Refuses options that do not go together.
+    fn check(&self) -> Result<(), Error> {
+        let along = &self.combine.layout.along;
+        let problem = match self.each {
+            true if !along.is_empty() => {
+                "--each makes an output of each file, --concat-dim and --stack-dim one of all"
+            }
+            false if along.is_empty() => {
+                "how are the files put together? give --concat-dim, --stack-dim, or --each for an output of each file"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Usage(problem.to_owned()))
     }
 
     fn engine(&self) -> EngineOptions {
@@ -134,6 +161,8 @@ impl Batch {
             all.insert("output".to_owned(), self.output.trim_end_matches('/').to_owned());
             all.insert("format".to_owned(), format!("{:?}", self.target));
             all.insert("urls".to_owned(), format!("{:?}", self.relocation));
+        } else {
+            all.extend(fingerprint::of_layout(&self.combine.layout));
         }
         all
     }
@@ -177,7 +206,10 @@ impl Batch {
     }
 
     fn reader(&self, journal: &mut Journal) -> Result<FileReader, Error> {
-        let make = Make::Each(self.each(journal)?);
+        let make = match self.each {
+            true => Make::Each(self.each(journal)?),
+            false => Make::Member(self.combine.layout.clone()),
+        };
         Ok(FileReader { options: self.options.clone(), make })
     }
 
@@ -227,15 +259,6 @@ impl Batch {
             journal: journal.path().display().to_string(),
             ..Summary::default()
         })
-    }
-
-    /// Writes what is not written yet.
-    async fn write(&self, _journal: &mut Journal, summary: &mut Summary) -> Result<(), Error> {
-        if self.each {
-            summary.output = Some(self.output.clone());
-            return Ok(());
-        }
-        self.may_be_written(summary)
     }
 
     /// Whether so many may have failed.

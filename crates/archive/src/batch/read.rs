@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use virtualize::{ErrorClass, Object, Options, VirtualStore};
+use virtualize::{ErrorClass, Object, Options, StoreError, VirtualStore};
+use virtualize_store::Listed;
 
-use super::each::Each;
+use super::{each::Each, member};
 use crate::{
-    Item,
+    Item, Layout,
     engine::{Failure, ReadFile, ReadFuture, Reading},
     journal::Content,
 };
@@ -15,6 +16,8 @@ use crate::{
 pub(super) enum Make {
     /// An output of its own.
     Each(Each),
+    /// A member of a combined dataset.
+    Member(Layout),
 }
 
 /// Reads files.
@@ -51,8 +54,14 @@ impl FileReader {
         Ok(Reading { opened, requests: stats.requests, bytes: stats.bytes, warnings, content })
     }
 
-    async fn open(&self, item: &Item, _fresh: bool) -> Result<Arc<Object>, Failure> {
-        Ok(virtualize_store::open(&item.url, &self.options.store).await?)
+    /// Opens it as it was listed, or as it is now.
+    async fn open(&self, item: &Item, fresh: bool) -> Result<Arc<Object>, Failure> {
+        let mut listed = Listed::of(&item.url);
+        if !fresh {
+            let Item { size, etag, modified, .. } = item.clone();
+            listed = Listed { size, etag, modified, ..listed };
+        }
+        Ok(virtualize_store::open_listed(&listed, &self.options.store).await?)
     }
 
     async fn content(&self, item: &Item, store: &mut VirtualStore) -> Result<Content, Failure> {
@@ -62,13 +71,22 @@ impl FileReader {
                 let name = name.map_err(|error| Failure { class: ErrorClass::File, error })?;
                 Ok(each.write(store, name, &self.options).await?)
             }
+            Make::Member(layout) => {
+                let row = member::row(item, store, layout, &self.options).await?;
+                Ok(Content::Member(Box::new(row)))
+            }
         }
     }
 }
 
-impl<E: Into<virtualize::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        let error = error.into();
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        virtualize::Error::from(error).into()
+    }
+}
+
+impl From<virtualize::Error> for Failure {
+    fn from(error: virtualize::Error) -> Self {
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         Self { class: error.class(), error: format!("{error}{hint}").replace('\n', " ") }
     }

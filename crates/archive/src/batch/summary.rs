@@ -29,6 +29,8 @@ pub struct Summary {
     pub journal: String,
     /// What the user should know of the whole, one line each.
     pub notes: Vec<String>,
+    /// Groups of the eras that were written; one of the name "" where all files agree.
+    pub eras: Vec<String>,
     /// Lines of Python that open the output.
     pub python: Option<String>,
 }

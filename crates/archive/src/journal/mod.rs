@@ -4,6 +4,7 @@
 //! write-ahead log keeps it whole whenever a process ends or power goes; what the last moments wrote may be lost then,
 //! and is read again.
 
+mod content;
 mod error;
 mod rows;
 mod schema;
@@ -17,8 +18,10 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
+pub(crate) use content::{pack_hierarchy, pack_values, unpack};
 pub use error::{JournalError, OptionDifference};
 pub(crate) use rows::{Content, Done, Failed, Listing, MemberRow, Outcome, Work};
+pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 
 /// An open journal.

@@ -1,7 +1,5 @@
 //! Rows of `files`, and what is kept of each file that is done.
 
-#![allow(dead_code, reason = "combined outputs will use them")]
-
 use std::collections::BTreeMap;
 
 use serde_json::Value;

@@ -29,7 +29,9 @@ CREATE TABLE files (
     seconds REAL, requests INTEGER, bytes INTEGER,
     warnings TEXT,
     written TEXT, written_bytes INTEGER,
-    era TEXT, brief TEXT
+    era TEXT, brief TEXT,
+    -- The run in which it was read.
+    run INTEGER
 );
 CREATE INDEX files_by_state ON files (state);
 CREATE TABLE contents (

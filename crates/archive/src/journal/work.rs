@@ -1,7 +1,5 @@
 //! What is asked of the tables and written to them.
 
-#![allow(dead_code, reason = "combined outputs will use them")]
-
 use rusqlite::{OptionalExtension, Row, Transaction, params, types::FromSql};
 use serde_json::{Value, json};
 use virtualize::zarr::Source;
@@ -123,9 +121,14 @@ pub(super) fn work(transaction: &Transaction<'_>, id: i64) -> rusqlite::Result<W
 }
 
 /// Keeps how the reading of a file ended.
-pub(super) fn finish(transaction: &Transaction<'_>, id: i64, outcome: &Outcome) -> rusqlite::Result<()> {
+pub(super) fn finish(
+    transaction: &Transaction<'_>,
+    run: i64,
+    id: i64,
+    outcome: &Outcome,
+) -> rusqlite::Result<()> {
     match outcome {
-        Outcome::Done(done) => self::done(transaction, id, done),
+        Outcome::Done(done) => self::done(transaction, run, id, done),
         Outcome::Failed(failed) => self::failed(transaction, id, failed),
     }
 }
@@ -137,7 +140,7 @@ fn failed(transaction: &Transaction<'_>, id: i64, failed: &Failed) -> rusqlite::
     statement.execute(params![id, state, failed.attempts, failed.class, failed.error]).map(drop)
 }
 
-fn done(transaction: &Transaction<'_>, id: i64, done: &Done) -> rusqlite::Result<()> {
+fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqlite::Result<()> {
     if let Some(item) = &done.changed {
         let sql = "UPDATE files SET size = ?2, etag = ?3, modified = ?4 WHERE id = ?1";
         let values = params![id, item.size.map(signed), item.etag, item.modified];
@@ -145,7 +148,7 @@ fn done(transaction: &Transaction<'_>, id: i64, done: &Done) -> rusqlite::Result
     }
     let sql =
         "UPDATE files SET state = ?2, attempts = ?3, class = NULL, error = NULL, seconds = ?4, requests = ?5,
-        bytes = ?6, warnings = ?7, written = ?8, written_bytes = ?9, era = ?10, brief = ?11 WHERE id = ?1";
+        bytes = ?6, warnings = ?7, written = ?8, written_bytes = ?9, era = ?10, brief = ?11, run = ?12 WHERE id = ?1";
     let (written, member) = match &done.content {
         Content::Written { name, bytes } => (Some((name, bytes.map(signed))), None),
         Content::Member(member) => (None, Some(member.as_ref())),
@@ -162,6 +165,7 @@ fn done(transaction: &Transaction<'_>, id: i64, done: &Done) -> rusqlite::Result
         written.and_then(|(_, bytes)| bytes),
         member.map(|member| &member.era),
         member.map(|member| &member.brief),
+        run,
     ])?;
     member.map_or(Ok(()), |member| keep(transaction, id, member))
 }
@@ -200,6 +204,8 @@ pub(crate) struct Planned {
     pub(crate) id: i64,
     /// Its place in this run's listing.
     pub(crate) position: u64,
+    /// The run in which it was read.
+    pub(crate) run: i64,
     /// The [`crate::combine::Brief`], as JSON.
     pub(crate) brief: String,
 }
@@ -308,11 +314,16 @@ impl Journal {
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         let all = || {
             let sql =
-                "SELECT id, position, brief FROM files WHERE seen = ?1 AND state = 1 AND brief IS NOT NULL
+                "SELECT id, position, run, brief FROM files WHERE seen = ?1 AND state = 1 AND brief IS NOT NULL
                 ORDER BY position, id";
             let mut statement = self.connection.prepare(sql)?;
             let row = |row: &Row<'_>| {
-                Ok(Planned { id: row.get(0)?, position: unsigned(row.get(1)?), brief: row.get(2)? })
+                Ok(Planned {
+                    id: row.get(0)?,
+                    position: unsigned(row.get(1)?),
+                    run: row.get(2)?,
+                    brief: row.get(3)?,
+                })
             };
             statement.query_map([self.run], row)?.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -341,6 +352,18 @@ impl Journal {
         };
         let find = || self.connection.prepare_cached(&sql)?.query_row([id], read);
         find().map_err(|error| self.failed(error))
+    }
+
+    /// Digests of the eras of what is done, with their number of files, in the order of their first files.
+    pub(crate) fn eras(&self) -> Result<Vec<(String, u64)>, JournalError> {
+        let all = || {
+            let sql = "SELECT era, count(*) FROM files WHERE seen = ?1 AND state = 1 AND era IS NOT NULL
+                GROUP BY era ORDER BY min(position)";
+            let mut statement = self.connection.prepare(sql)?;
+            let row = |row: &Row<'_>| Ok((row.get(0)?, unsigned(row.get(1)?)));
+            statement.query_map([self.run], row)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        all().map_err(|error| self.failed(error))
     }
 
     /// The signature of an era, as JSON.

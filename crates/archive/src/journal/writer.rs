@@ -88,6 +88,7 @@ impl Thread {
     /// Does all in one transaction.
     fn write(&mut self, commands: &mut Vec<Command>) -> rusqlite::Result<()> {
         let Self { journal, pending } = self;
+        let run = journal.run;
         let transaction = journal.connection.transaction()?;
         for command in commands.drain(..) {
             match command {
@@ -97,7 +98,7 @@ impl Thread {
                         ids.map(|id| work::work(&transaction, id)).collect();
                     let _ = reply.send(taken?);
                 }
-                Command::Finished(id, outcome) => work::finish(&transaction, id, &outcome)?,
+                Command::Finished(id, outcome) => work::finish(&transaction, run, id, &outcome)?,
             }
         }
         transaction.commit()

@@ -2,13 +2,16 @@
 
 use std::{num::NonZeroU32, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use virtualize::{Format, Relocation, Rewrite};
-use virtualize_archive::Target;
+use virtualize_archive::{
+    Along, Layout, Target,
+    combine::{OnDuplicate, OnMismatch, PlanOptions},
+};
 
 #[cfg(feature = "icechunk")]
 use super::Icechunk;
-use super::{Mapping, OutputFormat, at_least_one, record_size, rewrite};
+use super::{Mapping, OutputFormat, at_least_one, byte_size, key_value, record_size, rewrite};
 
 /// Makes references of many files.
 #[derive(Args)]
@@ -38,12 +41,107 @@ pub(crate) struct Batch {
     #[arg(long, conflicts_with = "rewrites")]
     relative: bool,
     #[command(flatten)]
+    together: Together,
+    #[command(flatten)]
     pub(crate) run: Run,
     #[cfg(feature = "icechunk")]
     #[command(flatten)]
     icechunk: Icechunk,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
+}
+
+/// How files become one dataset. Names of arrays are names, paths, or * for all.
+#[derive(Args)]
+#[command(next_help_heading = "One dataset of many files")]
+struct Together {
+    /// Put the files together along this dimension, which they have; may be repeated
+    #[arg(long = "concat-dim", value_name = "DIMENSION", conflicts_with = "each")]
+    concat_dims: Vec<String>,
+    /// Put the files together along this new dimension; may be repeated, outermost first
+    #[arg(long = "stack-dim", value_name = "DIMENSION", conflicts_with = "each")]
+    stack_dims: Vec<String>,
+    /// Take the coordinate along a new dimension from a global attribute of the files; may be repeated
+    #[arg(long = "coord-from-attribute", value_name = "DIMENSION=ATTRIBUTE", value_parser = key_value)]
+    coordinate_attributes: Vec<(String, String)>,
+    /// What to do with files that disagree
+    #[arg(long, value_enum, default_value = "stop", value_name = "WHAT")]
+    on_mismatch: Mismatch,
+    /// What to do with files that have the same coordinates
+    #[arg(long, value_enum, default_value = "error", value_name = "WHAT")]
+    on_duplicate: Duplicate,
+    /// Give this array the dimensions too: it may differ from file to file; may be repeated
+    #[arg(long = "concat-var", value_name = "ARRAY")]
+    concat_vars: Vec<String>,
+    /// Take this array from the first file, whatever the others have; may be repeated
+    #[arg(long, value_name = "ARRAY")]
+    assume_equal: Vec<String>,
+    /// This array may be in some of the files only: the others' part reads as the fill value; may be repeated
+    #[arg(long = "optional-var", value_name = "ARRAY")]
+    optional: Vec<String>,
+    /// Places of an arrangement of several dimensions may have no file: they read as the fill value
+    #[arg(long)]
+    allow_holes: bool,
+    /// Parts that no file has may read as a value that does not mean "missing", where an array has none that does
+    #[arg(long)]
+    fill_without_sentinel: bool,
+    /// Most bytes a file of an array that is copied into the references where its chunks do not fit its neighbours'
+    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value = "64K")]
+    copy_limit: u64,
+}
+
+#[derive(ValueEnum, Clone, Copy)]
+enum Mismatch {
+    /// An error that says in what they differ
+    Stop,
+    /// Each era (files that agree) is a group
+    Split,
+    /// The era of most files is kept, the others are left out and listed
+    Skip,
+}
+
+#[derive(ValueEnum, Clone, Copy)]
+enum Duplicate {
+    /// An error that names both
+    Error,
+    /// The one that was listed first is kept
+    First,
+    /// The one that was listed last is kept
+    Last,
+}
+
+impl Together {
+    fn layout(&self, rectilinear: bool) -> Layout {
+        let stacked = self.stack_dims.iter().cloned().map(Along::Stack);
+        let set = |names: &[String]| names.iter().cloned().collect();
+        Layout {
+            along: stacked.chain(self.concat_dims.iter().cloned().map(Along::Concat)).collect(),
+            concat_vars: set(&self.concat_vars),
+            assume_equal: set(&self.assume_equal),
+            optional: set(&self.optional),
+            coordinate_attributes: self.coordinate_attributes.iter().cloned().collect(),
+            rectilinear,
+            inline_limit: self.copy_limit,
+        }
+    }
+
+    fn plan(&self) -> PlanOptions {
+        PlanOptions {
+            on_mismatch: match self.on_mismatch {
+                Mismatch::Stop => OnMismatch::Stop,
+                Mismatch::Split => OnMismatch::Split,
+                Mismatch::Skip => OnMismatch::Skip,
+            },
+            on_duplicate: match self.on_duplicate {
+                Duplicate::Error => OnDuplicate::Error,
+                Duplicate::First => OnDuplicate::First,
+                Duplicate::Last => OnDuplicate::Last,
+            },
+            allow_holes: self.allow_holes,
+            fill_without_sentinel: self.fill_without_sentinel,
+            ..PlanOptions::default()
+        }
+    }
 }
 
 /// How a run goes, and what is told of it.
@@ -104,6 +202,16 @@ impl Batch {
                 self.output
             )),
         }
+    }
+
+    /// How files become one dataset.
+    pub(crate) fn layout(&self) -> Layout {
+        self.together.layout(self.mapping.is_rectilinear())
+    }
+
+    /// What is done with files that do not fit.
+    pub(crate) fn plan(&self) -> PlanOptions {
+        self.together.plan()
     }
 
     /// How urls are written.

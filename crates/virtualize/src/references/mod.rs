@@ -5,6 +5,7 @@ mod convert;
 mod diff;
 mod read;
 mod resolve;
+mod text;
 mod validate;
 
 pub use compare::compare;
@@ -12,4 +13,5 @@ pub use convert::convert;
 pub use diff::{ChunkDifference, Difference, NodeDifference, diff};
 pub use read::{ReadOptions, read_references};
 pub use resolve::record_sources;
+pub use text::{from_text, to_text};
 pub use validate::{Checked, Sample, ValidationReport, validate};

@@ -1,0 +1,185 @@
+//! One dataset of all files: from the rows of the journal, and of nothing else.
+
+use std::{collections::HashMap, fmt::Write as _};
+
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
+
+use crate::{
+    Error, Event, Journal, Layout,
+    combine::{Brief, CombineError, Plan, PlanOptions, PlannedEra, combine, plan},
+    eras::{Difference, Signature, differences},
+    event::Events,
+    journal::{JournalError, Planned, unpack},
+};
+
+/// Differences that an error names.
+const NAMED: usize = 3;
+/// Files between two events.
+const TOLD: u64 = 100;
+
+/// Files in their places, before they are put together.
+pub(super) struct Combination {
+    pub(super) plan: Plan,
+    pub(super) layout: Layout,
+    pub(super) options: PlanOptions,
+    /// Ids of rows by their places in the listing.
+    ids: HashMap<u64, i64>,
+    /// Tells whether an output is of the same rows and options.
+    pub(super) digest: String,
+}
+
+impl Combination {
+    /// Gives the files of the journal their places. `others` are options on which the output depends besides.
+    pub(super) fn plan(
+        journal: &Journal,
+        layout: &Layout,
+        options: &PlanOptions,
+        others: &str,
+    ) -> Result<Self, Error> {
+        let rows = journal.planned()?;
+        let mut hasher = Sha256::new();
+        hasher.update(format!("{options:?} {others}"));
+        let mut briefs = Vec::with_capacity(rows.len());
+        let mut ids = HashMap::with_capacity(rows.len());
+        for Planned { id, position, run, brief } in rows {
+            hasher.update(format!("{position} {run} {brief}"));
+            let mut brief: Brief = serde_json::from_str(&brief).map_err(|error| JournalError::Failed {
+                path: journal.path().to_owned(),
+                reason: format!("row {id}: {error}"),
+            })?;
+            brief.row = position;
+            ids.insert(position, id);
+            briefs.push(brief);
+        }
+        let plan = match plan(briefs, layout, options) {
+            Ok(plan) => plan,
+            Err(CombineError::Eras { eras }) => return Err(mismatch(journal, &eras)?),
+            Err(error) => return Err(error.into()),
+        };
+        let digest = hex(&hasher.finalize());
+        Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, digest })
+    }
+
+    /// Files of the plan.
+    pub(super) fn files(&self) -> u64 {
+        self.plan.eras.iter().map(|era| era.blocks.len() as u64).sum()
+    }
+
+    /// Puts the files together, each era in its group; notes are for people.
+    pub(super) fn hierarchy(
+        &self,
+        journal: &Journal,
+        events: &Events,
+        cancel: &CancellationToken,
+    ) -> Result<(Hierarchy, Vec<String>), Error> {
+        let mut progress = Progress { events, cancel, done: 0, files: self.files() };
+        let mut notes: Vec<String> =
+            self.plan.notes.iter().map(|note| format!("{}: {}", note.subject, note.text)).collect();
+        let mut whole: Option<Hierarchy> = None;
+        for era in &self.plan.eras {
+            let (hierarchy, said) = self.era(era, journal, &mut progress)?;
+            notes.extend(said.iter().map(|note| format!("{}: {}", note.subject, note.text)));
+            match &mut whole {
+                None if era.group.is_empty() => whole = Some(hierarchy),
+                _ => graft(
+                    whole.get_or_insert_with(|| Hierarchy::new(hierarchy.format)),
+                    &era.group,
+                    hierarchy,
+                ),
+            }
+        }
+        whole.map(|whole| (whole, notes)).ok_or(Error::Combine(CombineError::Nothing))
+    }
+
+    fn era(
+        &self,
+        era: &PlannedEra,
+        journal: &Journal,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Hierarchy, Vec<crate::combine::Note>), Error> {
+        combine(era, &self.layout, &self.options, &mut |row| {
+            progress.step()?;
+            let id = self.ids.get(&row).copied().ok_or(CombineError::Nothing)?;
+            let (item, member) = journal.member(id)?;
+            Ok::<_, Error>(unpack(item, member)?)
+        })
+    }
+}
+
+struct Progress<'a> {
+    events: &'a Events,
+    cancel: &'a CancellationToken,
+    done: u64,
+    files: u64,
+}
+
+impl Progress<'_> {
+    fn step(&mut self) -> Result<(), Error> {
+        let Self { done, files, .. } = *self;
+        if self.cancel.is_cancelled() {
+            return Err(Error::Stopped { done: files, files });
+        }
+        self.done += 1;
+        if done % TOLD == 0 {
+            self.events.tell(Event::Combining { done, files });
+        }
+        Ok(())
+    }
+}
+
+/// Puts a hierarchy into a group of another.
+fn graft(whole: &mut Hierarchy, path: &str, part: Hierarchy) {
+    let shift = u32::try_from(whole.sources.len()).unwrap_or(u32::MAX);
+    whole.sources.extend(part.sources);
+    let mut root = part.root;
+    shift_sources(&mut root, shift);
+    if let Some(group) = whole.root.make_group(path) {
+        *group = root;
+    }
+}
+
+fn shift_sources(group: &mut Group, shift: u32) {
+    for node in group.children.values_mut() {
+        match node {
+            Node::Group(group) => shift_sources(group, shift),
+            Node::Array(array) => {
+                for references in &mut array.chunks.references {
+                    references.source = SourceId(references.source.0.saturating_add(shift));
+                }
+            }
+        }
+    }
+}
+
+/// Says in what eras differ.
+fn mismatch(journal: &Journal, eras: &[(u64, String)]) -> Result<Error, Error> {
+    let digests = journal.eras()?;
+    let mut signatures = Vec::new();
+    for (digest, _) in digests.iter().take(2) {
+        let text = journal.signature(digest)?;
+        if let Ok(signature) = serde_json::from_str::<Signature>(&text) {
+            signatures.push(signature);
+        }
+    }
+    let differences = match signatures.as_slice() {
+        [left, right] => differences(left, right),
+        _ => Vec::new(),
+    };
+    let more = differences.len().saturating_sub(NAMED);
+    let said =
+        |Difference { path, what, left, right }: &Difference| format!("/{path}: {what} {left}, {right}");
+    let mut said: Vec<String> = differences.iter().take(NAMED).map(said).collect();
+    if more > 0 {
+        said.push(format!("and {more} more"));
+    }
+    Ok(Error::Mismatch { eras: eras.to_vec(), differences: said })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,67 @@
+//! Makes a file a member of a combined dataset.
+
+use std::collections::BTreeMap;
+
+use futures::future::try_join_all;
+use virtualize::{ErrorClass, Options, VirtualStore, digest, read_array};
+
+use crate::{
+    Item, Layout, Member,
+    combine::{Brief, CombineError, wanted},
+    engine::Failure,
+    eras::Signature,
+    journal::{MemberRow, pack_hierarchy, pack_values},
+};
+
+/// What the journal keeps of a file: its references, and the values on which its place among the others depends.
+pub(super) async fn row(
+    item: &Item,
+    store: &VirtualStore,
+    layout: &Layout,
+    options: &Options,
+) -> Result<MemberRow, Failure> {
+    let (packed, hierarchy) = pack_hierarchy(&store.hierarchy, store.name())?;
+    let wanted = wanted(&hierarchy, layout);
+    let paths = wanted.values.union(&wanted.digests);
+    let read = paths.map(|path| async move {
+        let values = read_array(store, path, &options.store).await?;
+        Ok::<_, virtualize::Error>((path.clone(), values))
+    });
+    let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
+    let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
+    let digests = digests.collect();
+    let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
+    let packed_values = pack_values(&values, store.name())?;
+    let sources = hierarchy.sources.clone();
+    let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item) };
+    let signature = Signature::of(&member, layout);
+    let era = signature.digest();
+    // Its row is that of the run in which it is planned.
+    let brief = Brief::of(0, &member, era.clone(), layout)?;
+    Ok(MemberRow {
+        era,
+        signature: text(&signature)?,
+        brief: text(&brief)?,
+        hierarchy: packed,
+        sources,
+        values: packed_values,
+        digests: member.digests,
+        given: member.given,
+    })
+}
+
+/// Coordinates that the file's name, path or catalogue gives.
+fn given(_item: &Item) -> BTreeMap<String, serde_json::Value> {
+    BTreeMap::new()
+}
+
+fn text(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value)
+        .map_err(|error| Failure { class: ErrorClass::File, error: format!("journal: {error}") })
+}
+
+impl From<CombineError> for Failure {
+    fn from(error: CombineError) -> Self {
+        Self { class: ErrorClass::File, error: error.to_string().replace('\n', " ") }
+    }
+}
