@@ -7,6 +7,7 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest};
 
 use super::{Place, attributes::Merged, time};
+use crate::eras::decode_alike;
 
 /// An array in all files that were seen.
 #[derive(Debug)]
@@ -86,6 +87,7 @@ impl Growing {
         let key = self.key(at);
         let units = time::text(&array.attributes, "units");
         let other_units = times && units != time::text(&self.first.attributes, "units");
+        let fits = decode_alike(&array, &self.first) && array.fill_value == self.first.fill_value;
         let piece = Piece {
             url: url.clone(),
             shape: std::mem::take(&mut array.shape),
@@ -94,7 +96,7 @@ impl Growing {
                 ChunkGrid::Rectilinear(_) => None,
             },
             chunks: array.chunks,
-            fits: array.codecs == self.first.codecs && array.fill_value == self.first.fill_value,
+            fits,
             values: read.values.map(|values| values.bytes),
             digest: read.digest,
             units: if other_units { units.map(Into::into) } else { None },

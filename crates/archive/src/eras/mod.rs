@@ -12,6 +12,7 @@ mod time;
 
 pub use difference::{Difference, differences};
 pub use group::{Coordinate, Era, Eras, Seen, Stretch};
+pub(crate) use signature::decode_alike;
 pub use signature::{ArraySignature, Signature};
 
 #[cfg(test)]

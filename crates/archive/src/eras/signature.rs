@@ -150,27 +150,31 @@ impl OfArray<'_> {
         digest.or_else(read).unwrap_or_else(|| format!("not read from {}", self.member.item.url))
     }
 
+    /// Chunk sizes that must agree: not those along a dimension where chunks can be cut, or may vary.
     fn chunks(&self, grows: impl Fn(usize) -> bool) -> Vec<Value> {
-        let any = |axis| grows(axis) && self.layout.rectilinear;
-        match &self.array.chunk_grid {
-            ChunkGrid::Regular(sizes) => {
-                let extents = self.array.shape.iter();
-                let whole = |(axis, (size, extent)): (usize, (&u64, &u64))| match size >= extent && any(axis)
-                {
-                    true => Value::Null,
-                    false => Value::from(*size),
-                };
-                sizes.iter().zip(extents).enumerate().map(whole).collect()
-            }
-            ChunkGrid::Rectilinear(edges) => {
-                let spelled = |(axis, sizes): (usize, &Vec<u64>)| match any(axis) {
-                    true => Value::Null,
-                    false => Value::from(sizes.clone()),
-                };
-                edges.iter().enumerate().map(spelled).collect()
-            }
-        }
+        let any = |axis| grows(axis) && (self.layout.rectilinear || self.can_be_cut(axis));
+        let spelled = |(axis, size): (usize, Value)| if any(axis) { Value::Null } else { size };
+        let sizes: Vec<Value> = match &self.array.chunk_grid {
+            ChunkGrid::Regular(sizes) => sizes.iter().copied().map(Value::from).collect(),
+            ChunkGrid::Rectilinear(edges) => edges.iter().cloned().map(Value::from).collect(),
+        };
+        sizes.into_iter().enumerate().map(spelled).collect()
     }
+
+    /// Whether chunks are plain elements that lie one behind the other along an axis, the only one that grows.
+    fn can_be_cut(&self, axis: usize) -> bool {
+        let grown = self.places.iter().filter(|place| matches!(place, Place::Axis(_))).count();
+        let ChunkGrid::Regular(sizes) = &self.array.chunk_grid else { return false };
+        grown == 1
+            && matches!(self.array.codecs.as_slice(), [Codec::Bytes { .. }])
+            && self.array.data_type.size().is_some()
+            && sizes.iter().take(axis).all(|size| *size == 1)
+    }
+}
+
+/// Whether the chunks of two arrays of one type are decoded alike.
+pub(crate) fn decode_alike(one: &Array, other: &Array) -> bool {
+    one.codecs == other.codecs || codecs(one) == codecs(other)
 }
 
 /// The type as Zarr names it; structures with all their fields.

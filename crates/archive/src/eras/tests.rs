@@ -139,6 +139,17 @@ fn what_is_stored_must_agree() {
         array(|t2m| t2m.codecs = vec![Codec::Bytes { endian: Some(Endian::Big) }, Codec::Zlib { level: 4 }]),
         ["/t2m: codecs: bytes (little-endian), zlib → bytes (big-endian), zlib"]
     );
+    let plain = |chunk: u64| {
+        move |member: &mut Member| {
+            let t2m = member.hierarchy.array_mut("t2m").unwrap();
+            t2m.codecs.truncate(1);
+            t2m.chunk_grid = ChunkGrid::Regular(vec![chunk, 3, 4]);
+        }
+    };
+    let (mut one, mut other) = (member(0, 31), member(31, 28));
+    plain(31)(&mut one);
+    plain(28)(&mut other);
+    assert_eq!(told(&one, &other, &layout()), [""; 0], "plain elements can be cut");
     assert_eq!(array(|t2m| t2m.data_type = DataType::UInt16), ["/t2m: data type: int16 → uint16"]);
     assert_eq!(array(|t2m| t2m.fill_value = None), ["/t2m: fill value: 0 → none"]);
     assert_eq!(
