@@ -1,0 +1,284 @@
+"""Many files at once: outputs of single files, combined datasets against `xr.open_mfdataset` on the originals, and the journal: killed runs,
+changed files, failed files."""
+import json, os, pathlib, random, signal, sqlite3, subprocess, time, warnings
+
+import clients
+import numpy as np
+import pytest
+from clients import virtualize
+from slow_s3 import SlowS3
+
+DAYS = 12
+
+
+def day(path, k, *, scale=0.01, units="hours since 2020-01-01", start=None):
+    """A day of packed numbers, as archives have them."""
+    import netCDF4
+    with netCDF4.Dataset(path, "w") as d:
+        for name, size in (("time", None), ("lat", 4), ("lon", 6)):
+            d.createDimension(name, size)
+        t = d.createVariable("time", "f8", ("time",), chunksizes=(8,))
+        t.units, t.calendar = units, "proleptic_gregorian"
+        t[:] = np.arange(8.0) * 3 + (24 * k if start is None else start)
+        for name, size in (("lat", 4), ("lon", 6)):
+            d.createVariable(name, "f4", (name,))[:] = np.linspace(0, 10, size)
+        v = d.createVariable("t2m", "i2", ("time", "lat", "lon"), zlib=True, shuffle=True, chunksizes=(4, 4, 6), fill_value=-32768)
+        v.set_auto_maskandscale(False)
+        v.scale_factor, v.add_offset = scale, 273.15
+        v[:] = np.random.default_rng(k).integers(-3000, 3000, (8, 4, 6))
+        d.title = "days"
+    return path
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("days")
+    return [day(folder / f"day_{k:02}.nc", k) for k in range(DAYS)]
+
+
+@pytest.fixture
+def bucket(days):
+    with SlowS3({f"era/{path.name}": path.read_bytes() for path in days}) as server:
+        yield server
+
+
+def urls(server):
+    return [f"s3://bucket/{key}" for key in sorted(server.objects)]
+
+
+def batch(*arguments, status=0, env=None):
+    run = virtualize("batch", *arguments, env=env)
+    assert run.status == status, run.stderr
+    return run
+
+
+def together(paths):
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_mfdataset(paths, combine="by_coords", engine="netcdf4").load()
+
+
+def printed(run, cwd):
+    """The dataset that the printed lines open."""
+    scope, before = {}, os.getcwd()
+    os.chdir(cwd)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(run.stdout, scope)
+            return (scope.get("ds") if "ds" in scope else scope["dataset"]).load()
+    finally:
+        os.chdir(before)
+
+
+def content(output):
+    """All bytes of an output."""
+    output = pathlib.Path(output)
+    if output.is_file():
+        return {"": output.read_bytes()}
+    return {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.rglob("*")) if p.is_file()}
+
+
+# ---- one output a file
+
+def test_each_file_has_an_output_of_its_own(days, tmp_path):
+    out = tmp_path / "refs"
+    broken = tmp_path / "broken.nc"
+    broken.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    run = batch(*days, broken, "--each", "-o", out, status=1)
+    assert "--retry-failed" in run.stderr and "broken.nc" in run.stderr
+    found = {p.name for p in out.rglob("*") if p.is_file()}
+    assert found == {f"{p.name}.json" for p in days}
+    for path in days:
+        got = json.loads(next(out.rglob(f"{path.name}.json")).read_bytes())
+        assert got == json.loads(clients.convert(path, "kerchunk-json").stdout)
+    assert not list(out.rglob(".virtualize-*"))
+    # What is gone is made again, what is there stays as it is.
+    gone, kept = next(out.rglob(f"{days[0].name}.json")), next(out.rglob(f"{days[1].name}.json"))
+    gone.unlink()
+    before = kept.stat().st_mtime_ns
+    batch(*days, broken, "--each", "-o", out, status=1)
+    assert gone.is_file() and kept.stat().st_mtime_ns == before
+
+
+# ---- one dataset of all files
+
+@pytest.mark.parametrize("name", ["out.json", "out.parquet", "out.zarr", "out.icechunk", "v3.json"])
+def test_combined_files_read_as_open_mfdataset_reads_them(days, tmp_path, name):
+    import xarray as xr
+    if name.endswith(".icechunk"):
+        pytest.importorskip("icechunk")
+    arguments = ["--format", "zarr3-json"] if name == "v3.json" else []
+    run = batch(*reversed(days), "--concat-dim", "time", "-o", tmp_path / name, *arguments)
+    got = printed(run, tmp_path)
+    expected = together(days)
+    xr.testing.assert_equal(got, expected)
+    assert got["t2m"].shape == (8 * DAYS, 4, 6)
+
+
+def test_files_that_disagree_are_not_merged(days, tmp_path):
+    other = day(tmp_path / "other.nc", 30, scale=0.02)
+    out = tmp_path / "out.json"
+    run = batch(*days, other, "--concat-dim", "time", "-o", out, status=1)
+    assert "scale_factor" in run.stderr and "--on-mismatch" in run.stderr and not out.exists()
+    import xarray as xr
+    # What is in the journal is not read again for another way of putting it together.
+    run = batch(*days, other, "--concat-dim", "time", "-o", out, "--on-mismatch", "skip")
+    assert f" 0 read" in run.stderr and "other.nc" in run.stderr
+    xr.testing.assert_equal(printed(run, tmp_path), together(days))
+    run = batch(*days, other, "--concat-dim", "time", "-o", out, "--on-mismatch", "split")
+    for group, paths in (("era_0", days), ("era_1", [other])):
+        got = xr.open_dataset(str(out), engine="kerchunk", group=group).load()
+        xr.testing.assert_equal(got, together(paths))
+
+
+def test_another_command_does_not_go_on_with_a_journal(days, tmp_path):
+    out = tmp_path / "out.json"
+    batch(*days, "--concat-dim", "time", "-o", out)
+    for arguments, named in ((["--concat-dim", "lat"], "dimensions"), (["--concat-dim", "time", "--split-contiguous", "1M"], "split-contiguous"),
+                             (["--concat-dim", "time", "--format", "zarr3-json"], "zarr-format")):
+        run = batch(*days, "-o", out, *arguments, status=2)
+        assert named in run.stderr and "--restart" in run.stderr
+    batch(*days, "-o", out, "--concat-dim", "time", "--concurrency", "3")
+    batch(*days, "-o", out, "--concat-dim", "time", "--format", "zarr3-json", "--restart")
+
+
+def test_two_processes_do_not_work_on_one_journal(days, tmp_path):
+    out = tmp_path / "out.json"
+    with sqlite3.connect(f"{out}.journal") as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        run = batch(*days, "--concat-dim", "time", "-o", out, status=1)
+        assert "another process" in run.stderr
+        other.rollback()
+    other.close()
+
+
+# ---- the journal
+
+def states(journal):
+    """State of each file, read from a copy: the journal of a killed run is left as it is."""
+    copy = journal.with_name("copy")
+    for end in ("", "-wal"):
+        source = pathlib.Path(f"{journal}{end}")
+        if source.exists():
+            pathlib.Path(f"{copy}{end}").write_bytes(source.read_bytes())
+    with sqlite3.connect(copy) as db:
+        found = dict(db.execute("SELECT url, state FROM files")) if db.execute("SELECT 1 FROM sqlite_schema WHERE name='files'").fetchone() else {}
+    db.close()
+    for path in journal.parent.glob("copy*"):
+        path.unlink()
+    return found
+
+
+def command(server, output, *arguments):
+    keep = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    return dict(args=[clients.BINARY, "batch", *urls(server), "-o", str(output), "--concurrency", "2", "-q", *map(str, arguments)], env={**keep, **server.env},
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("name, arguments", [("out.json", ("--concat-dim", "time")), ("out.parquet", ("--concat-dim", "time")), ("refs", ("--each",))])
+def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(bucket, tmp_path, name, arguments):
+    choose = random.Random(name)
+    whole = tmp_path / "whole" / name
+    whole.parent.mkdir()
+    bucket.latency = 0.02
+    start = time.monotonic()
+    assert subprocess.run(**command(bucket, whole, *arguments)).returncode == 0
+    took, expected = time.monotonic() - start, content(whole)
+    assert expected
+    kills = turn = read_twice = 0
+    while kills < 17:
+        turn += 1
+        output = tmp_path / f"turn{turn}" / name
+        output.parent.mkdir()
+        journal = output.with_name(f"{name}.journal")
+        while True:
+            done = {url for url, state in states(journal).items() if state == 1} if journal.exists() else set()
+            bucket.asked.clear()
+            process = subprocess.Popen(**command(bucket, output, *arguments))
+            try:
+                process.wait(choose.uniform(0, took * (0.3 if choose.random() < 0.5 else 1.0)) if kills < 17 else None)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            status, said = process.wait(), process.stderr.read()
+            process.stderr.close()
+            read_twice += sum(1 for url in done if bucket.asked[url.removeprefix("s3://bucket/")])
+            if status == 0:
+                break
+            assert status == -signal.SIGKILL, said
+            # What is there of the output is whole.
+            if output.is_file():
+                assert content(output) == expected
+            elif output.is_dir():
+                assert all(expected[key] == text for key, text in content(output).items() if ".virtualize-" not in key)
+        found = {key: text for key, text in content(output).items() if ".virtualize-" not in key}
+        assert found == expected, f"turn {turn}"
+    assert read_twice == 0
+
+
+def test_what_is_done_is_not_read_again(bucket, tmp_path):
+    out = tmp_path / "out.json"
+    run = batch(*urls(bucket), "--concat-dim", "time", "-o", out, env=bucket.env)
+    assert f"{DAYS} read" in run.stderr
+    before = content(out)
+    bucket.asked.clear()
+    run = batch(*urls(bucket), "--concat-dim", "time", "-o", out, env=bucket.env)
+    assert not +bucket.asked and "nothing is new" in run.stderr
+    assert content(out) == before
+
+
+def test_failed_files_are_kept_apart_and_tried_again(bucket, tmp_path):
+    out, key = tmp_path / "out.json", "era/day_03.nc"
+    good = bucket.objects[key]
+    bucket.objects[key] = good[:1000]
+    arguments = (*urls(bucket), "--concat-dim", "time", "-o", out)
+    run = batch(*arguments, status=1, env=bucket.env)
+    assert "day_03.nc" in run.stderr and "--retry-failed" in run.stderr and not out.exists()
+    run = batch(*arguments, "--skip-failed", env=bucket.env)
+    assert printed_size(out, bucket) == 8 * (DAYS - 1)
+    bucket.objects[key] = good
+    bucket.asked.clear()
+    batch(*arguments, "--retry-failed", env=bucket.env)
+    assert set(+bucket.asked) - {"?list"} == {key}
+    assert printed_size(out, bucket) == 8 * DAYS
+
+
+def printed_size(out, _):
+    refs = json.loads(out.read_bytes())["refs"]
+    return json.loads(refs["time/.zarray"])["shape"][0]
+
+
+def test_faults_of_the_store_are_tried_again(bucket, tmp_path):
+    bucket.failing.update({f"era/day_{k:02}.nc": 2 for k in range(0, DAYS, 3)})
+    out = tmp_path / "out.json"
+    batch(*urls(bucket), "--concat-dim", "time", "-o", out, env=bucket.env)
+    whole = tmp_path / "whole.json"
+    batch(*urls(bucket), "--concat-dim", "time", "-o", whole, env=bucket.env)
+    assert content(out) == content(whole)
+
+
+def test_events_are_lines_of_json(days, tmp_path):
+    run = batch(*days, "--concat-dim", "time", "-o", tmp_path / "out.json", "--json-log", "-", "--quiet")
+    events = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [e["event"] for e in events if e["event"] not in ("started", "read", "listed", "note")] == ["eras", "combining", "writing", "done"]
+    assert sum(e["event"] == "read" for e in events) == DAYS and all(e["time"] > 0 for e in events)
+    assert events[-1]["summary"]["files"] == DAYS and not run.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
+    bucket.latency = 0.2
+    out = tmp_path / "out.json"
+    process = subprocess.Popen(**command(bucket, out, "--concat-dim", "time"))
+    time.sleep(0.7)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 1
+    said = process.stderr.read().decode()
+    process.stderr.close()
+    assert "stopped" in said and "the same command goes on" in said and not out.exists()
+    assert 0 < sum(state == 1 for state in states(out.with_name("out.json.journal")).values()) < DAYS
+    bucket.latency = 0
+    assert subprocess.run(**command(bucket, out, "--concat-dim", "time")).returncode == 0 and out.exists()
