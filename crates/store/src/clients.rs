@@ -41,10 +41,19 @@ struct Settings {
 /// What files with equal settings share.
 pub(crate) struct Pool {
     slots: Semaphore,
-    buckets: Mutex<HashMap<String, Bucket>>,
+    buckets: Mutex<HashMap<(String, Purpose), Bucket>>,
     /// For `http` and for `https`; a client keeps connections to many hosts.
     http: OnceLock<HttpClient>,
     https: OnceLock<HttpClient>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Purpose {
+    /// Each request goes out once: tries after a failure are ours.
+    Reading,
+    /// The store tries again by itself.
+    Writing,
 }
 
 /// A bucket or container.
@@ -53,7 +62,6 @@ pub(crate) struct Bucket {
     /// Objects by their keys.
     pub(crate) objects: Arc<dyn ObjectStore>,
     /// Keys in pages.
-    #[expect(dead_code, reason = "listings come with it")]
     pub(crate) pages: Arc<dyn PaginatedListStore>,
 }
 
@@ -110,14 +118,16 @@ impl Pool {
     pub(crate) fn bucket(
         &self,
         url: &str,
+        purpose: Purpose,
         connect: impl FnOnce() -> Result<Bucket, StoreError>,
     ) -> Result<Bucket, StoreError> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = buckets.get(url) {
+        let key = (url.to_owned(), purpose);
+        if let Some(bucket) = buckets.get(&key) {
             return Ok(bucket.clone());
         }
         let bucket = connect()?;
-        buckets.insert(url.to_owned(), bucket.clone());
+        buckets.insert(key, bucket.clone());
         Ok(bucket)
     }
 
@@ -127,7 +137,7 @@ impl Pool {
         if let Some(client) = place.get() {
             return Ok(client.clone());
         }
-        let client = Counting.connect(options)?;
+        let client = Observing.connect(options)?;
         Ok(place.get_or_init(|| client).clone())
     }
 }
@@ -147,31 +157,20 @@ impl HttpConnector for Web {
     }
 }
 
-/// Makes clients that count what they send.
+/// Makes clients that note what they see.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counting;
+pub(crate) struct Observing;
 
-impl HttpConnector for Counting {
+impl HttpConnector for Observing {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Counted(ReqwestConnector::default().connect(options)?)))
-    }
-}
-
-/// How often a request went over the network: travels with it as an extension.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tries(Arc<AtomicU64>);
-
-impl Tries {
-    /// Tries after the first.
-    pub(crate) fn again(&self) -> u64 {
-        self.0.load(Ordering::Relaxed).saturating_sub(1)
+        Ok(HttpClient::new(Observed(ReqwestConnector::default().connect(options)?)))
     }
 }
 
 #[derive(Debug)]
-struct Counted(HttpClient);
+struct Observed(HttpClient);
 
-impl HttpService for Counted {
+impl HttpService for Observed {
     fn call<'service, 'call>(
         &'service self,
         request: HttpRequest,
@@ -180,9 +179,41 @@ impl HttpService for Counted {
         'service: 'call,
         Self: 'call,
     {
-        if let Some(Tries(count)) = request.extensions().get() {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        Box::pin(self.0.execute(request))
+        let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+        Box::pin(async move {
+            let answer = self.0.execute(request).await;
+            if let Ok(response) = &answer {
+                seen.note(response);
+            }
+            answer
+        })
+    }
+}
+
+/// What a server answered to a request, with which this travels as an extension.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// The status; 0 before there is one.
+    status: Arc<AtomicU64>,
+    /// Seconds of the header `Retry-After`.
+    after: Arc<AtomicU64>,
+}
+
+impl Seen {
+    fn note(&self, response: &HttpResponse) {
+        self.status.store(u64::from(response.status().as_u16()), Ordering::Relaxed);
+        let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let seconds = after.and_then(|seconds| seconds.trim().parse().ok());
+        self.after.store(seconds.unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// Whether another try may go well: nothing was answered, or a server that is busy, slow or broken says so.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.status.load(Ordering::Relaxed), 0 | 408 | 429 | 500..=599)
+    }
+
+    /// How long the server wants to be left alone.
+    pub(crate) fn retry_after(&self) -> Duration {
+        Duration::from_secs(self.after.load(Ordering::Relaxed))
     }
 }

@@ -4,6 +4,7 @@ use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, HeaderMap, HeaderValue, ObjectStore, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
+    client::{HttpClient, HttpConnector},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     http::HttpBuilder,
     list::PaginatedListStore,
@@ -13,21 +14,26 @@ use url::Url;
 
 use crate::{
     StoreError, StoreOptions,
-    clients::{Bucket, Clients, Counting, Web},
+    clients::{Bucket, Clients, Observing, Purpose, Web},
     location::{Location, Service},
 };
 
 /// A store, and the path of the object in it.
 pub(crate) type Connected = (Arc<dyn ObjectStore>, Path);
 
-/// The store that holds an object which is not a local file.
-pub(crate) fn connect(location: &Location, options: &StoreOptions) -> Result<Connected, StoreError> {
+/// The store that holds an object which is not a local file. Whoever reads repeats what fails; a store for writing does
+/// so itself.
+pub(crate) fn connect(
+    location: &Location,
+    purpose: Purpose,
+    options: &StoreOptions,
+) -> Result<Connected, StoreError> {
     match location {
         Location::Http(url) => http(url, &location.name(), options),
         Location::Bucket { service, bucket, key } => {
             let path =
                 Path::parse(key).map_err(|error| StoreError::remote(&location.name(), &error.into()))?;
-            Ok((connect_bucket(*service, bucket, options)?.objects, path))
+            Ok((connect_bucket(*service, bucket, purpose, options)?.objects, path))
         }
         Location::Local(_) => Err(StoreError::Location {
             name: location.name(),
@@ -40,13 +46,15 @@ pub(crate) fn connect(location: &Location, options: &StoreOptions) -> Result<Con
 pub(crate) fn connect_bucket(
     service: Service,
     bucket: &str,
+    purpose: Purpose,
     options: &StoreOptions,
 ) -> Result<Bucket, StoreError> {
-    Clients::pool(options).bucket(bucket, || {
+    let retries = retries(purpose, options);
+    Clients::pool(options).bucket(bucket, purpose, || {
         let built = match service {
-            Service::S3 => s3(bucket, options)?.build().map(shared),
-            Service::Google => google(bucket, options)?.build().map(shared),
-            Service::Azure => azure(bucket, options)?.build().map(shared),
+            Service::S3 => s3(bucket, options)?.with_retry(retries).build().map(shared),
+            Service::Google => google(bucket, options)?.with_retry(retries).build().map(shared),
+            Service::Azure => azure(bucket, options)?.with_retry(retries).build().map(shared),
         };
         built.map_err(|error| StoreError::remote(bucket, &error))
     })
@@ -59,6 +67,20 @@ fn shared(store: impl ObjectStore + PaginatedListStore) -> Bucket {
 
 /// The whole url is the base of the store, so that its escapes and its query stay as they are.
 fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, StoreError> {
+    let web = Web { pool: Clients::pool(options), secure: url.scheme() == "https" };
+    let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(Purpose::Reading, options));
+    let builder = builder.with_client_options(web_options(url, name, options)?).with_http_connector(web);
+    Ok((Arc::new(builder.build().map_err(|error| StoreError::remote(name, &error))?), Path::default()))
+}
+
+/// The client for requests to a web server that need no store.
+pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Result<HttpClient, StoreError> {
+    let web = Web { pool: Clients::pool(options), secure: url.scheme() == "https" };
+    let client = web.connect(&web_options(url, name, options)?);
+    client.map_err(|error| StoreError::remote(name, &error))
+}
+
+fn web_options(url: &Url, name: &str, options: &StoreOptions) -> Result<ClientOptions, StoreError> {
     let mut client = client_options().with_allow_http(url.scheme() == "http");
     for (key, value) in &options.values {
         let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
@@ -67,10 +89,7 @@ fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, Stor
     if let Some(token) = options.bearer_token.as_ref().filter(|_| !options.anonymous) {
         client = client.with_default_headers(bearer(url, name, token)?);
     }
-    let web = Web { pool: Clients::pool(options), secure: url.scheme() == "https" };
-    let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(options));
-    let store = builder.with_client_options(client).with_http_connector(web).build();
-    Ok((Arc::new(store.map_err(|error| StoreError::remote(name, &error))?), Path::default()))
+    Ok(client)
 }
 
 /// The header that carries a token. A token never goes over a network in the clear.
@@ -121,7 +140,7 @@ fn s3(bucket: &str, options: &StoreOptions) -> Result<AmazonS3Builder, StoreErro
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_retry(retries(options)).with_http_connector(Counting))
+    Ok(builder.with_url(bucket).with_http_connector(Observing))
 }
 
 fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
@@ -136,7 +155,7 @@ fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuil
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_retry(retries(options)).with_http_connector(Counting))
+    Ok(builder.with_url(bucket).with_http_connector(Observing))
 }
 
 fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
@@ -151,7 +170,7 @@ fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, 
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_retry(retries(options)).with_http_connector(Counting))
+    Ok(builder.with_url(bucket).with_http_connector(Observing))
 }
 
 fn client_options() -> ClientOptions {
@@ -162,14 +181,14 @@ fn client_options() -> ClientOptions {
         .with_timeout(Duration::from_secs(600))
 }
 
-fn retries(options: &StoreOptions) -> RetryConfig {
+fn retries(purpose: Purpose, options: &StoreOptions) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(5),
             base: 2.0,
         },
-        max_retries: options.retries,
+        max_retries: if purpose == Purpose::Reading { 0 } else { options.retries },
         retry_timeout: options.retry_timeout,
     }
 }

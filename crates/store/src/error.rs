@@ -1,4 +1,4 @@
-use std::io;
+use std::{borrow::Cow, io};
 
 use virtualize_bytes::{ReadError, ReadErrorKind};
 
@@ -97,6 +97,9 @@ impl StoreError {
             Self::NotFound { .. } => {
                 Some("check the url; a private store may hide files without credentials")
             }
+            Self::Denied { reason, .. } if reason.starts_with(EXPIRED) => {
+                Some("get new credentials, such as a new session token, and run again")
+            }
             Self::Denied { name, .. } => Some(denied_hint(name)),
             Self::Changed { .. } => Some("run again when it is complete"),
             Self::NoRanges { .. } => Some("download the file first"),
@@ -121,20 +124,33 @@ impl StoreError {
     pub(crate) fn remote(name: &str, error: &object_store::Error) -> Self {
         use object_store::Error as E;
         let name = name.to_owned();
+        let said = reason(error);
+        if let Some(code) = EXPIRED_CODES.iter().find(|code| said.contains(*code)) {
+            return Self::Denied { name, reason: format!("{EXPIRED} ({code})") };
+        }
         match error {
             E::NotFound { .. } => Self::NotFound { name },
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
-                Self::Denied { name, reason: reason(error) }
-            }
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Denied { name, reason: said },
             E::Precondition { .. } => Self::Changed { name, reason: "its etag differs".to_owned() },
-            E::InvalidPath { .. } => Self::Location { name, reason: reason(error) },
+            E::InvalidPath { .. } => Self::Location { name, reason: said },
             E::UnknownConfigurationKey { key, .. } => {
                 Self::Option { key: key.clone(), reason: "unknown".to_owned() }
             }
-            _ => classified_by_text(name, reason(error)),
+            _ => classified_by_text(name, said),
         }
     }
+
+    /// An answer that broke off.
+    pub(crate) fn broken(name: &str, error: &object_store::Error) -> Self {
+        let reason = format!("the answer broke off: {}", reason(error));
+        Self::Unavailable { name: name.to_owned(), reason }
+    }
 }
+
+/// What credentials that were good once come with.
+const EXPIRED: &str = "the credentials expired";
+/// Codes for it of S3 and of Google's token service.
+const EXPIRED_CODES: [&str; 4] = ["ExpiredToken", "TokenRefreshRequired", "RequestExpired", "invalid_grant"];
 
 impl From<StoreError> for ReadError {
     fn from(error: StoreError) -> Self {
@@ -184,11 +200,26 @@ fn reason(error: &object_store::Error) -> String {
         [.., last] => last.clone(),
         [] => error.to_string(),
     };
-    one_line(&text)
+    one_line(&without_markup(&text))
+}
+
+/// An error document of S3 or Azure as its code and message.
+fn without_markup(text: &str) -> Cow<'_, str> {
+    let Some(start) = text.find("<?xml").or_else(|| text.find("<Error>")) else { return text.into() };
+    let (before, document) = text.split_at(start);
+    let part = |name: &str| {
+        let (_, rest) = document.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(part, _)| part)
+    };
+    match (part("Code"), part("Message")) {
+        (Some(code), Some(message)) => format!("{before}{code}: {message}").into(),
+        (Some(code), None) => format!("{before}{code}").into(),
+        _ => text.into(),
+    }
 }
 
 /// Text without line breaks, queries of urls and the tail of long bodies.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let words = text.split_whitespace().map(without_query);
     let line = words.collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(300) {

@@ -9,7 +9,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
 use tempfile::TempDir;
 
-use crate::{StoreError, StoreOptions, connect::connect, location::Location, output::upload};
+use crate::{
+    StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location, output::upload,
+};
 
 /// Files that become a folder, or objects under a prefix, when all of them are there. Dropped before that, it leaves
 /// nothing, and what was at the final place stays.
@@ -123,7 +125,7 @@ impl SideFolder {
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let name = self.target.name();
         let failed = |error| StoreError::remote(&name, &error);
-        let (store, prefix) = connect(&self.target, options)?;
+        let (store, prefix) = connect(&self.target, Purpose::Writing, options)?;
         self.clear(store.as_ref(), &prefix).await?;
         let Some((last, others)) = self.keys.split_last() else { return Ok(()) };
         let one = async |key: &str| {

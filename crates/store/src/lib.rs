@@ -9,9 +9,11 @@
 mod clients;
 mod connect;
 mod error;
+mod fetch;
 mod folder;
 mod link;
 mod listed;
+mod listing;
 mod local;
 mod location;
 mod meter;
@@ -21,11 +23,14 @@ mod output;
 mod pages;
 mod plan;
 mod remote;
+mod retry;
 
 pub use clients::Clients;
 pub use error::StoreError;
+pub use fetch::fetch;
 pub use folder::SideFolder;
 pub use listed::Listed;
+pub use listing::{Folder, Page, folder_url, list_page};
 pub use location::url_of;
 pub use meter::Stats;
 pub use object::{Object, is_same, open, open_listed};

@@ -1,14 +1,16 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use object_store::{Error, GetOptions, GetResult, ObjectMeta, ObjectStore, path::Path};
+use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     StoreError, StoreOptions,
-    clients::{Clients, Pool, Tries},
+    clients::{Clients, Pool, Purpose, Seen},
     connect::connect,
     location::Location,
     meter::Meter,
+    retry::{Backoff, Tried},
 };
 
 /// The way to an object behind a network: where it lies, and a share of the connections.
@@ -19,6 +21,8 @@ pub(crate) struct Link {
     /// For messages.
     pub(crate) name: String,
     pool: Arc<Pool>,
+    retries: usize,
+    retry_timeout: Duration,
 }
 
 /// Why a request failed.
@@ -50,43 +54,58 @@ impl Failure {
 
 impl Link {
     pub(crate) fn new(location: &Location, options: &StoreOptions) -> Result<Self, StoreError> {
-        let (store, path) = connect(location, options)?;
-        Ok(Self { store, path, name: location.name(), pool: Clients::pool(options) })
+        let (store, path) = connect(location, Purpose::Reading, options)?;
+        let (retries, retry_timeout) = (options.retries, options.retry_timeout);
+        Ok(Self { store, path, name: location.name(), pool: Clients::pool(options), retries, retry_timeout })
     }
 
-    /// One request, with all bytes of its answer. `accept` looks at the answer's head before its bytes are waited for.
+    /// One request, sent again where it fails in passing, with all bytes of its answer. `accept` looks at the answer's
+    /// head before its bytes are waited for.
     pub(crate) async fn get(
         &self,
-        mut options: GetOptions,
+        options: GetOptions,
         meter: &Meter,
-        accept: impl FnOnce(&ObjectMeta) -> Result<(), StoreError>,
+        accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
     ) -> Result<(ObjectMeta, Bytes), Failure> {
         let _slot = self.pool.slot(&self.name).await?;
-        let tries = Tries::default();
-        options.extensions.insert(tries.clone());
-        let got = self.got(options, accept).await;
-        meter.retried(tries.again());
-        if let Ok((_, bytes)) = &got {
-            meter.request(bytes.len() as u64);
+        let mut backoff = Backoff::new(self.retries, self.retry_timeout);
+        loop {
+            let seen = Seen::default();
+            let mut asked = options.clone();
+            asked.extensions.insert(seen.clone());
+            match self.once(asked, &seen, &accept).await {
+                Ok((meta, bytes)) => {
+                    meter.request(bytes.len() as u64);
+                    return Ok((meta, bytes));
+                }
+                Err(Tried::Final(failure)) => return Err(failure),
+                Err(Tried::Passing(error)) => backoff.wait(error, seen.retry_after()).await?,
+            }
+            meter.retried();
         }
-        got
     }
 
-    async fn got(
+    async fn once(
         &self,
         options: GetOptions,
-        accept: impl FnOnce(&ObjectMeta) -> Result<(), StoreError>,
-    ) -> Result<(ObjectMeta, Bytes), Failure> {
-        let result = self.store.get_opts(&self.path, options).await.map_err(|error| self.failure(&error))?;
-        accept(&result.meta)?;
+        seen: &Seen,
+        accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
+    ) -> Result<(ObjectMeta, Bytes), Tried<Failure>> {
+        let is_head = options.head;
+        let answer = self.store.get_opts(&self.path, options).await;
+        let result = answer.map_err(|error| self.failed(&error, seen))?;
+        accept(&result.meta).map_err(|error| Tried::Final(error.into()))?;
         let meta = result.meta.clone();
-        Ok((meta, self.body(result).await?))
+        if is_head {
+            return Ok((meta, Bytes::new()));
+        }
+        Ok((meta, self.body(result).await.map_err(Tried::Passing)?))
     }
 
     /// The bytes of an answer, all of them.
     async fn body(&self, result: GetResult) -> Result<Bytes, StoreError> {
         let expected = result.range.end.saturating_sub(result.range.start);
-        let bytes = result.bytes().await.map_err(|error| StoreError::remote(&self.name, &error))?;
+        let bytes = result.bytes().await.map_err(|error| StoreError::broken(&self.name, &error))?;
         if bytes.len() as u64 != expected {
             return Err(
                 self.unavailable(format!("the server sent {} bytes, expected {expected}", bytes.len()))
@@ -95,12 +114,15 @@ impl Link {
         Ok(bytes)
     }
 
-    fn failure(&self, error: &Error) -> Failure {
+    fn failed(&self, error: &Error, seen: &Seen) -> Tried<Failure> {
         let described = StoreError::remote(&self.name, error);
         match error {
-            Error::NotSupported { .. } => Failure::NoRanges,
-            error if error.to_string().contains("416 ") => Failure::PastEnd(described),
-            _ => Failure::Other(described),
+            Error::NotSupported { .. } => Tried::Final(Failure::NoRanges),
+            error if error.to_string().contains("416 ") => Tried::Final(Failure::PastEnd(described)),
+            _ if seen.is_passing() && described.kind() == ReadErrorKind::Unavailable => {
+                Tried::Passing(described)
+            }
+            _ => Tried::Final(Failure::Other(described)),
         }
     }
 

@@ -56,6 +56,25 @@ impl Location {
         }
     }
 
+    /// Reads a folder, or a bucket and the start of its keys, which may be empty and end in a slash.
+    pub(crate) fn parse_prefix(text: &str) -> Result<Self, StoreError> {
+        let bucket_of = |(scheme, rest): (&str, &str)| {
+            let name = rest.split_once('/').map_or(rest, |(bucket, _)| bucket);
+            let key = rest.get(name.len()..).unwrap_or_default().trim_start_matches('/');
+            let whole = Self::parse(&format!("{scheme}://{name}/x")).ok()?;
+            match whole {
+                Self::Bucket { service, bucket, .. } => {
+                    Some(Self::Bucket { service, bucket, key: key.to_owned() })
+                }
+                _ => None,
+            }
+        };
+        match text.split_once("://").and_then(bucket_of) {
+            Some(prefix) => Ok(prefix),
+            None => Self::parse(text),
+        }
+    }
+
     /// The url that readers are to open. Paths and keys stand in it as they are, since fsspec takes them so.
     pub(crate) fn url(&self) -> String {
         match self {

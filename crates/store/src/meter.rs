@@ -32,9 +32,9 @@ impl Meter {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Requests that were sent again so often.
-    pub(crate) fn retried(&self, count: u64) {
-        self.retries.fetch_add(count, Ordering::Relaxed);
+    /// A request that is sent again.
+    pub(crate) fn retried(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Time spent since `start`.

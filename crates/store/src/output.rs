@@ -8,7 +8,9 @@ use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Key};
 use tempfile::NamedTempFile;
 
-use crate::{StoreError, StoreOptions, connect::connect, local::not_a_file, location::Location};
+use crate::{
+    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
+};
 
 /// Size in bytes from which on an object is uploaded in parts.
 const PART: usize = 32 << 20;
@@ -103,7 +105,7 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
         let reason = "cannot be written, expected a path, s3, gs, az or abfs".to_owned();
         return Err(StoreError::Location { name, reason });
     }
-    let (store, path) = connect(&location, options)?;
+    let (store, path) = connect(&location, Purpose::Writing, options)?;
     upload(store.as_ref(), &path, bytes).await.map_err(|error| StoreError::remote(&name, &error))
 }
 

@@ -171,5 +171,5 @@ fn a_try_after_a_failure_is_counted() {
         _ => file(request, b"content", "\"one\""),
     });
     let object = run(open_listed(&listed(7, "one"), &s3(&server))).unwrap();
-    assert_eq!((object.stats().requests, object.stats().retries), (1, 2));
+    assert_eq!((object.stats().requests, object.stats().retries), (1, 2), "tries");
 }

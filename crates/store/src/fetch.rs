@@ -1,0 +1,89 @@
+use bytes::{Bytes, BytesMut};
+use futures::TryStreamExt;
+use object_store::{
+    HeaderValue,
+    client::{HttpRequest, HttpRequestBody},
+};
+use url::Url;
+use virtualize_bytes::{ByteRange, ReadRanges};
+
+use crate::{
+    StoreError, StoreOptions,
+    clients::{Clients, Seen},
+    connect::web_client,
+    error::one_line,
+    location::Location,
+    object::open,
+    retry::{Backoff, Tried},
+};
+
+/// All bytes of a file such as a list or a catalogue, which has at most `limit` bytes. Web servers need to know neither
+/// ranges nor lengths for it.
+pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
+    let parsed = Location::parse(location)?;
+    if let Location::Http(url) = &parsed {
+        return document(url, &parsed.name(), limit, options).await;
+    }
+    let object = open(location, options).await?;
+    let size = object.size();
+    if size > limit {
+        return Err(too_large(object.name(), limit));
+    }
+    let parts = object.read_ranges(&[ByteRange::new(0, size)]).await;
+    let failed = |error: virtualize_bytes::ReadError| StoreError::Unavailable {
+        name: object.name().to_owned(),
+        reason: error.to_string(),
+    };
+    Ok(parts.map_err(failed)?.pop().unwrap_or_default())
+}
+
+fn too_large(name: &str, limit: u64) -> StoreError {
+    let reason = format!("larger than {limit} bytes, which is too large for a list or catalogue");
+    StoreError::Location { name: name.to_owned(), reason }
+}
+
+async fn document(url: &Url, name: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
+    let pool = Clients::pool(options);
+    let _slot = pool.slot(name).await?;
+    let mut backoff = Backoff::of(options);
+    loop {
+        let seen = Seen::default();
+        match get(url, name, limit, options, &seen).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(Tried::Final(error)) => return Err(error),
+            Err(Tried::Passing(error)) => backoff.wait(error, seen.retry_after()).await?,
+        }
+    }
+}
+
+async fn get(url: &Url, name: &str, limit: u64, options: &StoreOptions, seen: &Seen) -> Result<Bytes, Tried> {
+    let unavailable = |reason: String| StoreError::Unavailable { name: name.to_owned(), reason };
+    let mut request = HttpRequest::new(HttpRequestBody::empty());
+    let uri = url.as_str().parse();
+    *request.uri_mut() = uri.map_err(|_| Tried::Final(unavailable("not a url".to_owned())))?;
+    let accepted = HeaderValue::from_static("application/geo+json, application/json, */*");
+    request.headers_mut().insert("accept", accepted);
+    request.extensions_mut().insert(seen.clone());
+    let client = web_client(url, name, options).map_err(Tried::Final)?;
+    let passing =
+        |error: object_store::client::HttpError| Tried::Passing(unavailable(one_line(&error.to_string())));
+    let response = client.execute(request).await.map_err(passing)?;
+    let status = response.status();
+    let reason = format!("the server answers {status}");
+    match status.as_u16() {
+        200..=299 => {}
+        404 | 410 => return Err(Tried::Final(StoreError::NotFound { name: name.to_owned() })),
+        401 | 403 => return Err(Tried::Final(StoreError::Denied { name: name.to_owned(), reason })),
+        _ if seen.is_passing() => return Err(Tried::Passing(unavailable(reason))),
+        _ => return Err(Tried::Final(unavailable(reason))),
+    }
+    let mut bytes = BytesMut::new();
+    let mut body = response.into_body().bytes_stream();
+    while let Some(part) = body.try_next().await.map_err(passing)? {
+        if (bytes.len() as u64).saturating_add(part.len() as u64) > limit {
+            return Err(Tried::Final(too_large(name, limit)));
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes.freeze())
+}

@@ -1,0 +1,200 @@
+use std::{
+    fs::{self, DirEntry},
+    path::Path,
+    time::UNIX_EPOCH,
+};
+
+use object_store::{
+    ObjectMeta,
+    list::{PaginatedListOptions, PaginatedListResult},
+};
+
+use crate::{
+    Listed, StoreError, StoreOptions,
+    clients::{Clients, Purpose, Seen},
+    connect::connect_bucket,
+    location::{Location, Service},
+    retry::Backoff,
+};
+
+/// A part of a listing, in the order of urls (a folder's url ends in `/`).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Page {
+    /// Files.
+    pub files: Vec<Listed>,
+    /// Folders, where one level is listed.
+    pub folders: Vec<Folder>,
+    /// What to ask for next; `None` for the last page.
+    pub next: Option<String>,
+}
+
+/// A folder, or a common start of keys that ends in `/`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Folder {
+    /// Url, with `/` at its end.
+    pub url: String,
+    /// Whether it is a symbolic link of a local disk, which may lead round in a circle.
+    pub is_link: bool,
+}
+
+/// The absolute url of a folder, or of the start of keys, with `/` at its end. Web servers have no folders.
+pub fn folder_url(folder: &str) -> Result<String, StoreError> {
+    let location = Location::parse_prefix(folder)?;
+    if let Location::Http(_) = location {
+        return Err(no_listing(&location));
+    }
+    let url = location.url();
+    Ok(if url.ends_with('/') { url } else { format!("{url}/") })
+}
+
+/// Lists what starts with a url, such as `s3://bucket/era5/20` or `file:///data/`: a page of at most a thousand keys of
+/// a bucket, or one local folder. With `deep`, a bucket gives the files of all levels; a local disk is always listed a
+/// folder at a time. `after` is [`Page::next`] of the page before.
+pub async fn list_page(
+    prefix: &str,
+    deep: bool,
+    after: Option<&str>,
+    options: &StoreOptions,
+) -> Result<Page, StoreError> {
+    if let Some(path) = prefix.strip_prefix("file://") {
+        return local(path);
+    }
+    match Location::parse_prefix(prefix)? {
+        Location::Bucket { service, bucket, key } => {
+            keys((service, &bucket), &key, deep, after, options).await
+        }
+        location => Err(no_listing(&location)),
+    }
+}
+
+fn no_listing(location: &Location) -> StoreError {
+    let reason =
+        "a web server has no listing: give urls of files, a list of them, or a STAC catalogue".to_owned();
+    StoreError::Location { name: location.name(), reason }
+}
+
+async fn keys(
+    (service, bucket): (Service, &str),
+    prefix: &str,
+    deep: bool,
+    after: Option<&str>,
+    options: &StoreOptions,
+) -> Result<Page, StoreError> {
+    let name = format!("{bucket}/{prefix}");
+    let pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
+    let pool = Clients::pool(options);
+    let _slot = pool.slot(&name).await?;
+    let mut backoff = Backoff::of(options);
+    let PaginatedListResult { result, page_token } = loop {
+        let seen = Seen::default();
+        let how = page_options(deep, after, &seen);
+        match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
+            Ok(found) => break found,
+            Err(error) if seen.is_passing() => {
+                backoff.wait(StoreError::remote(&name, &error), seen.retry_after()).await?;
+            }
+            Err(error) => return Err(StoreError::remote(&name, &error)),
+        }
+    };
+    let mut files: Vec<_> = result.objects.into_iter().map(|meta| listed(bucket, meta)).collect();
+    let folder = |key: object_store::path::Path| Folder { url: format!("{bucket}/{key}/"), is_link: false };
+    let mut folders: Vec<_> = result.common_prefixes.into_iter().map(folder).collect();
+    files.sort_unstable_by(|one, other| one.url.cmp(&other.url));
+    folders.sort_unstable_by(|one, other| one.url.cmp(&other.url));
+    drop_markers(&mut files, &name);
+    Ok(Page { files, folders, next: page_token })
+}
+
+fn page_options(deep: bool, after: Option<&str>, seen: &Seen) -> PaginatedListOptions {
+    let mut how = PaginatedListOptions {
+        delimiter: (!deep).then(|| "/".into()),
+        page_token: after.map(str::to_owned),
+        ..PaginatedListOptions::default()
+    };
+    how.extensions.insert(seen.clone());
+    how
+}
+
+fn listed(bucket: &str, meta: ObjectMeta) -> Listed {
+    Listed {
+        url: format!("{bucket}/{}", meta.location),
+        size: Some(meta.size),
+        etag: meta.e_tag,
+        modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
+    }
+}
+
+/// Empty objects whose keys end in `/` stand for folders; their slash is lost on the way to here.
+fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
+    let is_above = |url: &str, other: &str| other.strip_prefix(url).is_some_and(|rest| rest.starts_with('/'));
+    let is_marker = |at: usize, file: &Listed| {
+        let mut alike = files.iter().skip(at + 1).take_while(|next| next.url.starts_with(&file.url));
+        file.size == Some(0)
+            && (is_above(&file.url, prefix) || alike.any(|next| is_above(&file.url, &next.url)))
+    };
+    let markers: Vec<_> = files.iter().enumerate().map(|(at, file)| is_marker(at, file)).collect();
+    let mut markers = markers.into_iter();
+    files.retain(|_| !markers.next().unwrap_or_default());
+}
+
+/// What of a folder starts with a name.
+fn local(path: &str) -> Result<Page, StoreError> {
+    let (folder, start) = path.rsplit_once('/').unwrap_or(("", path));
+    let folder = format!("{folder}/");
+    let failed = |error: &std::io::Error| StoreError::io(&folder, error);
+    let mut page = Page::default();
+    for entry in fs::read_dir(Path::new(&folder)).map_err(|error| failed(&error))? {
+        let entry = entry.map_err(|error| failed(&error))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(start) {
+            add(&mut page, &entry, format!("file://{folder}{name}"));
+        }
+    }
+    page.files.sort_unstable_by(|one, other| one.url.cmp(&other.url));
+    page.folders.sort_unstable_by(|one, other| one.url.cmp(&other.url));
+    Ok(page)
+}
+
+/// Links are followed; one that leads nowhere is a file of which nothing is known. Pipes and devices are no files.
+fn add(page: &mut Page, entry: &DirEntry, url: String) {
+    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+    match fs::metadata(entry.path()) {
+        Ok(found) if found.is_dir() => page.folders.push(Folder { url: format!("{url}/"), is_link }),
+        Ok(found) if found.is_file() => {
+            let time = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let modified = time.and_then(|since| i64::try_from(since.as_millis()).ok());
+            page.files.push(Listed { size: Some(found.len()), modified, ..Listed::of(url) });
+        }
+        Ok(_) => {}
+        Err(_) => page.files.push(Listed::of(url)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_of_folders_are_no_files() {
+        let file = |(url, size): &(&str, u64)| Listed { size: Some(*size), ..Listed::of(*url) };
+        let keys =
+            [("s3://b/a", 0), ("s3://b/a.nc", 5), ("s3://b/a/x.nc", 5), ("s3://b/c", 0), ("s3://b/d", 1)];
+        let mut files: Vec<_> = keys.iter().map(file).collect();
+        drop_markers(&mut files, "s3://b/");
+        let kept: Vec<_> = files.iter().map(|file| file.url.as_str()).collect();
+        assert_eq!(kept, ["s3://b/a.nc", "s3://b/a/x.nc", "s3://b/c", "s3://b/d"]);
+        let mut own = vec![file(&("s3://b/a", 0))];
+        drop_markers(&mut own, "s3://b/a/");
+        assert!(own.is_empty());
+    }
+
+    #[test]
+    fn urls_of_folders() {
+        assert_eq!(folder_url("s3a://b").unwrap(), "s3://b/");
+        assert_eq!(folder_url("s3://b/x y/20").unwrap(), "s3://b/x y/20/");
+        assert_eq!(folder_url("/data/").unwrap(), "file:///data/");
+        assert_eq!(folder_url("/").unwrap(), "file:///");
+        assert!(folder_url("https://host/a/").unwrap_err().to_string().contains("no listing"));
+    }
+}

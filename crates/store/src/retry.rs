@@ -1,0 +1,83 @@
+use std::time::{Duration, Instant};
+
+use crate::{StoreError, StoreOptions};
+
+/// Wait before the first try again.
+const FIRST: Duration = Duration::from_millis(100);
+/// Longest wait.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// How a try failed.
+#[derive(Debug)]
+pub(crate) enum Tried<F = StoreError> {
+    /// It will fail again.
+    Final(F),
+    /// It may go well later.
+    Passing(StoreError),
+}
+
+/// Tries after failures, further and further apart, within the limits of the options.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    left: usize,
+    end: Instant,
+    wait: Duration,
+    tries: usize,
+}
+
+impl Backoff {
+    pub(crate) fn new(retries: usize, timeout: Duration) -> Self {
+        let now = Instant::now();
+        let end = now.checked_add(timeout).unwrap_or(now);
+        Self { left: retries, end, wait: FIRST, tries: 1 }
+    }
+
+    /// The limits of options.
+    pub(crate) fn of(options: &StoreOptions) -> Self {
+        Self::new(options.retries, options.retry_timeout)
+    }
+
+    /// Waits before another try, at least as long as the server asks for, or gives the failure back where there may be
+    /// none.
+    pub(crate) async fn wait(&mut self, failure: StoreError, least: Duration) -> Result<(), StoreError> {
+        let wait = self.wait.mul_f64(jitter()).max(least);
+        let now = Instant::now();
+        if self.left == 0 || now.checked_add(wait).is_none_or(|then| then > self.end) {
+            return Err(self.last(failure));
+        }
+        self.left -= 1;
+        self.tries += 1;
+        self.wait = self.wait.saturating_mul(2).min(LONGEST);
+        tracing::info!("{failure}: tried again in {} ms", wait.as_millis());
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    fn last(&self, failure: StoreError) -> StoreError {
+        match failure {
+            StoreError::Unavailable { name, reason } if self.tries > 1 => {
+                StoreError::Unavailable { name, reason: format!("{reason} (tried {} times)", self.tries) }
+            }
+            failure => failure,
+        }
+    }
+}
+
+/// From a half to one: many files that fail together are not to come back together.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or_default();
+    0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_within_a_half_and_one() {
+        let all: Vec<_> = (0..100).map(|_| jitter()).collect();
+        assert!(all.iter().all(|one| (0.5..=1.0).contains(one)));
+        assert!(all.iter().any(|one| (one - all[0]).abs() > 1e-6));
+    }
+}
