@@ -18,6 +18,7 @@ mod error;
 mod event;
 mod item;
 mod journal;
+pub mod list;
 mod member;
 
 pub use batch::{Batch, BatchBuilder, Summary, Target};

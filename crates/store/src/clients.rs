@@ -207,9 +207,14 @@ impl Seen {
         self.after.store(seconds.unwrap_or_default(), Ordering::Relaxed);
     }
 
+    /// The status of the last answer; 0 where there was none.
+    pub(crate) fn status(&self) -> u64 {
+        self.status.load(Ordering::Relaxed)
+    }
+
     /// Whether another try may go well: nothing was answered, or a server that is busy, slow or broken says so.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self.status.load(Ordering::Relaxed), 0 | 408 | 429 | 500..=599)
+        matches!(self.status(), 0 | 408 | 429 | 500..=599)
     }
 
     /// How long the server wants to be left alone.

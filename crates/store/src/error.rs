@@ -140,6 +140,15 @@ impl StoreError {
         }
     }
 
+    /// An error of an object store that does not say the class of an answer.
+    pub(crate) fn answered(name: &str, error: &object_store::Error, status: u64) -> Self {
+        match (Self::remote(name, error), status) {
+            (Self::Unavailable { name, reason }, 401 | 403) => Self::Denied { name, reason },
+            (Self::Unavailable { name, .. }, 404) => Self::NotFound { name },
+            (other, _) => other,
+        }
+    }
+
     /// An answer that broke off.
     pub(crate) fn broken(name: &str, error: &object_store::Error) -> Self {
         let reason = format!("the answer broke off: {}", reason(error));
@@ -200,7 +209,10 @@ fn reason(error: &object_store::Error) -> String {
         [.., last] => last.clone(),
         [] => error.to_string(),
     };
-    one_line(&without_markup(&text))
+    let text = without_markup(&text);
+    let after = text.strip_prefix("Error performing ").and_then(|rest| rest.split_once(" - "));
+    let said = after.map_or(text.as_ref(), |(_, said)| said);
+    one_line(said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said))
 }
 
 /// An error document of S3 or Azure as its code and message.

@@ -93,7 +93,7 @@ async fn keys(
             Err(error) if seen.is_passing() => {
                 backoff.wait(StoreError::remote(&name, &error), seen.retry_after()).await?;
             }
-            Err(error) => return Err(StoreError::remote(&name, &error)),
+            Err(error) => return Err(StoreError::answered(&name, &error, seen.status())),
         }
     };
     let mut files: Vec<_> = result.objects.into_iter().map(|meta| listed(bucket, meta)).collect();

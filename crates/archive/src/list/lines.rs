@@ -1,0 +1,179 @@
+use std::{io::BufRead, sync::Arc};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::{Map, Value};
+use virtualize_store::{StoreError, fetch, url_of};
+
+use super::{Files, Found, ListError, ListOptions, parse_time, stac::resolve};
+use crate::Item;
+
+/// Most bytes of a list that is not standard input or a local file.
+const LARGEST: u64 = 1 << 30;
+/// Most bytes of a line.
+const LONGEST: usize = 1 << 20;
+
+/// The files that a list names.
+pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
+    let lines = async move { begin(location, &options).await };
+    stream::once(lines).try_flatten().boxed()
+}
+
+async fn begin(location: String, options: &ListOptions) -> Result<Files, ListError> {
+    if location == "-" {
+        return Ok(Lines::new("standard input", None, std::io::BufReader::new(std::io::stdin())).stream());
+    }
+    let url = url_of(&location)?;
+    if let Some(path) = url.strip_prefix("file://") {
+        let file = std::fs::File::open(path).map_err(|error| unreadable(&location, &error))?;
+        return Ok(Lines::new(&location, None, std::io::BufReader::new(file)).stream());
+    }
+    let bytes: Bytes = fetch(&url, LARGEST, &options.store).await?;
+    let name = url.split('?').next().unwrap_or(&url).to_owned();
+    Ok(Lines::new(&name, Some(url), std::io::Cursor::new(bytes)).stream())
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> ListError {
+    let name = name.to_owned();
+    ListError::Store(match error.kind() {
+        std::io::ErrorKind::NotFound => StoreError::NotFound { name },
+        _ => StoreError::Unavailable { name, reason: error.to_string() },
+    })
+}
+
+/// Lines that are read one by one.
+struct Lines<R> {
+    name: String,
+    /// Where relative paths start, if not in the working directory.
+    from: Option<String>,
+    reader: R,
+    line: u64,
+}
+
+impl<R: BufRead + Send + 'static> Lines<R> {
+    fn new(name: &str, from: Option<String>, reader: R) -> Self {
+        Self { name: name.to_owned(), from, reader, line: 0 }
+    }
+
+    fn stream(mut self) -> Files {
+        stream::iter(std::iter::from_fn(move || self.next().transpose())).boxed()
+    }
+
+    fn next(&mut self) -> Result<Option<Found>, ListError> {
+        loop {
+            let mut bytes = Vec::new();
+            let mut limited = std::io::Read::take(&mut self.reader, LONGEST as u64);
+            let count =
+                limited.read_until(b'\n', &mut bytes).map_err(|error| self.failed(error.to_string()))?;
+            self.line += 1;
+            if count == 0 {
+                return Ok(None);
+            }
+            if count == LONGEST {
+                return Err(self.failed(format!("longer than {LONGEST} bytes")));
+            }
+            let text = String::from_utf8(bytes).map_err(|_| self.failed("is not UTF-8".to_owned()))?;
+            let text = text.trim_start_matches('\u{feff}').trim();
+            if !text.is_empty() && !text.starts_with('#') {
+                let item = item(text, self.from.as_deref()).map_err(|reason| self.failed(reason))?;
+                return Ok(Some(Found::File(item)));
+            }
+        }
+    }
+
+    fn failed(&self, reason: String) -> ListError {
+        ListError::Line { name: self.name.clone(), line: self.line, reason }
+    }
+}
+
+/// A line that is not empty.
+fn item(text: &str, from: Option<&str>) -> Result<Item, String> {
+    let item = match text.starts_with('{') {
+        true => object(serde_json::from_str(text).map_err(|error| error.to_string())?)?,
+        false => Item::of(text),
+    };
+    if item.url.ends_with('/') {
+        return Err(format!("{:?} is a folder, expected a file", item.url));
+    }
+    let url = match from {
+        Some(from) => resolve(from, &item.url)?,
+        None => item.url.clone(),
+    };
+    let url = url_of(&url).map_err(|error| error.to_string())?;
+    Ok(Item { url, ..item })
+}
+
+fn object(mut members: Map<String, Value>) -> Result<Item, String> {
+    let Some(Value::String(url)) = members.remove("url") else {
+        return Err("a JSON object without \"url\"".to_owned());
+    };
+    let size = match members.remove("size") {
+        None | Some(Value::Null) => None,
+        Some(size) => Some(size.as_u64().ok_or("\"size\" is no number of bytes")?),
+    };
+    let etag = match members.remove("etag") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(etag)) => Some(etag),
+        Some(_) => return Err("\"etag\" is no text".to_owned()),
+    };
+    let modified = match members.remove("modified") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(time)) => Some(parse_time(&time)?),
+        Some(time) => Some(time.as_i64().ok_or("\"modified\" is neither text nor milliseconds")?),
+    };
+    Ok(Item { url, size, etag, modified, properties: members })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(text: &'static str, from: Option<&str>) -> Vec<Result<Item, String>> {
+        let mut lines = Lines::new("list", from.map(str::to_owned), text.as_bytes());
+        let next = || lines.next().transpose();
+        let found = std::iter::from_fn(next).take(20).map(|found| match found {
+            Ok(Found::File(item)) => Ok(item),
+            Ok(Found::NoAsset(_)) => Err("asset".to_owned()),
+            Err(error) => Err(error.to_string()),
+        });
+        found.collect()
+    }
+
+    #[test]
+    fn lines_are_paths_urls_or_objects() {
+        let text = "\u{feff}# a list\r\n\r\ns3://b/a b[1].nc\r\n  https://host/a.nc?x=1  \n\
+                    {\"url\": \"s3://b/c.nc\", \"size\": 7, \"etag\": \"e\", \"modified\": \"1970-01-02\", \"run\": 3}";
+        let items: Vec<_> = items(text, None).into_iter().map(Result::unwrap).collect();
+        assert_eq!(items[0], Item::of("s3://b/a b[1].nc"));
+        assert_eq!(items[1], Item::of("https://host/a.nc?x=1"));
+        let properties = Map::from_iter([("run".to_owned(), Value::from(3))]);
+        let etag = Some("e".to_owned());
+        let expected =
+            Item { size: Some(7), etag, modified: Some(86_400_000), properties, ..Item::of("s3://b/c.nc") };
+        assert_eq!(items[2], expected);
+        assert_eq!(items.len(), 3);
+    }
+
+    #[test]
+    fn relative_paths_start_where_they_should() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(items("a.nc", None)[0], Ok(Item::of(format!("file://{}/a.nc", here.display()))));
+        assert_eq!(items("../a b.nc", Some("s3://b/x/list.txt"))[0], Ok(Item::of("s3://b/a b.nc")));
+        assert_eq!(items("y/a.nc", Some("https://h/x/list.txt?q"))[0], Ok(Item::of("https://h/x/y/a.nc")));
+    }
+
+    #[test]
+    fn what_is_no_file_says_its_line() {
+        for (text, expected) in [
+            ("\n{\"size\": 3}", "list, line 2: a JSON object without \"url\""),
+            ("{\"url\": \"s3://b/a\", \"size\": -1}", "size"),
+            ("{\"url\": \"s3://b/a\", \"modified\": \"soon\"}", "RFC 3339"),
+            ("{", "line 1"),
+            ("s3://b/x/", "is a folder"),
+            ("ftp://b/x", "ftp"),
+        ] {
+            let error = items(text, None).remove(0).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

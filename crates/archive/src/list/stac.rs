@@ -1,0 +1,307 @@
+//! STAC 1.0 and 1.1: items, item collections, and catalogues and collections that lead to them.
+//! <https://github.com/radiantearth/stac-spec>
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use futures::{StreamExt, future::try_join_all, stream};
+use serde_json::{Map, Value};
+use url::Url;
+use virtualize_store::{fetch, url_of};
+
+use super::{Files, Found, ListError, ListOptions};
+use crate::Item;
+
+/// Most bytes of a document.
+const LARGEST: u64 = 64 << 20;
+/// Documents that are fetched ahead.
+const AHEAD: usize = 16;
+/// Roles of assets that are not the data.
+const ASIDE: [&str; 4] = ["thumbnail", "overview", "metadata", "visual"];
+/// Media types of what can be read.
+const READABLE: [&str; 8] = [
+    "image/tiff",
+    "image/vnd.stac.geotiff",
+    "application/x-hdf5",
+    "application/x-hdf",
+    "application/netcdf",
+    "application/x-netcdf",
+    "application/vnd.netcdf",
+    "application/x-netcdf4",
+];
+/// Ends of the names of files that can be read, for assets without a media type.
+const SUFFIXES: [&str; 10] =
+    [".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".hdf", ".tif", ".tiff", ".gtiff"];
+
+/// Which assets of STAC items are files to read: those that satisfy all that is said. Where nothing is said, the only
+/// asset of a format that can be read; several are an error.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Assets {
+    /// One of these keys.
+    pub keys: Vec<String>,
+    /// One of these roles, such as `data`.
+    pub roles: Vec<String>,
+    /// One of these media types, parameters aside, such as `image/tiff`.
+    pub media_types: Vec<String>,
+}
+
+/// The files that a STAC document leads to.
+pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
+    let crawl = Crawl {
+        options,
+        pending: VecDeque::from([Step::Document(location)]),
+        visited: HashSet::new(),
+        ready: VecDeque::new(),
+    };
+    let next = |mut crawl: Crawl| async move { Ok(crawl.next().await?.map(|found| (found, crawl))) };
+    stream::try_unfold(crawl, next).boxed()
+}
+
+/// Documents that are still to be read, and what was found in the others.
+struct Crawl {
+    options: Arc<ListOptions>,
+    pending: VecDeque<Step>,
+    /// Urls of all documents that were asked for: links may lead round in a circle.
+    visited: HashSet<String>,
+    ready: VecDeque<Found>,
+}
+
+enum Step {
+    /// To be fetched.
+    Document(String),
+    /// Fetched from this url.
+    Fetched(String, Value),
+}
+
+impl Crawl {
+    async fn next(&mut self) -> Result<Option<Found>, ListError> {
+        loop {
+            if let Some(found) = self.ready.pop_front() {
+                return Ok(Some(found));
+            }
+            match self.pending.pop_front() {
+                None => return Ok(None),
+                Some(Step::Fetched(url, document)) => self.read(&url, &document)?,
+                Some(step @ Step::Document(_)) => {
+                    self.pending.push_front(step);
+                    self.fetch_ahead().await?;
+                }
+            }
+        }
+    }
+
+    async fn fetch_ahead(&mut self) -> Result<(), ListError> {
+        let store = &self.options.store;
+        let fetched = self.pending.iter_mut().take(AHEAD).map(|step| async move {
+            if let Step::Document(url) = step {
+                let document = document(url, store).await?;
+                *step = Step::Fetched(std::mem::take(url), document);
+            }
+            Ok::<_, ListError>(())
+        });
+        try_join_all(fetched).await.map(drop)
+    }
+
+    fn read(&mut self, url: &str, document: &Value) -> Result<(), ListError> {
+        match text(document, "type") {
+            Some("Feature") => self.ready.extend(self.item(url, document)?),
+            Some("FeatureCollection") => {
+                let features = document.get("features").and_then(Value::as_array);
+                let features = features.ok_or_else(|| wrong(url, "a FeatureCollection without features"))?;
+                for feature in features {
+                    self.ready.extend(self.item(url, feature)?);
+                }
+                self.follow(url, document, &["next"])?;
+            }
+            Some("Collection" | "Catalog") => {
+                let has_pages = links(document).any(|link| text(link, "rel") == Some("items"));
+                self.follow(url, document, if has_pages { &["items"] } else { &["item", "child"] })?;
+            }
+            other => {
+                let found = other.map_or("none".to_owned(), |other| format!("{other:?}"));
+                let expected = "Feature, FeatureCollection, Collection or Catalog";
+                return Err(wrong(url, &format!("type is {found}, expected {expected} (STAC)")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the documents of links before all others, in the order of the links.
+    fn follow(&mut self, url: &str, document: &Value, relations: &[&str]) -> Result<(), ListError> {
+        let mut steps = VecDeque::new();
+        let wanted = |link: &&Value| text(link, "rel").is_some_and(|rel| relations.contains(&rel));
+        for link in links(document).filter(wanted) {
+            if text(link, "method").is_some_and(|method| !method.eq_ignore_ascii_case("GET")) {
+                return Err(wrong(
+                    url,
+                    "the next page must be asked for with POST, which is not done here: ask with GET",
+                ));
+            }
+            let href = text(link, "href").ok_or_else(|| wrong(url, "a link without href"))?;
+            let target = resolve(url, href).map_err(|reason| wrong(url, &reason))?;
+            if self.visited.insert(target.clone()) {
+                steps.push_back(Step::Document(target));
+            }
+        }
+        steps.append(&mut self.pending);
+        self.pending = steps;
+        Ok(())
+    }
+
+    /// The files of an item.
+    fn item(&self, url: &str, item: &Value) -> Result<Vec<Found>, ListError> {
+        let id = text(item, "id").unwrap_or("without id");
+        let named = |reason: &str| wrong(url, &format!("item {id}: {reason}"));
+        let Some(assets) = item.get("assets").and_then(Value::as_object) else {
+            return Err(named("it has no assets"));
+        };
+        let wanted = &self.options.assets;
+        let chosen: Vec<_> = assets.iter().filter(|(key, asset)| wanted.has(key, asset)).collect();
+        if *wanted == Assets::default() && chosen.len() > 1 {
+            let keys: Vec<_> = chosen.iter().map(|(key, _)| key.as_str()).collect();
+            return Err(named(&format!(
+                "it has the assets {}: name those to read with --asset",
+                keys.join(", ")
+            )));
+        }
+        if chosen.is_empty() {
+            let keys: Vec<_> = assets.keys().take(20).map(String::as_str).collect();
+            return Ok(vec![Found::NoAsset(format!("{id} (which has {})", keys.join(", ")))]);
+        }
+        let file = |(key, asset): (&String, &Value)| {
+            let href = text(asset, "href").ok_or_else(|| named("an asset without href"))?;
+            let target = resolve(url, href).map_err(|reason| named(&reason))?;
+            let url = url_of(&target)?;
+            let size = asset.get("file:size").and_then(Value::as_u64);
+            Ok(Found::File(Item { size, properties: properties(item, key), ..Item::of(url) }))
+        };
+        chosen.into_iter().map(file).collect()
+    }
+}
+
+impl Assets {
+    fn has(&self, key: &str, asset: &Value) -> bool {
+        let roles: Vec<_> = array(asset, "roles").filter_map(Value::as_str).collect();
+        let kind =
+            text(asset, "type").map(|kind| kind.split(';').next().unwrap_or(kind).trim().to_lowercase());
+        if *self == Self::default() {
+            let path =
+                text(asset, "href").unwrap_or_default().split('?').next().unwrap_or_default().to_lowercase();
+            let readable = match &kind {
+                Some(kind) => READABLE.contains(&kind.as_str()),
+                None => SUFFIXES.iter().any(|suffix| path.ends_with(suffix)),
+            };
+            return readable && !roles.iter().any(|role| ASIDE.contains(role));
+        }
+        let one_of = |wanted: &[String], is: &dyn Fn(&str) -> bool| {
+            wanted.is_empty() || wanted.iter().any(|it| is(it))
+        };
+        one_of(&self.keys, &|wanted| wanted == key)
+            && one_of(&self.roles, &|wanted| roles.contains(&wanted))
+            && one_of(&self.media_types, &|wanted| kind.as_deref() == Some(&wanted.to_lowercase()))
+    }
+}
+
+async fn document(url: &str, store: &virtualize_store::StoreOptions) -> Result<Value, ListError> {
+    let bytes = fetch(url, LARGEST, store).await?;
+    serde_json::from_slice(&bytes).map_err(|error| wrong(url, &format!("no JSON: {error}")))
+}
+
+/// The properties of an item, and what else tells its files apart.
+fn properties(item: &Value, asset: &str) -> Map<String, Value> {
+    let mut properties = item.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let others = [
+        ("id", item.get("id").cloned()),
+        ("collection", item.get("collection").cloned()),
+        ("asset", Some(Value::from(asset))),
+    ];
+    for (name, value) in others {
+        if let Some(value) = value.filter(|value| !value.is_null()) {
+            properties.entry(name).or_insert(value);
+        }
+    }
+    properties
+}
+
+fn text<'a>(object: &'a Value, member: &str) -> Option<&'a str> {
+    object.get(member).and_then(Value::as_str)
+}
+
+fn array<'a>(object: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> {
+    object.get(member).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn links(document: &Value) -> impl Iterator<Item = &Value> {
+    array(document, "links")
+}
+
+fn wrong(url: &str, reason: &str) -> ListError {
+    let name = url.split('?').next().unwrap_or(url).to_owned();
+    ListError::Catalogue { name, reason: reason.to_owned() }
+}
+
+/// What a reference in a document leads to: urls are kept, others start from the document's folder.
+pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
+    if href.contains("://") {
+        return Ok(href.to_owned());
+    }
+    if document.starts_with("http://") || document.starts_with("https://") {
+        let joined = Url::parse(document).and_then(|base| base.join(href));
+        return joined.map(String::from).map_err(|error| format!("{href}: {error}"));
+    }
+    let document = url_of(document).map_err(|error| error.to_string())?;
+    let (scheme, path) = document.split_once("://").unwrap_or_default();
+    let (root, path) = path.split_once('/').unwrap_or((path, ""));
+    let folder =
+        if href.starts_with('/') { "" } else { path.rsplit_once('/').map_or("", |(folder, _)| folder) };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(href.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop().ok_or_else(|| format!("{href} leads above {scheme}://{root}/"))?),
+            part => parts.push(part),
+        }
+    }
+    Ok(format!("{scheme}://{root}/{}", parts.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn references_start_from_their_document() {
+        let cases = [
+            ("s3://b/x/catalog.json", "./y/item.json", "s3://b/x/y/item.json"),
+            ("s3://b/x/y/item.json", "../a b.tif", "s3://b/x/a b.tif"),
+            ("s3://b/x/y/item.json", "/z.tif", "s3://b/z.tif"),
+            ("file:///d/item.json", "../z.tif", "file:///z.tif"),
+            ("https://h/c/item.json?t=1", "../z.tif?u=2", "https://h/z.tif?u=2"),
+            ("https://h/c/item.json", "s3://b/z.tif", "s3://b/z.tif"),
+        ];
+        for (document, href, expected) in cases {
+            assert_eq!(resolve(document, href).as_deref(), Ok(expected));
+        }
+        assert!(resolve("s3://b/x.json", "../../z.tif").is_err());
+    }
+
+    #[test]
+    fn assets_are_chosen_by_key_role_and_type() {
+        let cog = json!({"href": "a.tif", "type": "image/tiff; application=geotiff", "roles": ["data", "reflectance"]});
+        let thumb = json!({"href": "t.tif", "type": "image/tiff", "roles": ["thumbnail"]});
+        let plain = json!({"href": "https://h/a.NC?sig=1"});
+        let all = Assets::default();
+        assert!(all.has("B04", &cog) && !all.has("t", &thumb) && all.has("nc", &plain));
+        let one = |text: &str| vec![text.to_owned()];
+        let keys = Assets { keys: one("B04"), ..Assets::default() };
+        assert!(keys.has("B04", &cog) && !keys.has("B05", &cog));
+        let roles = Assets { roles: one("data"), ..Assets::default() };
+        assert!(roles.has("x", &cog) && !roles.has("x", &thumb) && !roles.has("x", &plain));
+        let types = Assets { media_types: one("image/TIFF"), roles: one("thumbnail"), ..Assets::default() };
+        assert!(types.has("x", &thumb) && !types.has("x", &cog));
+    }
+}

@@ -1,0 +1,341 @@
+use std::{collections::VecDeque, fs, path::Path, sync::Arc, time::UNIX_EPOCH};
+
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use virtualize_store::{Folder, Listed, Page, StoreError, StoreOptions, folder_url, list_page, url_of};
+
+use super::{
+    Files, Found, ListError, ListOptions,
+    pattern::{Level, Pattern, is_pattern},
+};
+use crate::Item;
+
+/// Folders of a bucket that are listed ahead, so that their round trips overlap.
+const AHEAD: usize = 16;
+/// A pattern is looked for level by level where less than this part of the keys match.
+const DENSE: usize = 10;
+
+/// The files of a path, url, folder or pattern.
+pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
+    let found = async move { begin(&text, &options.store).await };
+    stream::once(found).try_flatten().boxed()
+}
+
+async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return web(text);
+    }
+    let bucket = text.contains("://") && !text.starts_with("file://");
+    if !bucket && let Some(files) = local(text)? {
+        return Ok(files);
+    }
+    if is_pattern(text) {
+        return Ok(Walk::of_pattern(Pattern::parse(text)?, store).await?.stream());
+    }
+    if !bucket {
+        return Err(nothing(text, &url_of(text)?, &[], store).await);
+    }
+    let (_, rest) = text.split_once("://").unwrap_or_default();
+    let name = rest.rsplit_once('/').map_or("", |(_, name)| name);
+    match name {
+        "" => Ok(Walk::of_folder(text, store)?.stream()),
+        name if name.contains('.') => Ok(one(Item::of(url_of(text)?))),
+        _ => looked_up(text, store).await,
+    }
+}
+
+fn one(item: Item) -> Files {
+    stream::iter([Ok(Found::File(item))]).boxed()
+}
+
+/// Web servers have no listing that programs can rely on.
+fn web(text: &str) -> Result<Files, ListError> {
+    let path = text.split(['?', '#']).next().unwrap_or(text);
+    if path.ends_with('/') || path.contains(['*', '{']) {
+        folder_url(text)?;
+    }
+    Ok(one(Item::of(url_of(text)?)))
+}
+
+/// A local file or folder, where it is one; its name may have the characters of patterns.
+fn local(text: &str) -> Result<Option<Files>, ListError> {
+    let url = url_of(text)?;
+    let path = Path::new(url.strip_prefix("file://").unwrap_or(&url));
+    let Ok(found) = fs::metadata(path) else { return Ok(None) };
+    if found.is_dir() {
+        return Ok(Some(Walk::of_folder(text, &StoreOptions::default())?.stream()));
+    }
+    let since = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+    Ok(Some(one(Item { size: Some(found.len()), modified, ..Item::of(url) })))
+}
+
+/// A key that may be a file or a folder. Who may not list may still read.
+async fn looked_up(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
+    let url = url_of(text)?;
+    let page = match list_page(&url, false, None, store).await {
+        Err(StoreError::Denied { .. }) => return Ok(one(Item::of(url))),
+        page => page?,
+    };
+    if let Some(file) = page.files.iter().find(|file| file.url == url) {
+        return Ok(one(file.clone().into()));
+    }
+    if page.folders.iter().any(|folder| folder.url.strip_suffix('/') == Some(&url)) {
+        return Ok(Walk::of_folder(&url, store)?.stream());
+    }
+    Err(nothing(text, &url, &[], store).await)
+}
+
+/// A walk through folders or keys, in the order of urls.
+struct Walk {
+    store: StoreOptions,
+    /// What is looked for, for messages.
+    sought: String,
+    pattern: Option<Pattern>,
+    /// Outermost first.
+    frames: Vec<Frame>,
+    found: u64,
+    /// First names that were seen.
+    near: Vec<String>,
+}
+
+/// What is listed with one prefix.
+struct Frame {
+    prefix: String,
+    depth: Depth,
+    entries: VecDeque<Entry>,
+    /// More pages.
+    next: Option<String>,
+}
+
+/// What a listing is for.
+#[derive(Clone, Copy)]
+enum Depth {
+    /// Names of a level of the pattern.
+    Level(usize),
+    /// All levels below.
+    All,
+}
+
+enum Entry {
+    File(Listed),
+    /// To be listed.
+    Folder(String, Depth),
+    /// Listed ahead.
+    Listed(Frame),
+}
+
+impl Walk {
+    fn new(sought: &str, pattern: Option<Pattern>, store: &StoreOptions) -> Self {
+        let sought = sought.to_owned();
+        Self { store: store.clone(), sought, pattern, frames: Vec::new(), found: 0, near: Vec::new() }
+    }
+
+    fn of_folder(text: &str, store: &StoreOptions) -> Result<Self, ListError> {
+        let mut walk = Self::new(text, None, store);
+        walk.frames.push(Frame::root(folder_url(text)?, Depth::All));
+        Ok(walk)
+    }
+
+    /// Keys below several folders are listed a page deep first: all may be in it, or most may match.
+    async fn of_pattern(pattern: Pattern, store: &StoreOptions) -> Result<Self, ListError> {
+        let start = format!("{}{}", pattern.base, pattern.start);
+        let (prefix, depth) =
+            descend(&pattern.levels, pattern.base.clone(), 0).unwrap_or_else(|| (start.clone(), Depth::All));
+        let is_bucket = !pattern.base.starts_with("file://");
+        let by_levels = matches!(depth, Depth::Level(level) if level + 1 < pattern.levels.len());
+        let mut walk = Self::new(&pattern.text.clone(), Some(pattern), store);
+        if is_bucket && by_levels {
+            let page = list_page(&start, true, None, store).await?;
+            let matching = page.files.iter().filter(|file| walk.matches(&file.url)).count();
+            if page.next.is_none() || matching.saturating_mul(DENSE) >= page.files.len() {
+                let mut frame =
+                    Frame { prefix: start, depth: Depth::All, entries: VecDeque::new(), next: None };
+                walk.note(&page);
+                frame.fill(page, walk.pattern.as_ref());
+                walk.frames.push(frame);
+                return Ok(walk);
+            }
+        }
+        walk.frames.push(Frame::root(prefix, depth));
+        Ok(walk)
+    }
+
+    fn matches(&self, url: &str) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(url))
+    }
+
+    fn stream(self) -> Files {
+        let next = |mut walk: Self| async move {
+            let found = walk.next().await?;
+            Ok(found.map(|file| (Found::File(file.into()), walk)))
+        };
+        stream::try_unfold(self, next).boxed()
+    }
+
+    async fn next(&mut self) -> Result<Option<Listed>, ListError> {
+        while let Some(frame) = self.frames.last_mut() {
+            match frame.entries.pop_front() {
+                Some(Entry::File(file)) => {
+                    self.found += 1;
+                    return Ok(Some(file));
+                }
+                Some(Entry::Listed(frame)) => self.frames.push(frame),
+                Some(folder @ Entry::Folder(..)) => {
+                    frame.entries.push_front(folder);
+                    self.list_ahead().await?;
+                }
+                None => match frame.next.take() {
+                    Some(after) => self.more(&after).await?,
+                    None => drop(self.frames.pop()),
+                },
+            }
+        }
+        if self.found > 0 {
+            return Ok(None);
+        }
+        let prefix = match &self.pattern {
+            Some(pattern) => format!("{}{}", pattern.base, pattern.start),
+            None => folder_url(&self.sought)?,
+        };
+        Err(nothing(&self.sought, &prefix, &self.near, &self.store).await)
+    }
+
+    /// Another page of the innermost frame.
+    async fn more(&mut self, after: &str) -> Result<(), ListError> {
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        let after = Some(after).filter(|after| !after.is_empty());
+        let page = page(&frame.prefix, frame.depth, after, &self.store).await?;
+        frame.fill(page.clone(), self.pattern.as_ref());
+        self.note(&page);
+        Ok(())
+    }
+
+    /// Lists the next folders of the innermost frame.
+    async fn list_ahead(&mut self) -> Result<(), ListError> {
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        let ahead = if frame.prefix.starts_with("file://") { 1 } else { AHEAD };
+        let folders = frame.entries.iter_mut().filter(|entry| matches!(entry, Entry::Folder(..)));
+        let (store, pattern) = (&self.store, self.pattern.as_ref());
+        let listings = folders.take(ahead).map(|entry| async move {
+            if let Entry::Folder(prefix, depth) = entry {
+                let page = page(prefix, *depth, None, store).await?;
+                let mut listed = Frame::new(std::mem::take(prefix), *depth);
+                listed.fill(page.clone(), pattern);
+                *entry = Entry::Listed(listed);
+                return Ok(page);
+            }
+            Ok::<_, ListError>(Page::default())
+        });
+        for page in try_join_all(listings).await? {
+            self.note(&page);
+        }
+        Ok(())
+    }
+
+    /// Keeps the first names, for the case that nothing matches.
+    fn note(&mut self, page: &Page) {
+        if self.found == 0 && self.near.is_empty() {
+            self.near = names(page);
+        }
+    }
+}
+
+impl Frame {
+    fn new(prefix: String, depth: Depth) -> Self {
+        Self { prefix, depth, entries: VecDeque::new(), next: None }
+    }
+
+    /// A frame whose first page is to be listed.
+    fn root(prefix: String, depth: Depth) -> Self {
+        Self { next: Some(String::new()), ..Self::new(prefix, depth) }
+    }
+
+    /// Takes what matches from a page, in the order of urls.
+    fn fill(&mut self, page: Page, pattern: Option<&Pattern>) {
+        let wanted = |file: &Listed| pattern.is_none_or(|pattern| pattern.matches(&file.url));
+        let files = page.files.into_iter().filter(wanted).map(|file| (file.url.clone(), Entry::File(file)));
+        let depth = self.depth;
+        let folders = page.folders.into_iter().filter_map(|folder| {
+            let key = folder.url.clone();
+            let (prefix, depth) = below(folder, depth, pattern)?;
+            Some((key, Entry::Folder(prefix, depth)))
+        });
+        let mut all: Vec<_> = files.chain(folders).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.entries.extend(all.into_iter().map(|(_, entry)| entry));
+        self.next = page.next;
+    }
+}
+
+/// What to list in a folder that was found; nothing where it is none of the pattern's.
+fn below(folder: Folder, depth: Depth, pattern: Option<&Pattern>) -> Option<(String, Depth)> {
+    let Depth::Level(level) = depth else {
+        return (!folder.is_link).then_some((folder.url, Depth::All));
+    };
+    let levels = &pattern?.levels;
+    let name = folder.url.trim_end_matches('/').rsplit('/').next()?;
+    match levels.get(level)? {
+        Level::Names(_, names) if names.is_match(name) => descend(levels, folder.url, level + 1),
+        _ => None,
+    }
+}
+
+/// What to list for a level of a pattern, or the first one below that is not just a name.
+fn descend(levels: &[Level], mut folder: String, mut at: usize) -> Option<(String, Depth)> {
+    loop {
+        match levels.get(at)? {
+            Level::Any => return Some((folder, Depth::All)),
+            Level::Names(start, _) => return Some((folder + start, Depth::Level(at))),
+            Level::Name(name) if at + 1 == levels.len() => return Some((folder + name, Depth::Level(at))),
+            Level::Name(name) => folder = folder + name + "/",
+        }
+        at += 1;
+    }
+}
+
+/// A page; a local folder that is not there has nothing in it.
+async fn page(
+    prefix: &str,
+    depth: Depth,
+    after: Option<&str>,
+    store: &StoreOptions,
+) -> Result<Page, ListError> {
+    match list_page(prefix, matches!(depth, Depth::All), after, store).await {
+        Err(StoreError::NotFound { .. }) if prefix.starts_with("file://") => Ok(Page::default()),
+        page => Ok(page?),
+    }
+}
+
+/// The first three names of a page, folders with a slash.
+fn names(page: &Page) -> Vec<String> {
+    let files = page.files.iter().map(|file| file.url.as_str());
+    let mut all: Vec<_> =
+        files.chain(page.folders.iter().map(|folder| folder.url.as_str())).take(100).collect();
+    all.sort_unstable();
+    all.into_iter().take(3).map(str::to_owned).collect()
+}
+
+/// The error that nothing is there, with what lies near: under the same start, or else in the nearest folder above.
+async fn nothing(sought: &str, prefix: &str, near: &[String], store: &StoreOptions) -> ListError {
+    let error = |near: String| ListError::Nothing { sought: sought.to_owned(), near };
+    if !near.is_empty() {
+        return error(format!("near it are {}", near.join(", ")));
+    }
+    let mut folder = prefix.to_owned();
+    while let Some(above) = above(&folder) {
+        folder = above;
+        match page(&folder, Depth::Level(0), None, store).await.map(|page| names(&page)) {
+            Ok(near) if near.is_empty() => {}
+            Ok(near) => return error(format!("near it are {}", near.join(", "))),
+            Err(_) => break,
+        }
+    }
+    error("and nothing near it".to_owned())
+}
+
+/// The folder in which something lies.
+fn above(url: &str) -> Option<String> {
+    let (scheme, path) = url.split_once("://")?;
+    let (folder, _) = path.trim_end_matches('/').rsplit_once('/')?;
+    Some(format!("{scheme}://{folder}/"))
+}
