@@ -8,22 +8,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::Note;
-
-/// Attributes that say what stored values mean: they must be equal in all files.
-const MEANING: [&str; 12] = [
-    "_FillValue",
-    "_Unsigned",
-    "add_offset",
-    "calendar",
-    "dtype",
-    "grid_mapping",
-    "missing_value",
-    "scale_factor",
-    "units",
-    "valid_max",
-    "valid_min",
-    "valid_range",
-];
+use crate::eras::attributes::has_meaning;
 
 /// Attributes that name other arrays: those of the first file stay.
 const NAMING: [&str; 3] = ["bounds", "climatology", "coordinates"];
@@ -36,6 +21,7 @@ const MOST_VALUES: usize = 10_000;
 pub(super) struct Merged {
     /// Those of the first file that no other file contradicts.
     pub(super) kept: Map<String, Value>,
+    /// All of the first file.
     first: Map<String, Value>,
     /// Hashes of the values of those that differ.
     differing: BTreeMap<String, BTreeSet<u64>>,
@@ -46,37 +32,18 @@ impl Merged {
         Self { kept: first.clone(), first: first.clone(), differing: BTreeMap::new() }
     }
 
-    /// Takes a further file's attributes.
-    ///
-    /// # Errors
-    /// The attribute that says what values mean and differs, with both values; `times` are converted, so that their
-    /// units may differ.
-    pub(super) fn add(
-        &mut self,
-        other: &Map<String, Value>,
-        meaning: bool,
-        times: bool,
-    ) -> Result<(), String> {
+    /// Takes a further file's attributes. Those of an array that say what values mean were compared already.
+    pub(super) fn add(&mut self, other: &Map<String, Value>, of_array: bool) {
         if *other == self.first && self.differing.is_empty() {
-            return Ok(());
+            return;
         }
         let names: BTreeSet<&String> = self.first.keys().chain(other.keys()).collect();
         for name in names {
             let (left, right) = (self.first.get(name), other.get(name));
-            if left == right && !self.differing.contains_key(name) {
+            if (left == right && !self.differing.contains_key(name)) || (of_array && has_meaning(name)) {
                 continue;
             }
-            if meaning && MEANING.contains(&name.as_str()) && !(times && name == "units") {
-                if left == right {
-                    continue;
-                }
-                let shown = |value: Option<&Value>| value.map_or("none".to_owned(), Value::to_string);
-                return Err(format!("attribute {name} is {}, and {} before", shown(right), shown(left)));
-            }
-            if times && name == "units" {
-                continue;
-            }
-            if !(meaning && NAMING.contains(&name.as_str())) {
+            if !(of_array && NAMING.contains(&name.as_str())) {
                 self.kept.remove(name);
             }
             let values = self.differing.entry(name.clone()).or_insert_with(|| [hash(left)].into());
@@ -84,7 +51,6 @@ impl Merged {
                 values.insert(hash(right));
             }
         }
-        Ok(())
     }
 
     /// What was dropped.

@@ -145,7 +145,7 @@ fn unit(word: &str) -> Option<Unit> {
 }
 
 /// `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00`, `… UTC` in nanoseconds.
-fn reference(text: &str, calendar: Calendar) -> Option<i128> {
+pub(super) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
     let (date, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let mut parts = date.split('-').map(digits);
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+use serde_json::Value;
 use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest};
 
 use super::{Place, attributes::Merged, time};
-use crate::eras::decode_alike;
+use crate::eras::{attributes::of_array, decode_alike};
 
 /// An array in all files that were seen.
 #[derive(Debug)]
@@ -82,7 +83,8 @@ impl Growing {
         self.agrees(&array)?;
         let times = self.always && time::has_time_units(&self.first) && time::has_time_units(&array);
         if !assume_equal || self.varies() {
-            self.attributes.add(&array.attributes, true, times)?;
+            self.means_the_same(&array)?;
+            self.attributes.add(&array.attributes, true);
         }
         let key = self.key(at);
         let units = time::text(&array.attributes, "units");
@@ -114,6 +116,17 @@ impl Growing {
     /// Whether it varies along any dimension.
     pub(super) fn varies(&self) -> bool {
         self.places.iter().any(|place| *place != Place::Absent)
+    }
+
+    fn means_the_same(&self, array: &Array) -> Result<(), String> {
+        if array.attributes == self.first.attributes {
+            return Ok(());
+        }
+        let (now, before) = (of_array(array, self.always), of_array(&self.first, self.always));
+        let differs = now.keys().chain(before.keys()).find(|name| now.get(*name) != before.get(*name));
+        let Some(name) = differs else { return Ok(()) };
+        let shown = |value: Option<&Value>| value.map_or("none".to_owned(), Value::to_string);
+        Err(format!("attribute {name} is {}, and {} before", shown(now.get(name)), shown(before.get(name))))
     }
 
     fn agrees(&self, array: &Array) -> Result<(), String> {

@@ -86,7 +86,7 @@ impl<'a> Joiner<'a> {
         let groups = groups_of(&member.hierarchy.root);
         for (path, attributes) in groups {
             match self.groups.get_mut(&path) {
-                Some(merged) => merged.add(&attributes, false, false).map_err(error)?,
+                Some(merged) => merged.add(&attributes, false),
                 None => {
                     self.groups.insert(path, Merged::new(&attributes));
                 }
@@ -248,7 +248,7 @@ fn groups_of(root: &Group) -> Vec<(NodePath, Attributes)> {
 }
 
 /// Whether an array's values are copied into the references in any case.
-fn is_copied(path: &str, array: &Array, places: &[Place], related: bool) -> bool {
+pub(crate) fn is_copied(path: &str, array: &Array, places: &[Place], related: bool) -> bool {
     let grows = places.iter().any(|place| matches!(place, Place::Axis(_)));
     places.iter().any(|place| matches!(place, Place::Repeated | Place::Coordinate))
         || (grows && (related || is_coordinate(path, array)) && array.data_type.size().is_some())

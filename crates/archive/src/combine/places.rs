@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath};
 
-use super::time;
+use super::{store::is_short, time};
 use crate::{Along, Layout, Wanted};
 
 /// How an array varies along one dimension of a layout.
@@ -160,17 +160,9 @@ fn needs_values(
             && (is_coordinate(path, array)
                 || related.contains(path)
                 || (small && places.iter().any(|place| !fits(array, *place)))
-                || (small && may_differ(array, places, size))))
-}
-
-/// Whether an array is small and in one chunk along an axis that grows, so that files of other extents have other chunks.
-fn may_differ(array: &Array, places: &[Place], size: u64) -> bool {
-    let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return false };
-    let one_chunk = |place: &Place| match place {
-        Place::Axis(axis) => array.shape.get(*axis).is_some_and(|n| *n > 1 && chunk.get(*axis) == Some(n)),
-        _ => false,
-    };
-    size <= 8 << 10 && places.iter().any(one_chunk)
+                || places
+                    .iter()
+                    .any(|place| matches!(place, Place::Axis(axis) if is_short(array, *axis, layout)))))
 }
 
 /// Bytes of all values; nothing where their size varies.

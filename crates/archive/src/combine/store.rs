@@ -1,11 +1,13 @@
 //! How the chunks of a combined array are stored: the files' own, their parts, or copies of the values.
 
-use virtualize::zarr::{ChunkGrid, Codec};
+use virtualize::zarr::{Array, ChunkGrid, Codec};
 
 use super::{
     geometry::{Axis, Geometry},
     grow::{Growing, Piece},
+    places::bytes_of,
 };
+use crate::Layout;
 
 /// How an array is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +77,17 @@ fn regular(growing: &Growing, geometry: &Geometry) -> Option<Vec<u64>> {
 fn all_but_last(axis: &Axis) -> impl Iterator<Item = u64> + '_ {
     axis.sizes.iter().take(axis.sizes.len().saturating_sub(1)).copied()
 }
+
+/// Whether an array is so short that it is read in any case, to be copied where other files have chunks of other sizes
+/// along an axis. Chunks of one element fit everywhere.
+pub(crate) fn is_short(array: &Array, axis: usize, layout: &Layout) -> bool {
+    let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return false };
+    let single = array.shape.get(axis) == Some(&1) && chunk.get(axis) == Some(&1);
+    !single && bytes_of(array).is_some_and(|size| size <= layout.inline_limit.min(SHORT))
+}
+
+/// Most bytes a file of short arrays.
+const SHORT: u64 = 8 << 10;
 
 /// The one axis of the files' array that grows, if there is one only.
 fn growing_axis(geometry: &Geometry) -> Option<&Axis> {

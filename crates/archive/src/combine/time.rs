@@ -12,7 +12,7 @@ use super::{
 
 /// Arrays that hold times and are read whole, for files may count from different reference times: coordinates, small
 /// arrays with units of time, and the bounds of both.
-pub(super) fn related(hierarchy: &Hierarchy, limit: u64) -> BTreeSet<NodePath> {
+pub(crate) fn related(hierarchy: &Hierarchy, limit: u64) -> BTreeSet<NodePath> {
     let mut found = BTreeSet::new();
     for (path, array) in hierarchy.arrays() {
         let small = bytes_of(array).is_some_and(|size| size <= limit);

@@ -42,6 +42,12 @@ pub(super) fn unify(
     for (key, piece) in &parent.pieces {
         units.insert(key.clone(), piece.units.as_deref().map_or(Ok(target.clone()), parse)?);
     }
+    let follow = followers.iter().filter_map(|name| arrays.get(name));
+    let mut own_of_followers = follow.flat_map(|growing| growing.pieces.values());
+    let is_target = |units: &TimeUnits| units.unit == target.unit && units.reference == target.reference;
+    if units.values().all(is_target) && own_of_followers.all(|piece| piece.units.is_none()) {
+        return Ok(None);
+    }
     let mut converted = Vec::new();
     for name in std::iter::once(path).chain(followers.iter().map(String::as_str)) {
         if let Some(growing) = arrays.get(name) {
@@ -66,9 +72,11 @@ pub(super) fn unify(
     let unit = best.unwrap_or(target.unit);
     let spelled = if unit == target.unit { own } else { format!("{} since {}", unit.name, target.since) };
     for (name, _) in &converted {
-        let kept = arrays.get_mut(name).map(|growing| &mut growing.attributes.kept);
-        if let Some(units) = kept.and_then(|kept| kept.get_mut("units")) {
-            *units = spelled.clone().into();
+        let Some(growing) = arrays.get_mut(name) else { continue };
+        for attributes in [&mut growing.attributes.kept, &mut growing.first.attributes] {
+            if let Some(units) = attributes.get_mut("units") {
+                *units = spelled.clone().into();
+            }
         }
     }
     Ok(Some(format!("files count in several units: converted to \"{spelled}\"")))

@@ -40,8 +40,13 @@ const MEANING: [&str; 23] = [
 /// Those of a grid mapping on which nothing depends.
 const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];
 
+/// Whether the meaning of an array's values depends on an attribute.
+pub(crate) fn has_meaning(name: &str) -> bool {
+    MEANING.contains(&name)
+}
+
 /// Attributes of an array that the meaning of its values depends on. Times that are `converted` may count from any time.
-pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
+pub(crate) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
     let known =
         |name: &&str| array.attributes.get(*name).map(|value| ((*name).to_owned(), canonical(value.clone())));
     let mut said: BTreeMap<String, Value> = MEANING.iter().filter_map(known).collect();

@@ -4,7 +4,7 @@
 //! equal: levels of compressors are left out, whole numbers are integers, names of a calendar are one. Files of one
 //! signature are an era. [`differences`] says what tells two signatures apart.
 
-mod attributes;
+pub(crate) mod attributes;
 mod difference;
 mod group;
 mod signature;

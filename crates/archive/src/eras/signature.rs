@@ -10,7 +10,7 @@ use virtualize::zarr::{
 };
 
 use super::attributes::{self, canonical};
-use crate::combine::{Place, places};
+use crate::combine::{Place, join::is_copied, places, store::is_short, time};
 use crate::{Layout, Member};
 
 /// What must be equal in files that are put together.
@@ -59,6 +59,7 @@ impl Signature {
     pub fn of(member: &Member, layout: &Layout) -> Self {
         let hierarchy = &member.hierarchy;
         let (mut places, grid_mappings) = (places(hierarchy, layout), attributes::grid_mappings(hierarchy));
+        let related = time::related(hierarchy, layout.inline_limit);
         let mut signature = Self::default();
         for (path, array) in hierarchy.arrays() {
             let places = places.remove(&path).unwrap_or_default();
@@ -67,7 +68,17 @@ impl Signature {
                 continue;
             }
             let is_mapping = grid_mappings.contains(&path);
-            let work = OfArray { member, layout, path: &path, array, places: &places, is_fixed, is_mapping };
+            let is_copied = is_copied(&path, array, &places, related.contains(&path));
+            let work = OfArray {
+                member,
+                layout,
+                path: &path,
+                array,
+                places: &places,
+                is_fixed,
+                is_copied,
+                is_mapping,
+            };
             let signed = work.signature();
             match Layout::has(&layout.optional, &path) {
                 true => signature.optional.insert(path, signed),
@@ -116,6 +127,8 @@ struct OfArray<'a> {
     places: &'a [Place],
     /// It varies along no dimension of the layout.
     is_fixed: bool,
+    /// Its values are copied into the references in any case.
+    is_copied: bool,
     /// It describes a coordinate reference system.
     is_mapping: bool,
 }
@@ -123,10 +136,9 @@ struct OfArray<'a> {
 impl OfArray<'_> {
     fn signature(&self) -> ArraySignature {
         let array = self.array;
-        let is_read = self.member.values.contains_key(self.path);
         let is_compared = self.is_fixed && !self.layout.along.is_empty();
         // What is written anew, or taken from the first file, may be stored in any way.
-        let is_stored = !is_read && !is_compared;
+        let is_stored = !self.is_copied && !is_compared;
         let grows = |axis: usize| self.places.contains(&Place::Axis(axis));
         let moved = attributes::is_moved(&self.member.hierarchy, self.layout);
         ArraySignature {
@@ -138,7 +150,7 @@ impl OfArray<'_> {
             fill_value: fill_value(array),
             attributes: match self.is_mapping {
                 true => attributes::of_grid_mapping(&array.attributes, moved),
-                false => attributes::of_array(array, is_read && !self.is_fixed),
+                false => attributes::of_array(array, self.is_copied),
             },
             values: is_compared.then(|| self.values()),
         }
@@ -150,9 +162,12 @@ impl OfArray<'_> {
         digest.or_else(read).unwrap_or_else(|| format!("not read from {}", self.member.item.url))
     }
 
-    /// Chunk sizes that must agree: not those along a dimension where chunks can be cut, or may vary.
+    /// Chunk sizes that must agree: not those along a dimension where chunks can be cut or copied, or may vary.
     fn chunks(&self, grows: impl Fn(usize) -> bool) -> Vec<Value> {
-        let any = |axis| grows(axis) && (self.layout.rectilinear || self.can_be_cut(axis));
+        let layout = self.layout;
+        let any = |axis| {
+            grows(axis) && (layout.rectilinear || self.can_be_cut(axis) || is_short(self.array, axis, layout))
+        };
         let spelled = |(axis, size): (usize, Value)| if any(axis) { Value::Null } else { size };
         let sizes: Vec<Value> = match &self.array.chunk_grid {
             ChunkGrid::Regular(sizes) => sizes.iter().copied().map(Value::from).collect(),

@@ -1,0 +1,321 @@
+//! Coordinates from names of files.
+
+use std::collections::BTreeMap;
+
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+use super::{
+    CombineError,
+    calendar::{Calendar, digits},
+    scalar::time_value,
+};
+
+/// A pattern of names, parts of which are coordinates.
+///
+/// `t2m_{time:%Y%m%d}_{member:d}.nc`: what stands between braces is a part, `{name:type}`; `*` and `{}` are any text; all
+/// else is literal. Types: `d` a whole number, `f` a real number, `s` any text (the same as no type), and dates in the
+/// letters of strftime (`%Y` `%m` `%d` `%j` `%H` `%M` `%S` `%y`), which become seconds since 1970-01-01. A date may be
+/// spread over parts of one name: `{time:%Y}/{time:%m}/t2m_{time:%d}.nc`. No part but the first and last of a path
+/// reaches over a slash. The pattern is that of the last names of a path, as many as it has itself.
+///
+/// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the whole url; what it
+/// finds is a whole number, a real number or text by its looks.
+///
+/// ```
+/// use virtualize_archive::combine::{NamePattern, time_value};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pattern = NamePattern::new("t2m_{time:%Y%m%d}_{member:d}.nc")?;
+/// let given = pattern.given("s3://bucket/era5/t2m_20200301_07.nc")?;
+/// assert_eq!(given["time"], time_value(1_583_020_800));
+/// assert_eq!(given["member"], 7);
+/// assert!(pattern.given("s3://bucket/era5/index.html").is_err());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct NamePattern {
+    pattern: String,
+    regex: Regex,
+    /// What each group of the expression is; nothing for a plain expression, whose groups have names.
+    parts: Option<Vec<Part>>,
+}
+
+/// A part of a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Part {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Int,
+    Float,
+    Text,
+    /// A field of a date, by its letter.
+    Date(char),
+}
+
+/// Largest regular expression, in bytes of its program.
+const MOST_PROGRAM: usize = 1 << 20;
+
+impl NamePattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// A pattern without a part, or one that cannot be read.
+    pub fn new(pattern: &str) -> Result<Self, CombineError> {
+        let wrong = |what: String| CombineError::Option { option: format!("pattern {pattern}"), what };
+        let plain = pattern.contains("(?<") || pattern.contains("(?P<");
+        let (expression, parts) = if plain {
+            (pattern.to_owned(), None)
+        } else {
+            let (expression, parts) = expression(pattern).map_err(wrong)?;
+            (expression, Some(parts))
+        };
+        let regex = regex::RegexBuilder::new(&expression).size_limit(MOST_PROGRAM).build();
+        let regex = regex.map_err(|error| wrong(last_line(&error.to_string())))?;
+        let named = regex.capture_names().flatten().next().is_some();
+        if parts.as_ref().map_or(!named, Vec::is_empty) {
+            return Err(wrong("no part has a name".to_owned()));
+        }
+        Ok(Self { pattern: pattern.to_owned(), regex, parts })
+    }
+
+    /// Names of the parts.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = match &self.parts {
+            Some(parts) => parts.iter().map(|part| part.name.clone()).collect(),
+            None => self.regex.capture_names().flatten().map(str::to_owned).collect(),
+        };
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// What the name of a file gives, for [`crate::Member::given`].
+    ///
+    /// # Errors
+    /// A name that does not match, or has no date where the pattern has one.
+    pub fn given(&self, url: &str) -> Result<BTreeMap<String, Value>, CombineError> {
+        let wrong = |what: String| CombineError::File { url: url.to_owned(), what };
+        let path = url.split(['?', '#']).next().unwrap_or(url);
+        let found = self.regex.captures(path);
+        let found = found.ok_or_else(|| wrong(format!("its name is not of the pattern {}", self.pattern)))?;
+        let given = match &self.parts {
+            Some(parts) => typed(parts, &found),
+            None => Ok(by_looks(&self.regex, &found)),
+        };
+        given.map_err(wrong)
+    }
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
+}
+
+/// The expression of a pattern, and what its groups are.
+fn expression(pattern: &str) -> Result<(String, Vec<Part>), String> {
+    let mut expression = String::from("(?:^|/)");
+    let mut parts = Vec::new();
+    let mut rest = pattern;
+    while let Some(at) = rest.find(['{', '*']) {
+        let (literal, tail) = rest.split_at(at);
+        expression += &regex::escape(literal);
+        if let Some(tail) = tail.strip_prefix('*') {
+            expression += "[^/]*";
+            rest = tail;
+            continue;
+        }
+        let (inner, tail) = tail.trim_start_matches('{').split_once('}').ok_or("a brace is not closed")?;
+        expression += &part(inner, &mut parts)?;
+        rest = tail;
+    }
+    expression += &regex::escape(rest);
+    expression.push('$');
+    Ok((expression, parts))
+}
+
+fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, String> {
+    let (name, kind) = inner.split_once(':').unwrap_or((inner, "s"));
+    if name.is_empty() || name == "_" {
+        return Ok("[^/]*?".to_owned());
+    }
+    let mut add = |kind| parts.push(Part { name: name.to_owned(), kind });
+    match kind {
+        "d" => add(Kind::Int),
+        "f" => add(Kind::Float),
+        "s" => add(Kind::Text),
+        _ => return date(name, kind, parts),
+    }
+    Ok(match kind {
+        "d" => "([+-]?[0-9]+)",
+        "f" => r"([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)",
+        _ => "([^/]+?)",
+    }
+    .to_owned())
+}
+
+fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, String> {
+    let mut expression = String::new();
+    let mut letters = format.chars();
+    let before = parts.len();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            expression += &regex::escape(letter.encode_utf8(&mut [0; 4]));
+            continue;
+        }
+        let field = letters.next().ok_or("a date ends with %")?;
+        let length = match field {
+            'Y' => 4,
+            'm' | 'd' | 'H' | 'M' | 'S' | 'y' => 2,
+            'j' => 3,
+            '%' => {
+                expression.push('%');
+                continue;
+            }
+            other => return Err(format!("%{other} is no field of a date: Y, y, m, d, j, H, M, S are")),
+        };
+        expression += &format!("([0-9]{{{length}}})");
+        parts.push(Part { name: name.to_owned(), kind: Kind::Date(field) });
+    }
+    if parts.len() == before {
+        return Err(format!("{format} is no type: d, f, s or a date such as %Y%m%d are"));
+    }
+    Ok(expression)
+}
+
+fn typed(parts: &[Part], found: &Captures<'_>) -> Result<BTreeMap<String, Value>, String> {
+    let mut given: BTreeMap<String, Value> = BTreeMap::new();
+    let mut dates: BTreeMap<&str, BTreeMap<char, i64>> = BTreeMap::new();
+    for (n, part) in parts.iter().enumerate() {
+        let text = found.get(n + 1).map_or("", |part| part.as_str());
+        let Kind::Date(field) = part.kind else {
+            let value = value(text, part.kind).ok_or_else(|| format!("{text} is no {}", part.name))?;
+            let before = given.insert(part.name.clone(), value.clone());
+            if before.is_some_and(|before| before != value) {
+                return Err(format!("its name has two values of {}", part.name));
+            }
+            continue;
+        };
+        let number = digits(text).ok_or_else(|| format!("{text} is no date"))?;
+        let before = dates.entry(part.name.as_str()).or_default().insert(field, number);
+        if before.is_some_and(|before| before != number) {
+            return Err(format!("its name has two dates of {}", part.name));
+        }
+    }
+    for (name, fields) in dates {
+        let seconds =
+            seconds(&fields).ok_or_else(|| format!("its name has no date that there is, for {name}"))?;
+        given.insert(name.to_owned(), time_value(seconds));
+    }
+    Ok(given)
+}
+
+fn value(text: &str, kind: Kind) -> Option<Value> {
+    match kind {
+        Kind::Int => text.trim_start_matches('+').parse::<i64>().ok().map(Value::from),
+        Kind::Float => text.parse().ok().and_then(serde_json::Number::from_f64).map(Value::Number),
+        Kind::Text | Kind::Date(_) => Some(text.into()),
+    }
+}
+
+fn by_looks(regex: &Regex, found: &Captures<'_>) -> BTreeMap<String, Value> {
+    let one = |name: &str| {
+        let text = found.name(name)?.as_str();
+        let number = value(text, Kind::Int).or_else(|| value(text, Kind::Float));
+        Some((name.to_owned(), number.unwrap_or_else(|| text.into())))
+    };
+    regex.capture_names().flatten().filter_map(one).collect()
+}
+
+/// Seconds since 1970-01-01 of the fields of a date; those that are missing are the first that there is.
+fn seconds(fields: &BTreeMap<char, i64>) -> Option<i64> {
+    let field = |letter, other| fields.get(&letter).copied().unwrap_or(other);
+    // As in POSIX: years of two digits are those from 1969 to 2068.
+    let short = fields.get(&'y').map(|year| if *year < 69 { 2000 + year } else { 1900 + year });
+    let year = fields.get(&'Y').copied().or(short)?;
+    let day = match fields.get(&'j') {
+        Some(0) => return None,
+        Some(of_year) => {
+            let (first, next) =
+                (Calendar::Gregorian.day(year, 1, 1)?, Calendar::Gregorian.day(year + 1, 1, 1)?);
+            Some(first + of_year - 1).filter(|day| *day < next)?
+        }
+        None => Calendar::Gregorian.day(year, field('m', 1), field('d', 1))?,
+    };
+    let (hour, minute, second) = (field('H', 0), field('M', 0), field('S', 0));
+    let sane = hour < 24 && minute < 60 && second < 60;
+    let epoch = Calendar::Gregorian.day(1970, 1, 1)?;
+    sane.then_some((day - epoch) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// A value of a catalogue as a coordinate: texts that are times, such as `2020-03-01T00:00:00Z`, become seconds since
+/// 1970-01-01 where they are whole.
+pub fn catalogue_value(value: &Value) -> Value {
+    let parsed = value.as_str().filter(|text| text.len() >= 19 && text.contains(['T', ' ']));
+    let nanoseconds = parsed.and_then(|text| super::calendar::reference(text, Calendar::Gregorian));
+    let epoch = Calendar::Gregorian.day(1970, 1, 1).map(i128::from);
+    let seconds = nanoseconds.zip(epoch).and_then(|(time, epoch)| {
+        let time = time - epoch * 86_400_000_000_000;
+        if time % 1_000_000_000 == 0 { i64::try_from(time / 1_000_000_000).ok() } else { None }
+    });
+    seconds.map_or_else(|| value.clone(), time_value)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn given(pattern: &str, url: &str) -> Result<Value, String> {
+        let pattern = NamePattern::new(pattern).map_err(|error| error.to_string())?;
+        let given = pattern.given(url).map_err(|error| error.to_string())?;
+        Ok(serde_json::to_value(given).unwrap())
+    }
+
+    #[test]
+    fn parts_have_types() {
+        let url = "file:///a/b/run-3_tas_1.50_x.nc";
+        assert_eq!(
+            given("run{n:d}_{what}_{level:f}_*.nc", url).unwrap(),
+            json!({"n": -3, "what": "tas", "level": 1.5})
+        );
+        assert_eq!(given(r"/(?<group>\w+)/run-(?<n>\d+)", url).unwrap(), json!({"group": "b", "n": 3}));
+        assert!(given("run{n:d}.nc", url).unwrap_err().contains("is not of the pattern"));
+    }
+
+    #[test]
+    fn dates_may_be_spread() {
+        let day = time_value(1_593_734_529);
+        assert_eq!(given("OR_s{t:%Y%j%H%M%S}*.nc", "s3://b/OR_s20201850002092_e1.nc").unwrap()["t"], day);
+        assert_eq!(
+            given("{t:%Y}/{t:%m}/x_{t:%d}.nc", "s3://b/2020/02/x_29.nc").unwrap()["t"],
+            time_value(1_582_934_400)
+        );
+        assert!(given("x_{t:%Y%m%d}.nc", "x_20190229.nc").unwrap_err().contains("no date that there is"));
+    }
+
+    #[test]
+    fn patterns_that_cannot_be_are_refused() {
+        for (pattern, what) in [
+            ("a.nc", "no part has a name"),
+            ("{a:x}", "x is no type"),
+            ("{a:%Q}", "%Q is no field"),
+            ("{a", "not closed"),
+            ("(?<a>[", "unclosed character class"),
+        ] {
+            let error = NamePattern::new(pattern).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn catalogues_tell_times() {
+        assert_eq!(catalogue_value(&json!("1970-01-02T00:00:00Z")), time_value(86_400));
+        assert_eq!(catalogue_value(&json!("1970-01-02T00:00:00.500Z")), json!("1970-01-02T00:00:00.500Z"));
+        assert_eq!(catalogue_value(&json!("v1")), json!("v1"));
+    }
+}
