@@ -8,6 +8,7 @@ use object_store::{
     ObjectMeta,
     list::{PaginatedListOptions, PaginatedListResult},
 };
+use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     Listed, StoreError, StoreOptions,
@@ -90,10 +91,14 @@ async fn keys(
         let how = page_options(deep, after, &seen);
         match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
             Ok(found) => break found,
-            Err(error) if seen.is_passing() => {
-                backoff.wait(StoreError::remote(&name, &error), seen.retry_after()).await?;
+            Err(error) => {
+                let described = StoreError::answered(&name, &error, seen.status());
+                let broken = matches!(seen.status(), 200..=299);
+                if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
+                    return Err(described);
+                }
+                backoff.wait(described, seen.retry_after()).await?;
             }
-            Err(error) => return Err(StoreError::answered(&name, &error, seen.status())),
         }
     };
     let mut files: Vec<_> = result.objects.into_iter().map(|meta| listed(bucket, meta)).collect();

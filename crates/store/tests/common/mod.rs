@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 #![allow(clippy::cast_possible_truncation, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+pub mod faulty;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
@@ -72,7 +74,7 @@ impl Server {
     }
 }
 
-fn read(connection: &TcpStream) -> Option<Request> {
+pub fn read(connection: &TcpStream) -> Option<Request> {
     let mut lines = BufReader::new(connection).lines();
     let first = lines.next()?.ok()?;
     let mut words = first.split(' ');
@@ -84,7 +86,7 @@ fn read(connection: &TcpStream) -> Option<Request> {
     Some(Request { method, target, headers })
 }
 
-fn send(mut connection: TcpStream, request: &Request, response: Response) -> std::io::Result<()> {
+pub fn send(mut connection: TcpStream, request: &Request, response: Response) -> std::io::Result<()> {
     write!(connection, "HTTP/1.1 {} x\r\nConnection: close\r\n", response.status)?;
     for (name, value) in &response.headers {
         write!(connection, "{name}: {value}\r\n")?;

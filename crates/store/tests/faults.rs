@@ -1,0 +1,247 @@
+//! Faults of stores: each is tried again as often as is said, or reported at once, and no byte is ever wrong.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{
+    content,
+    faulty::{Fault, Faulty, KEYS},
+    run,
+};
+use futures::future::join_all;
+use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
+use virtualize_store::{Listed, StoreError, StoreOptions, list_page, open, open_listed};
+
+/// Longest time that any of these may take.
+const LIMIT: Duration = Duration::from_secs(20);
+const URL: &str = "s3://bucket/a.nc";
+const SLOW_DOWN: Fault = Fault::Refused(503, "SlowDown", None);
+
+fn options(server: &Faulty) -> StoreOptions {
+    let endpoint = Some(server.url.clone());
+    StoreOptions { anonymous: true, endpoint, retries: 3, ..StoreOptions::default() }
+}
+
+/// Waits of at most a second for servers that are to keep clients waiting.
+fn patience(fault: &Fault) -> Vec<(String, String)> {
+    let short = matches!(fault, Fault::Stalled(_) | Fault::StalledBody(..));
+    if short { vec![("timeout".to_owned(), "1s".to_owned())] } else { Vec::new() }
+}
+
+fn within<T>(future: impl Future<Output = T>) -> T {
+    run(async { tokio::time::timeout(LIMIT, future).await.expect("it hangs") })
+}
+
+/// The bytes of a file, over S3 and over HTTP, and how often requests were sent again.
+async fn read(location: &str, options: &StoreOptions) -> Result<(Vec<u8>, u64), StoreError> {
+    let object = open(location, options).await?;
+    let size = object.size();
+    let ranges = [ByteRange::new(0, 1000), ByteRange::new(0, size)];
+    let parts = object.read_ranges(&ranges).await.map_err(|error| StoreError::Unavailable {
+        name: format!("{:?}", error.kind),
+        reason: error.to_string(),
+    })?;
+    Ok((parts[1].to_vec(), object.stats().retries))
+}
+
+#[test]
+fn what_passes_is_tried_again_until_it_goes_well() {
+    let second = Duration::from_secs(2);
+    let faults = [
+        SLOW_DOWN,
+        Fault::Refused(500, "InternalError", None),
+        Fault::Refused(429, "TooManyRequests", None),
+        Fault::Refused(408, "RequestTimeout", None),
+        Fault::Reset,
+        Fault::Closed,
+        Fault::Garbage,
+        Fault::Stalled(second),
+        Fault::Truncated(0),
+        Fault::Truncated(100_000),
+        Fault::StalledBody(1000, second),
+        Fault::Short(1),
+    ];
+    for fault in faults {
+        for web in [false, true] {
+            let server =
+                Faulty::start(content(), vec![fault.clone(), Fault::None, fault.clone()], Fault::None);
+            let mut options = StoreOptions { values: patience(&fault), ..options(&server) };
+            let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
+            options.endpoint = options.endpoint.filter(|_| !web);
+            let (bytes, retries) = within(read(&location, &options)).unwrap();
+            assert!(bytes == content(), "{fault:?}: wrong bytes");
+            assert_eq!(retries, 2, "{fault:?}");
+            assert_eq!(
+                server.requests().len(),
+                4,
+                "{fault:?}: first bytes, the rest, and each of them again"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_does_not_pass_is_reported_after_the_tries() {
+    let second = Duration::from_secs(2);
+    for (fault, expected) in [
+        (SLOW_DOWN, "503 Service Unavailable: SlowDown: Said by SlowDown."),
+        (Fault::Reset, ""),
+        (Fault::Closed, ""),
+        (Fault::Stalled(second), "timed out"),
+        (Fault::Truncated(5), "broke off"),
+        (Fault::StalledBody(5, second), "broke off"),
+        (Fault::Short(5), "expected"),
+    ] {
+        let server = Faulty::start(content(), vec![], fault.clone());
+        let options = StoreOptions { values: patience(&fault), ..options(&server) };
+        let error = within(open(URL, &options)).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ReadErrorKind::Unavailable, "{fault:?}: {text}");
+        assert!(
+            text.starts_with(URL) && text.contains(expected) && text.ends_with("(tried 4 times)"),
+            "{text}"
+        );
+        assert!(!text.contains('\n') && !text.contains('<'), "{text}");
+        assert_eq!(server.requests().len(), 4, "{fault:?}");
+    }
+}
+
+#[test]
+fn tries_end_when_their_time_is_over() {
+    let server = Faulty::start(content(), vec![], SLOW_DOWN);
+    let options =
+        StoreOptions { retries: 1000, retry_timeout: Duration::from_millis(500), ..options(&server) };
+    let start = Instant::now();
+    assert_eq!(within(open(URL, &options)).unwrap_err().kind(), ReadErrorKind::Unavailable);
+    assert!(start.elapsed() < Duration::from_secs(2) && (2..10).contains(&server.requests().len()));
+    let none = StoreOptions { retries: 0, ..options };
+    let before = server.requests().len();
+    assert!(!within(open(URL, &none)).unwrap_err().to_string().contains("tried"));
+    assert_eq!(server.requests().len(), before + 1);
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_is() {
+    let server = Faulty::start(content(), vec![Fault::Refused(429, "TooMany", Some(1))], Fault::None);
+    let start = Instant::now();
+    within(open(URL, &options(&server))).unwrap();
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    let server = Faulty::start(content(), vec![], Fault::Refused(503, "SlowDown", Some(3600)));
+    let start = Instant::now();
+    within(open(URL, &options(&server))).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(1), "an hour is longer than all tries may take");
+}
+
+#[test]
+fn expired_credentials_are_said_at_once() {
+    for (status, code) in [(403, "ExpiredToken"), (400, "ExpiredToken"), (400, "TokenRefreshRequired")] {
+        let server = Faulty::start(content(), vec![], Fault::Refused(status, code, None));
+        let error = within(open(URL, &options(&server))).unwrap_err();
+        assert_eq!(error.kind(), ReadErrorKind::Denied, "{error}");
+        assert_eq!(error.to_string(), format!("{URL}: access denied: the credentials expired ({code})"));
+        assert!(error.hint().unwrap().contains("session token"));
+        assert_eq!(server.requests().len(), 1);
+    }
+    let server = Faulty::start(content(), vec![], Fault::Refused(403, "AccessDenied", None));
+    let error = within(open(URL, &options(&server))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("{URL}: access denied: 403 Forbidden: AccessDenied: Said by AccessDenied.")
+    );
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_range_that_was_not_asked_for_is_refused() {
+    let server = Faulty::start(content(), vec![], Fault::Shifted(16));
+    let error = within(open(URL, &options(&server))).unwrap_err();
+    assert_eq!(error.kind(), ReadErrorKind::Unavailable, "{error}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+fn other() -> &'static [u8] {
+    static OTHER: std::sync::LazyLock<Vec<u8>> =
+        std::sync::LazyLock::new(|| content().iter().map(|byte| byte ^ 0xFF).collect());
+    &OTHER
+}
+
+#[test]
+fn a_file_that_is_replaced_is_never_mixed() {
+    let replaced = |script| {
+        let server = Faulty::start(content(), script, Fault::None);
+        let result = within(read(URL, &options(&server)));
+        (result, server.requests().len())
+    };
+    let (result, requests) = replaced(vec![Fault::None, Fault::Replaced(other())]);
+    assert!(result.unwrap_err().to_string().contains("changed while it was read"));
+    assert_eq!(requests, 2, "another try would not help");
+    let (result, requests) = replaced(vec![Fault::None, Fault::TruncatedAndReplaced(100_000, other())]);
+    assert!(result.unwrap_err().to_string().contains("changed while it was read"));
+    assert_eq!(requests, 3);
+    let (result, _) = replaced(vec![Fault::TruncatedAndReplaced(100_000, other())]);
+    assert!(result.unwrap().0 == other(), "it was not open yet: all of it is the new one");
+    let server = Faulty::start(content(), vec![Fault::TruncatedAndReplaced(100_000, other())], Fault::None);
+    let listed =
+        Listed { size: Some(content().len() as u64), etag: Some("one".to_owned()), ..Listed::of(URL) };
+    let error = within(open_listed(&listed, &options(&server))).unwrap_err();
+    assert_eq!((error.kind(), server.requests().len()), (ReadErrorKind::Changed, 2));
+}
+
+#[test]
+fn listings_are_tried_again_too() {
+    let script = vec![SLOW_DOWN, Fault::Reset, Fault::None, Fault::Truncated(30), Fault::Closed];
+    let server = Faulty::start(content(), script, Fault::None);
+    within(async {
+        let first = list_page("s3://bucket/", true, None, &options(&server)).await.unwrap();
+        let second = list_page("s3://bucket/", true, first.next.as_deref(), &options(&server)).await.unwrap();
+        let files =
+            first.files.iter().chain(&second.files).map(|file| file.url.trim_start_matches("s3://bucket/"));
+        assert_eq!(files.collect::<Vec<_>>(), KEYS);
+        assert_eq!(second.next, None);
+    });
+    assert_eq!(server.requests().len(), 6);
+    let server = Faulty::start(content(), vec![], SLOW_DOWN);
+    let error = within(list_page("s3://bucket/", true, None, &options(&server))).unwrap_err();
+    assert!(
+        error.to_string().contains("SlowDown") && error.to_string().ends_with("(tried 4 times)"),
+        "{error}"
+    );
+    let server = Faulty::start(content(), vec![], Fault::Refused(403, "ExpiredToken", None));
+    let error = within(list_page("s3://bucket/", true, None, &options(&server))).unwrap_err();
+    assert_eq!(error.kind(), ReadErrorKind::Denied, "{error}");
+}
+
+#[test]
+fn many_files_in_a_storm_of_faults() {
+    let faults = [
+        SLOW_DOWN,
+        Fault::Reset,
+        Fault::None,
+        Fault::Truncated(9),
+        Fault::Short(7),
+        Fault::Closed,
+        Fault::None,
+    ];
+    let mut state = 7_u32;
+    let script = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        faults[(state >> 16) as usize % faults.len()].clone()
+    });
+    let script: Vec<_> = script.take(200).collect();
+    let server = Faulty::start(content(), script, Fault::None);
+    let options = StoreOptions { retries: 20, concurrency: 8, ..options(&server) };
+    let read_one = async |n: usize| {
+        let listed =
+            Listed { size: Some(content().len() as u64), ..Listed::of(format!("s3://bucket/{n}.nc")) };
+        let object =
+            open_listed(&listed, &StoreOptions { small_file: 1 << (10 + n % 11), ..options.clone() }).await?;
+        let parts = object.read_ranges(&[ByteRange::new(0, object.size())]).await.unwrap();
+        assert!(parts[0] == content(), "wrong bytes");
+        Ok::<_, StoreError>(object.stats().retries)
+    };
+    let retries: Vec<_> = within(join_all((0..40).map(read_one))).into_iter().map(Result::unwrap).collect();
+    assert!(retries.iter().sum::<u64>() > 40, "{retries:?}");
+}
