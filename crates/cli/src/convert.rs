@@ -33,14 +33,7 @@ pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
         _ => print(&store, format)?,
     }
     if arguments.stats {
-        let stats = store.stats();
-        messages::line(&format!(
-            "stats: {}: {} requests, {} bytes, {:.3} seconds",
-            store.name(),
-            stats.requests,
-            stats.bytes,
-            stats.seconds
-        ));
+        messages::line(&format!("stats: {}: {}", store.name(), store.stats()));
     }
     Ok(())
 }

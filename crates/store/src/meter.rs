@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -14,6 +15,15 @@ pub struct Stats {
     pub bytes: u64,
     /// Seconds spent waiting for them; calls side by side add up.
     pub seconds: f64,
+}
+
+/// Words for people; tries after failures only where there are any.
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, retries, bytes, seconds } = self;
+        write!(f, "{requests} requests, {bytes} bytes, {seconds:.3} seconds")?;
+        if *retries > 0 { write!(f, ", {retries} tries after failures") } else { Ok(()) }
+    }
 }
 
 /// Counts while reading.

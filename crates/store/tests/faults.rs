@@ -1,6 +1,6 @@
 //! Faults of stores: each is tried again as often as is said, or reported at once, and no byte is ever wrong.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
 
