@@ -20,6 +20,7 @@ mod item;
 mod journal;
 pub mod list;
 mod member;
+mod scan;
 
 pub use batch::{Batch, BatchBuilder, Summary, Target};
 pub use error::Error;
@@ -27,3 +28,4 @@ pub use event::Event;
 pub use item::Item;
 pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
 pub use member::{Along, Layout, Member, Wanted};
+pub use scan::{FailedFile, Scan, ScanOptions, scan, scan_inputs};

@@ -1,5 +1,6 @@
 mod batch;
 mod references;
+mod scan;
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -14,6 +15,7 @@ use virtualize::{CommitMode, CommitOptions};
 
 pub(crate) use batch::Batch;
 pub(crate) use references::{Compare, Translate, Validate};
+pub(crate) use scan::Scan;
 
 /// Makes virtual Zarr references of HDF5, NetCDF-4 and TIFF files, wherever they lie.
 ///
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Makes references of many files; killed or stopped, the same command goes on from where it was
     Batch(Box<Batch>),
+    /// Says what many files hold, and which of them agree, before anything is written
+    Scan(Box<Scan>),
     /// Writes references that are there already in another format
     Convert(Translate),
     /// Checks references against their sources; exit status 1 where something is wrong

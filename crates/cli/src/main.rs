@@ -9,6 +9,7 @@ mod inspect;
 mod logging;
 mod messages;
 mod progress;
+mod scan;
 mod translate;
 mod validate;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let (input, verbose) = match &arguments.command {
         Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.mapping.verbose),
         Some(Command::Batch(batch)) => (None, batch.mapping.verbose),
+        Some(Command::Scan(scan)) => (None, scan.mapping.verbose),
         Some(Command::Convert(convert)) => (None, convert.reading.verbose),
         Some(Command::Validate(validate)) => (None, validate.reading.verbose),
         Some(Command::Diff(compare)) => (None, compare.reading.verbose),
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
     logging::start(verbose);
     // One file is read on one thread, many are on all.
     let mut builder = match &arguments.command {
-        Some(Command::Batch(_)) => tokio::runtime::Builder::new_multi_thread(),
+        Some(Command::Batch(_) | Command::Scan(_)) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = match builder.enable_all().build() {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         match &arguments.command {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
             Some(Command::Batch(batch)) => batch::run(batch).await,
+            Some(Command::Scan(scan)) => scan::run(scan).await,
             Some(Command::Convert(convert)) => translate::run(convert).await,
             Some(Command::Validate(arguments)) => validate::run(arguments).await,
             Some(Command::Diff(compare)) => diff::run(compare).await,

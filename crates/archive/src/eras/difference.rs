@@ -54,6 +54,14 @@ pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
     found.all
 }
 
+/// `float32 (time, lat 73, lon 144), chunks (1, 73, 144)`.
+impl fmt::Display for ArraySignature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&brief(self))?;
+        if self.chunks.is_some() { write!(f, ", chunks {}", chunks(self)) } else { Ok(()) }
+    }
+}
+
 /// `float32 (time, lat 73, lon 144)`.
 fn brief(array: &ArraySignature) -> String {
     format!("{} {}", array.data_type, axes(array))
@@ -91,10 +99,10 @@ impl Found {
         if left.chunks != right.chunks {
             self.add(path, "chunk shape", chunks(left), chunks(right));
         }
-        if left.codecs != right.codecs {
-            let said =
-                |array: &ArraySignature| array.codecs.as_ref().map_or("any".to_owned(), |all| all.join(", "));
-            self.add(path, "codecs", said(left), said(right));
+        if let (Some(one), Some(other)) = (&left.codecs, &right.codecs)
+            && one != other
+        {
+            self.add(path, "codecs", one.join(", "), other.join(", "));
         }
         if left.fill_value != right.fill_value {
             let (one, other) = sides(Some(&left.fill_value), Some(&right.fill_value));
@@ -128,7 +136,7 @@ impl Found {
 }
 
 fn chunks(array: &ArraySignature) -> String {
-    let Some(sizes) = &array.chunks else { return "any".to_owned() };
+    let Some(sizes) = &array.chunks else { return "any, its values are copied".to_owned() };
     let axis = |size: &Value| if size.is_null() { "any".to_owned() } else { size.to_string() };
     format!("({})", sizes.iter().map(axis).collect::<Vec<_>>().join(", "))
 }

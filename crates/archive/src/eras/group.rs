@@ -37,7 +37,7 @@ pub struct Coordinate {
     pub first: String,
     /// The last.
     pub last: String,
-    /// The first as a number by which files are put in order: of times nanoseconds in their calendar.
+    /// The first as a number by which files are put in order: of times one that is alike in all calendars.
     order: f64,
 }
 

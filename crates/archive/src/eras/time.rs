@@ -11,7 +11,7 @@ pub(super) fn time_units(units: &str, calendar: Option<&str>) -> Option<(String,
     Some((format!("{} since {since}", parsed.unit.name), name(known)))
 }
 
-/// A number in units of time: nanoseconds since the first day of its calendar, and its date.
+/// A number in units of time: a number that orders dates of all calendars, and its date.
 pub(super) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
     let (known, parsed) = (Calendar::of(calendar)?, TimeUnits::parse(units, calendar)?);
     let offset = match number {
@@ -19,7 +19,9 @@ pub(super) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Opt
         Number::Float(number) => milliseconds(number, parsed.unit.nanoseconds)?,
     };
     let time = parsed.reference.checked_add(offset)?;
-    Some((time, date(known, time)?))
+    let (year, month, day) = civil(known, time)?;
+    let days = i128::from((year * 12 + month) * 31 + day);
+    Some((days * DAY + time.rem_euclid(DAY), date(known, time)?))
 }
 
 /// A number of a coordinate.
@@ -51,6 +53,12 @@ fn name(calendar: Calendar) -> &'static str {
 
 /// `2001-02-03`, `2001-02-03T04:05`, `2001-02-03T04:05:06.5`; nothing past the years 1 to 9,999.
 fn date(calendar: Calendar, time: i128) -> Option<String> {
+    let (year, month, day) = civil(calendar, time)?;
+    Some(format!("{year:04}-{month:02}-{day:02}{}", clock(time.rem_euclid(DAY))))
+}
+
+/// Year, month and day.
+fn civil(calendar: Calendar, time: i128) -> Option<(i64, i64, i64)> {
     let days = i64::try_from(time.div_euclid(DAY)).ok()?;
     let first = |year, month| calendar.day(year, month, 1).filter(|first| *first <= days);
     let (mut year, mut after) = (1_i64, 10_000_i64);
@@ -61,7 +69,7 @@ fn date(calendar: Calendar, time: i128) -> Option<String> {
     }
     let month = (1..=12).rev().find(|month| first(year, *month).is_some())?;
     let day = (1..=31).find(|day| calendar.day(year, month, *day) == Some(days))?;
-    Some(format!("{year:04}-{month:02}-{day:02}{}", clock(time.rem_euclid(DAY))))
+    Some((year, month, day))
 }
 
 /// The time of day, as short as it can be said.

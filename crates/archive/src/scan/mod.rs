@@ -1,0 +1,194 @@
+//! What is in an archive, before anything is written.
+
+mod report;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt, future::try_join_all, pin_mut};
+use virtualize::{Options, VirtualStore, digest, read_array};
+use virtualize_store::Listed;
+
+use crate::combine::{calendar::is_time, is_coordinate, wanted};
+use crate::eras::{Eras, Seen};
+use crate::{Along, Error, Item, Layout, Member};
+
+/// How files are looked at.
+#[derive(Clone, Debug, Default)]
+pub struct ScanOptions {
+    /// The dimensions along which the files are to be put together. With none, the first file's dimension of time is
+    /// taken, if it has one.
+    pub layout: Layout,
+    /// How files are opened and mapped.
+    pub open: Options,
+    /// Most files at once; 0 for the requests of the store's options.
+    pub files: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Scan {
+    /// The files by what must agree.
+    pub eras: Eras,
+    /// The dimensions that were taken.
+    pub layout: Layout,
+    /// Whether they were taken from the first file.
+    pub is_guessed: bool,
+    /// Files that could not be read, in order.
+    pub failed: Vec<FailedFile>,
+}
+
+/// A file that could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedFile {
+    /// The file.
+    pub url: String,
+    /// Why, in one line.
+    pub error: String,
+}
+
+/// Reads the metadata of files, and what must be equal in all, and groups them. Each file is a task of the runtime; the
+/// order is that of the items. `told` is called after each file with the numbers of files that were read and that failed.
+///
+/// # Errors
+/// [`Error`] where the items end with one; files that cannot be read are none.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use virtualize_archive::{Item, ScanOptions, scan};
+///
+/// let files = ["fixtures/hdf5/netcdf4.nc", "fixtures/hdf5/chunked.h5"];
+/// # std::env::set_current_dir("../..")?;
+/// let items = files.map(|url| Ok(Item { url: url.to_owned(), ..Item::default() }));
+/// let found = scan(futures::stream::iter(items), &ScanOptions::default(), |_, _| {}).await?;
+/// assert_eq!((found.eras.eras().len(), found.failed.len()), (2, 0));
+/// for stretch in found.eras.stretches().iter().skip(1) {
+///     for difference in stretch.differences.iter().flat_map(|all| all.iter()).take(3) {
+///         println!("{difference}");
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+pub async fn scan(
+    items: impl Stream<Item = Result<Item, Error>>,
+    options: &ScanOptions,
+    mut told: impl FnMut(u64, u64),
+) -> Result<Scan, Error> {
+    let mut found = Scan { layout: options.layout.clone(), ..Scan::default() };
+    let open = Arc::new(options.open.clone());
+    pin_mut!(items);
+    let mut read = 0;
+    while found.layout.along.is_empty() && found.eras.is_empty() {
+        let Some(item) = items.next().await else { return Ok(found) };
+        let item = item?;
+        match guess(&item, &open).await {
+            Ok(guessed) => {
+                found.is_guessed = guessed.is_some();
+                found.layout.along.extend(guessed.map(Along::Concat));
+            }
+            Err(_) => tracing::debug!("{}: no dimension is taken from it", item.url),
+        }
+        found.keep(task(item, open.clone(), Arc::new(found.layout.clone())).await);
+        read += 1;
+        told(read, found.failed.len() as u64);
+    }
+    let layout = Arc::new(found.layout.clone());
+    let files = if options.files == 0 { options.open.store.concurrency } else { options.files };
+    let one = |item: Result<Item, Error>| {
+        let (open, layout) = (open.clone(), layout.clone());
+        async move { Ok::<_, Error>(task(item?, open, layout).await) }
+    };
+    let seen = items.map(one).buffered(files.clamp(1, 1024));
+    pin_mut!(seen);
+    while let Some(one) = seen.next().await {
+        found.keep(one?);
+        read += 1;
+        told(read, found.failed.len() as u64);
+    }
+    Ok(found)
+}
+
+impl Scan {
+    fn keep(&mut self, seen: Result<Seen, FailedFile>) {
+        match seen {
+            Ok(seen) => self.eras.add(seen),
+            Err(failed) => self.failed.push(failed),
+        }
+    }
+}
+
+/// Looks at a file in a task of its own, so that one that panics is only one that failed.
+async fn task(item: Item, open: Arc<Options>, layout: Arc<Layout>) -> Result<Seen, FailedFile> {
+    let url = item.url.clone();
+    let failed = |error: String| FailedFile { url, error: error.replace('\n', " ") };
+    let task = tokio::spawn(async move {
+        let member = member(item, &open, &layout).await?;
+        Ok::<_, String>(Seen::of(&member, &layout))
+    });
+    match task.await {
+        Ok(Ok(seen)) => Ok(seen),
+        Ok(Err(error)) => Err(failed(error)),
+        Err(error) => Err(failed(format!("the reader ended early: {error}"))),
+    }
+}
+
+async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, String> {
+    let store = opened(&item, open).await?;
+    let wanted = wanted(&store.hierarchy, layout);
+    let paths = wanted.values.union(&wanted.digests);
+    let read = paths.map(|path| async {
+        let values = read_array(&store, path, &open.store).await.map_err(|error| hinted(&error))?;
+        Ok::<_, String>((path.clone(), values))
+    });
+    let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
+    let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
+    let digests = digests.collect();
+    let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
+    Ok(Member { item, hierarchy: store.hierarchy, values, digests, given: BTreeMap::new() })
+}
+
+async fn opened(item: &Item, open: &Options) -> Result<VirtualStore, String> {
+    let Item { size, etag, modified, .. } = item.clone();
+    let listed = Listed { size, etag, modified, ..Listed::of(&item.url) };
+    let object = virtualize_store::open_listed(&listed, &open.store).await;
+    let object = object.map_err(|error| hinted(&error.into()))?;
+    virtualize::open_object(object, open).await.map_err(|error| hinted(&error))
+}
+
+fn hinted(error: &virtualize::Error) -> String {
+    match error {
+        virtualize::Error::Values { path, .. } => {
+            format!("{error} (--assume-equal {path} takes the first file's)")
+        }
+        other => other.hint().map_or_else(|| other.to_string(), |hint| format!("{other} ({hint})")),
+    }
+}
+
+/// The dimension of time of a file: the first that is a coordinate, nearest to the root, and counts from a time.
+async fn guess(item: &Item, open: &Options) -> Result<Option<String>, String> {
+    let store = opened(item, open).await?;
+    let arrays = store.hierarchy.arrays().into_iter();
+    let times = arrays.filter(|(path, array)| {
+        let units = array.attributes.get("units").and_then(|units| units.as_str());
+        is_coordinate(path, array) && units.is_some_and(is_time)
+    });
+    let first = times.min_by_key(|(path, _)| path.matches('/').count());
+    Ok(first.and_then(|(_, array)| array.dimension_names.first().cloned().flatten()))
+}
+
+/// Scans paths and urls of files.
+///
+/// # Errors
+/// As [`scan`]; a url that makes no sense, and no file at all.
+pub async fn scan_inputs(
+    inputs: &[String],
+    options: &ScanOptions,
+    told: impl FnMut(u64, u64),
+) -> Result<Scan, Error> {
+    let item = |input: &String| Ok(Item { url: virtualize_store::url_of(input)?, ..Item::default() });
+    let found = scan(futures::stream::iter(inputs.iter().map(item)), options, told).await?;
+    match found.eras.is_empty() && found.failed.is_empty() {
+        true => Err(Error::Nothing(inputs.join(" "))),
+        false => Ok(found),
+    }
+}

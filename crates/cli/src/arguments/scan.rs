@@ -1,0 +1,63 @@
+//! Arguments of `scan`.
+
+use clap::Args;
+use virtualize::zarr::ZarrFormat;
+use virtualize_archive::{Along, Layout, ScanOptions};
+
+use super::{Mapping, byte_size};
+
+/// Says what many files hold, and which of them agree.
+#[derive(Args)]
+pub(crate) struct Scan {
+    /// Files, folders, prefixes, or patterns such as 's3://bucket/goes/**/*.nc'
+    #[arg(value_name = "INPUT", required = true)]
+    pub(crate) inputs: Vec<String>,
+    /// The dimension along which the files are to be put together, which they have; may be repeated. Without one, and
+    /// without --stack-dim, the first file's dimension of time
+    #[arg(long = "concat-dim", value_name = "DIMENSION")]
+    concat_dims: Vec<String>,
+    /// The new dimension along which the files are to be put together; may be repeated, outermost first
+    #[arg(long = "stack-dim", value_name = "DIMENSION")]
+    stack_dims: Vec<String>,
+    /// This array gets the dimensions too, so that it may differ from file to file; may be repeated
+    #[arg(long = "concat-var", value_name = "ARRAY")]
+    concat_vars: Vec<String>,
+    /// This array is taken from the first file, whatever the others have; may be repeated
+    #[arg(long, value_name = "ARRAY")]
+    assume_equal: Vec<String>,
+    /// This array may be in some of the files only; may be repeated
+    #[arg(long = "optional-var", visible_alias = "optional", value_name = "ARRAY")]
+    optional: Vec<String>,
+    /// Most bytes a file of an array whose values may be copied, so that its chunks need not agree
+    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value = "64K")]
+    copy_limit: u64,
+    /// Exit status 1 where files disagree
+    #[arg(long)]
+    pub(crate) fail_on_mismatch: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the JSON to a file as well
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub(crate) mapping: Mapping,
+}
+
+impl Scan {
+    /// The library's options.
+    pub(crate) fn options(&self) -> ScanOptions {
+        let stacked = self.stack_dims.iter().cloned().map(Along::Stack);
+        let set = |names: &[String]| names.iter().cloned().collect();
+        let layout = Layout {
+            along: stacked.chain(self.concat_dims.iter().cloned().map(Along::Concat)).collect(),
+            concat_vars: set(&self.concat_vars),
+            assume_equal: set(&self.assume_equal),
+            optional: set(&self.optional),
+            rectilinear: self.mapping.is_rectilinear(),
+            inline_limit: self.copy_limit,
+            ..Layout::default()
+        };
+        ScanOptions { layout, open: self.mapping.options(ZarrFormat::V3), files: 0 }
+    }
+}
