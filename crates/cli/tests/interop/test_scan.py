@@ -78,7 +78,7 @@ def test_what_differs(pair, changed, expected):
     report = scan(*files, "--copy-limit", "1")
     first, second = told(report)
     assert first == [] and expected in second and len(report["eras"]) == 2
-    scan(*files, "--fail-on-mismatch", status=1)
+    scan(*files, "--copy-limit", "1", "--fail-on-mismatch", status=1)
 
 
 def test_a_flipped_latitude(pair):
