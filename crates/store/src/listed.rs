@@ -15,8 +15,11 @@ pub struct Listed {
     pub modified: Option<i64>,
 }
 
-/// Milliseconds by which a listing and an answer may say one time differently: HTTP knows whole seconds.
-const SAME_TIME: u64 = 1000;
+/// Whether two times, in milliseconds, are one: HTTP knows whole seconds, listings more.
+fn is_same_time(one: i64, other: i64) -> bool {
+    let is_coarse = one % 1000 == 0 || other % 1000 == 0;
+    one.abs_diff(other) < if is_coarse { 1000 } else { 1 }
+}
 
 impl Listed {
     /// A file of which only the url is known.
@@ -49,7 +52,7 @@ impl Listed {
             "its etag is not the one that was listed".to_owned()
         } else if let Some(was) = self.size.filter(|was| *was != size) {
             format!("{size} bytes, {was} were listed")
-        } else if times.is_some_and(|(was, is)| was.abs_diff(is) >= SAME_TIME) {
+        } else if times.is_some_and(|(was, is)| !is_same_time(was, is)) {
             "its modification time is not the one that was listed".to_owned()
         } else {
             return Ok(());
@@ -81,6 +84,7 @@ mod tests {
         assert_eq!(compare(5, Some("\"one\""), Some(70_000)), Ok(()), "the tag suffices");
         assert_eq!(compare(5, Some("one"), None), Ok(()), "with or without quotes");
         assert_eq!(compare(5, None, Some(10_999)), Ok(()));
+        assert!(is_same_time(10_999, 10_000) && !is_same_time(10_999, 10_998), "whole seconds, or exact");
         assert!(compare(5, None, Some(11_000)).unwrap_err().contains("time"));
         assert!(compare(5, Some("\"two\""), Some(10_000)).unwrap_err().contains("etag"));
         assert!(compare(6, Some("\"one\""), None).unwrap_err().contains("6 bytes, 5 were listed"));

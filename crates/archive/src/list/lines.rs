@@ -9,7 +9,7 @@ use super::{Files, Found, ListError, ListOptions, parse_time, stac::resolve};
 use crate::Item;
 
 /// Most bytes of a list that is not standard input or a local file.
-const LARGEST: u64 = 1 << 30;
+const LARGEST: u64 = 256 << 20;
 /// Most bytes of a line.
 const LONGEST: usize = 1 << 20;
 
@@ -171,6 +171,7 @@ mod tests {
             ("{", "line 1"),
             ("s3://b/x/", "is a folder"),
             ("ftp://b/x", "ftp"),
+            ("s3://b", "expected a bucket and the key"),
         ] {
             let error = items(text, None).remove(0).unwrap_err();
             assert!(error.contains(expected), "{error}");

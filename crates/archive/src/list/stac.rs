@@ -244,6 +244,10 @@ fn wrong(url: &str, reason: &str) -> ListError {
 
 /// What a reference in a document leads to: urls are kept, others start from the document's folder.
 pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
+    let is_remote = document.contains("://") && !document.starts_with("file:");
+    if is_remote && href.starts_with("file:") {
+        return Err(format!("{href} is a file of this machine, which no remote document may name"));
+    }
     if href.contains("://") {
         return Ok(href.to_owned());
     }
@@ -287,6 +291,11 @@ mod tests {
             assert_eq!(resolve(document, href).as_deref(), Ok(expected));
         }
         assert!(resolve("s3://b/x.json", "../../z.tif").is_err());
+        assert!(
+            resolve("https://h/x.json", "file:///etc/z.tif").is_err(),
+            "remote documents name no local files"
+        );
+        assert_eq!(resolve("/x.json", "file:///z.tif").as_deref(), Ok("file:///z.tif"));
     }
 
     #[test]
