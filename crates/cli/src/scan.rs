@@ -17,7 +17,7 @@ const LONGEST: usize = 200;
 
 /// `virtualize scan INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
-    let found = scan_inputs(&arguments.inputs, &arguments.options(), progress()).await?;
+    let found = scan_inputs(arguments.inputs(), &arguments.options(), progress()).await?;
     clear();
     if let Some(path) = &arguments.output {
         let failed = |error: io::Error| Failure::Usage(format!("{}: {error}", path.display()));

@@ -11,6 +11,7 @@ use virtualize_store::Listed;
 
 use crate::combine::{calendar::is_time, is_coordinate, wanted};
 use crate::eras::{Eras, Seen};
+use crate::list::{Assets, Filter, Input, ListError, ListOptions, list};
 use crate::{Along, Error, Item, Layout, Member};
 
 /// How files are looked at.
@@ -21,6 +22,10 @@ pub struct ScanOptions {
     pub layout: Layout,
     /// How files are opened and mapped.
     pub open: Options,
+    /// Which of the listed files are taken ([`scan_inputs`]).
+    pub filter: Filter,
+    /// Which assets of STAC items are taken ([`scan_inputs`]).
+    pub assets: Assets,
     /// Most files at once; 0 for the requests of the store's options.
     pub files: usize,
 }
@@ -176,19 +181,27 @@ async fn guess(item: &Item, open: &Options) -> Result<Option<String>, String> {
     Ok(first.and_then(|(_, array)| array.dimension_names.first().cloned().flatten()))
 }
 
-/// Scans paths and urls of files.
+/// Lists files, and scans them.
 ///
 /// # Errors
-/// As [`scan`]; a url that makes no sense, and no file at all.
+/// As [`scan`]; inputs that cannot be listed.
 pub async fn scan_inputs(
-    inputs: &[String],
+    inputs: Vec<Input>,
     options: &ScanOptions,
     told: impl FnMut(u64, u64),
 ) -> Result<Scan, Error> {
-    let item = |input: &String| Ok(Item { url: virtualize_store::url_of(input)?, ..Item::default() });
-    let found = scan(futures::stream::iter(inputs.iter().map(item)), options, told).await?;
-    match found.eras.is_empty() && found.failed.is_empty() {
-        true => Err(Error::Nothing(inputs.join(" "))),
-        false => Ok(found),
+    let listing = ListOptions { store: options.open.store.clone(), assets: options.assets.clone() };
+    let items = list(inputs, options.filter.clone(), listing).map_err(of_listing)?;
+    scan(items.map(|item| item.map_err(of_listing)), options, told).await
+}
+
+fn of_listing(error: ListError) -> Error {
+    let hinted = error.hint().map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"));
+    match error {
+        ListError::Store(error) => Error::File(error.into()),
+        ListError::Nothing { .. } | ListError::Empty { .. } | ListError::AllLeftOut { .. } => {
+            Error::Nothing(hinted)
+        }
+        _ => Error::Usage(hinted),
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use virtualize::zarr::ZarrFormat;
-use virtualize_archive::{Along, Layout, ScanOptions};
+use virtualize_archive::{Along, Layout, ScanOptions, list::Input};
 
 use super::{Mapping, byte_size};
 
@@ -11,7 +11,7 @@ use super::{Mapping, byte_size};
 pub(crate) struct Scan {
     /// Files, folders, prefixes, or patterns such as 's3://bucket/goes/**/*.nc'
     #[arg(value_name = "INPUT", required = true)]
-    pub(crate) inputs: Vec<String>,
+    inputs: Vec<String>,
     /// The dimension along which the files are to be put together, which they have; may be repeated. Without one, and
     /// without --stack-dim, the first file's dimension of time
     #[arg(long = "concat-dim", value_name = "DIMENSION")]
@@ -45,6 +45,11 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
+    /// Which files.
+    pub(crate) fn inputs(&self) -> Vec<Input> {
+        self.inputs.iter().cloned().map(Input::Files).collect()
+    }
+
     /// The library's options.
     pub(crate) fn options(&self) -> ScanOptions {
         let stacked = self.stack_dims.iter().cloned().map(Along::Stack);
@@ -58,6 +63,6 @@ impl Scan {
             inline_limit: self.copy_limit,
             ..Layout::default()
         };
-        ScanOptions { layout, open: self.mapping.options(ZarrFormat::V3), files: 0 }
+        ScanOptions { layout, open: self.mapping.options(ZarrFormat::V3), ..ScanOptions::default() }
     }
 }

@@ -105,11 +105,17 @@ def test_eras_that_come_back(tmp_path):
     assert "4 files, 2 eras along time\n" in text and "/t2m: attribute scale_factor: 0.02 → 0.01" in text
 
 
+def test_files_are_named_by_a_pattern_or_folder(pair, tmp_path):
+    pair()
+    assert scan(tmp_path / "*.nc")["files"] == scan(f"{tmp_path}/")["files"] == 2
+    assert "no*" in virtualize("scan", tmp_path / "no*.nc").stderr
+
+
 def test_files_that_fail_are_listed(pair, tmp_path):
     (tmp_path / "c.nc").write_bytes(b"no file of any kind")
-    report = scan(*pair(), tmp_path / "c.nc", tmp_path / "missing.nc", "-o", tmp_path / "out.json", status=1)
-    assert [f["url"].rpartition("/")[2] for f in report["failed"]] == ["c.nc", "missing.nc"] and report["files"] == 2
-    assert "neither HDF5 nor TIFF" in report["failed"][0]["error"] and "not found" in report["failed"][1]["error"]
+    report = scan(*pair(), tmp_path / "c.nc", "-o", tmp_path / "out.json", status=1)
+    assert [f["url"].rpartition("/")[2] for f in report["failed"]] == ["c.nc"] and report["files"] == 2
+    assert "neither HDF5 nor TIFF" in report["failed"][0]["error"]
     assert json.loads((tmp_path / "out.json").read_text()) == report
 
 
