@@ -175,6 +175,15 @@ pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -
     }
 }
 
+/// The metadata documents of a hierarchy by their keys such as `a/zarr.json`: the root's, with the consolidated metadata,
+/// first.
+///
+/// # Errors
+/// What cannot be said, see [`EmitError`].
+pub fn metadata(hierarchy: &Hierarchy) -> Result<Vec<(String, serde_json::Value)>, EmitError> {
+    consolidated::documents(hierarchy)
+}
+
 fn check(hierarchy: &Hierarchy, format: Format, several: bool) -> Result<(), EmitError> {
     if format.is_several_files() != several {
         return Err(EmitError::Files { several: !several });

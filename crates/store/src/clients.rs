@@ -19,7 +19,7 @@ use object_store::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{StoreError, StoreOptions};
+use crate::{Allowed, StoreError, StoreOptions};
 
 /// Connections, credentials and slots for requests, shared by all files that are opened with the same options or clones
 /// of them. Options that were changed after cloning get their own.
@@ -149,11 +149,16 @@ pub(crate) struct Web {
     pub(crate) pool: Arc<Pool>,
     /// Whether the url is one of `https`.
     pub(crate) secure: bool,
+    /// What may be reached, which has a client of its own.
+    pub(crate) allowed: Option<Allowed>,
 }
 
 impl HttpConnector for Web {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        self.pool.web(self.secure, options)
+        match &self.allowed {
+            Some(allowed) => Ok(HttpClient::new(Observed(allowed.client()?))),
+            None => self.pool.web(self.secure, options),
+        }
     }
 }
 

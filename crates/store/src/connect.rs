@@ -67,15 +67,26 @@ fn shared(store: impl ObjectStore + PaginatedListStore) -> Bucket {
 
 /// The whole url is the base of the store, so that its escapes and its query stay as they are.
 fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, StoreError> {
-    let web = Web { pool: Clients::pool(options), secure: url.scheme() == "https" };
+    let web = web(url, options)?;
     let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(Purpose::Reading, options));
     let builder = builder.with_client_options(web_options(url, name, options)?).with_http_connector(web);
     Ok((Arc::new(builder.build().map_err(|error| StoreError::remote(name, &error))?), Path::default()))
 }
 
+/// Where clients of web servers come from. Where only some prefixes are allowed, none sends a token, which would go to
+/// every host among them.
+fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
+    if options.allowed.is_some() && options.bearer_token.is_some() && !options.anonymous {
+        let reason = "is not sent where only some prefixes are allowed".to_owned();
+        return Err(StoreError::Option { key: "bearer token".to_owned(), reason });
+    }
+    let allowed = options.allowed.clone();
+    Ok(Web { pool: Clients::pool(options), secure: url.scheme() == "https", allowed })
+}
+
 /// The client for requests to a web server that need no store.
 pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Result<HttpClient, StoreError> {
-    let web = Web { pool: Clients::pool(options), secure: url.scheme() == "https" };
+    let web = web(url, options)?;
     let client = web.connect(&web_options(url, name, options)?);
     client.map_err(|error| StoreError::remote(name, &error))
 }

@@ -20,6 +20,12 @@ pub enum StoreError {
         /// What the store said.
         reason: String,
     },
+    /// None of the prefixes that are allowed is its own, or it leads out of them.
+    #[error("{name}: not allowed here")]
+    NotAllowed {
+        /// The file.
+        name: String,
+    },
     /// It is no longer the file that was opened.
     #[error("{name}: the file changed while it was read: {reason}")]
     Changed {
@@ -81,7 +87,7 @@ impl StoreError {
     pub fn kind(&self) -> ReadErrorKind {
         match self {
             Self::NotFound { .. } => ReadErrorKind::NotFound,
-            Self::Denied { .. } => ReadErrorKind::Denied,
+            Self::Denied { .. } | Self::NotAllowed { .. } => ReadErrorKind::Denied,
             Self::Changed { .. } => ReadErrorKind::Changed,
             Self::NotAFile { .. } | Self::Occupied { .. } | Self::Location { .. } | Self::Option { .. } => {
                 ReadErrorKind::Invalid
@@ -105,7 +111,10 @@ impl StoreError {
             Self::NoRanges { .. } => Some("download the file first"),
             Self::Option { .. } => Some("see object_store's configuration keys for this kind of store"),
             Self::Occupied { .. } => Some("choose another place, or give --overwrite"),
-            Self::NotAFile { .. } | Self::Location { .. } | Self::Unavailable { .. } => None,
+            Self::NotAFile { .. }
+            | Self::NotAllowed { .. }
+            | Self::Location { .. }
+            | Self::Unavailable { .. } => None,
         }
     }
 

@@ -20,6 +20,9 @@ use crate::{
 /// All bytes of a file such as a list or a catalogue, which has at most `limit` bytes. Web servers need to know neither
 /// ranges nor lengths for it.
 pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
+    if let Some(allowed) = &options.allowed {
+        allowed.check(location)?;
+    }
     let parsed = Location::parse(location)?;
     if let Location::Http(url) = &parsed {
         return document(url, &parsed.name(), limit, options).await;

@@ -7,6 +7,7 @@
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
 
 mod clients;
+mod allowed;
 mod connect;
 mod error;
 mod fetch;
@@ -26,6 +27,7 @@ mod remote;
 mod retry;
 
 pub use clients::Clients;
+pub use allowed::Allowed;
 pub use error::StoreError;
 pub use fetch::fetch;
 pub use folder::SideFolder;

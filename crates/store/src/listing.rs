@@ -57,6 +57,9 @@ pub async fn list_page(
     after: Option<&str>,
     options: &StoreOptions,
 ) -> Result<Page, StoreError> {
+    if let Some(allowed) = &options.allowed {
+        allowed.check_listing(prefix)?;
+    }
     if let Some(path) = prefix.strip_prefix("file://") {
         return local(path);
     }

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
-use crate::{StoreError, meter::Meter, plan};
+use crate::{Allowed, StoreError, meter::Meter, plan};
 
 /// Gap in bytes across which two ranges are still read together.
 const GAP: u64 = 4 << 10;
@@ -25,13 +25,16 @@ pub(crate) struct LocalFile {
 }
 
 impl LocalFile {
-    pub(crate) fn open(path: PathBuf) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: PathBuf, allowed: Option<&Allowed>) -> Result<Self, StoreError> {
         let name = path.display().to_string();
         let found = std::fs::metadata(&path).map_err(|error| StoreError::io(&name, &error))?;
         if let Some(what) = not_a_file(&found) {
             return Err(StoreError::NotAFile { name, what });
         }
         let file = File::open(&path).map_err(|error| StoreError::io(&name, &error))?;
+        if let Some(allowed) = allowed {
+            allowed.check_file(&file, &path)?;
+        }
         let opened = file.metadata().map_err(|error| StoreError::io(&name, &error))?;
         Ok(Self { file, path, size: opened.len(), modified: opened.modified().ok() })
     }
@@ -44,6 +47,20 @@ impl LocalFile {
     pub(crate) fn modified(&self) -> Option<i64> {
         let since = self.modified?.duration_since(UNIX_EPOCH).ok()?;
         i64::try_from(since.as_millis()).ok()
+    }
+
+    /// What tells this version of the file from others.
+    pub(crate) fn stamp(&self) -> Option<String> {
+        let found = self.file.metadata().ok()?;
+        let modified = self.modified?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+        #[cfg(unix)]
+        let more = {
+            use std::os::unix::fs::MetadataExt;
+            format!("{}-{}-{}-{}", found.dev(), found.ino(), found.ctime(), found.ctime_nsec())
+        };
+        #[cfg(not(unix))]
+        let more = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+        Some(format!("{}-{modified}-{more}", self.size))
     }
 
     pub(crate) fn read_ranges(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {

@@ -5,7 +5,7 @@ use virtualize_bytes::{BoxFuture, ByteRange, MemorySource, ReadError, ReadRanges
 
 use crate::{
     Listed, Stats, StoreError, StoreOptions,
-    local::{LocalFile, same_file},
+    local::{LocalFile, same_file, slice},
     location::Location,
     meter::Meter,
     remote::{self, Opened, Remote},
@@ -38,11 +38,17 @@ pub async fn open(location: &str, options: &StoreOptions) -> Result<Arc<Object>,
 /// Opens a file that a listing found, as [`open`] does. It is refused as changed where it is not what was listed; a file
 /// of at most [`StoreOptions::small_file`] bytes comes whole with the one request.
 pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
+    if let Some(allowed) = &options.allowed {
+        allowed.check(&listed.url)?;
+    }
     let location = Location::parse(&listed.url)?;
+    if let Some(allowed) = &options.allowed {
+        allowed.check_location(&location)?;
+    }
     let meter = Meter::default();
     let (content, etag, modified) = match &location {
         Location::Local(path) => {
-            let file = LocalFile::open(path.clone())?;
+            let file = LocalFile::open(path.clone(), options.allowed.as_ref())?;
             let modified = file.modified();
             listed.compare(&location.name(), file.size(), None, modified)?;
             (Content::Local(file), None, modified)
@@ -96,6 +102,11 @@ impl Object {
         &self.name
     }
 
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.size()
+    }
+
     /// Entity tag when it was opened.
     pub fn etag(&self) -> Option<&str> {
         self.etag.as_deref()
@@ -104,6 +115,29 @@ impl Object {
     /// Modification time when it was opened, in milliseconds since 1970-01-01T00:00:00Z.
     pub fn modified(&self) -> Option<i64> {
         self.modified
+    }
+
+    /// What tells this version of the file from others: its entity tag; else its size and time; of a local file all that
+    /// the disk knows of it. `None` where nothing does.
+    pub fn stamp(&self) -> Option<String> {
+        match (&self.content, &self.etag, self.modified) {
+            (Content::Local(file), ..) => file.stamp(),
+            (_, Some(etag), _) => Some(format!("{etag} {}", self.size())),
+            (_, None, Some(modified)) => Some(format!("{modified} {}", self.size())),
+            (_, None, None) => None,
+        }
+    }
+
+    /// A range, which may be large, by one request and past the cache (unless all of it is there).
+    ///
+    /// # Errors
+    /// What a store can say; [`StoreError::Changed`] where the file is no longer the one that was opened.
+    pub async fn read_once(&self, range: ByteRange) -> Result<Bytes, StoreError> {
+        match &self.content {
+            Content::Local(file) => Ok(file.read_ranges(&[range], &self.meter)?.pop().unwrap_or_default()),
+            Content::Remote(remote) => remote.read_once(range, &self.meter).await,
+            Content::Memory(memory) => Ok(slice(&memory.0, range.start, range.length)),
+        }
     }
 
     /// What reading took so far.
@@ -131,6 +165,7 @@ impl Object {
     async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, ReadError> {
         match &self.content {
             Content::Local(file) => {
+                pause().await;
                 let start = Instant::now();
                 let parts = file.read_ranges(ranges, &self.meter)?;
                 self.meter.waited(start);
@@ -140,6 +175,19 @@ impl Object {
             Content::Memory(memory) => memory.read_ranges(ranges).await,
         }
     }
+}
+
+/// Gives whoever waits for a local file, which never has to wait itself, a chance to stop.
+async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|context| match std::mem::replace(&mut paused, true) {
+        true => std::task::Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        }
+    })
+    .await;
 }
 
 impl ReadRanges for Object {

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use crate::Clients;
+use crate::{Allowed, Clients};
 
 /// How files are reached. What is not said here comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
 /// `HTTPS_PROXY`).
@@ -28,6 +28,8 @@ pub struct StoreOptions {
     pub small_file: u64,
     /// Connections that files share; clones of these options share them too.
     pub clients: Clients,
+    /// What may be opened, whoever names it: the user, or a file that refers to others. All where it is `None`.
+    pub allowed: Option<Allowed>,
 }
 
 impl Default for StoreOptions {
@@ -44,6 +46,7 @@ impl Default for StoreOptions {
             cache_bytes: 128 << 20,
             small_file: 1 << 20,
             clients: Clients::default(),
+            allowed: None,
         }
     }
 }
@@ -59,6 +62,7 @@ impl fmt::Debug for StoreOptions {
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
             .field("concurrency", &self.concurrency)
             .field("retries", &self.retries)
+            .field("allowed", &self.allowed)
             .finish_non_exhaustive()
     }
 }

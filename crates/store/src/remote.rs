@@ -134,6 +134,24 @@ impl Remote {
         parts.collect::<Option<_>>().ok_or_else(|| self.link.unavailable("a page is missing".to_owned()))
     }
 
+    /// A range by one request, unless all of it is in the cache.
+    pub(crate) async fn read_once(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
+        let range = range.clamp_to(self.meta.size);
+        let (pages, missing) = self.cache.split(pages::of(&[range]));
+        if missing.is_empty()
+            && let Some(bytes) = pages::assemble(range, &pages)
+        {
+            return Ok(bytes);
+        }
+        let start = Instant::now();
+        let bytes = self.request(range, meter).await?;
+        meter.waited(start);
+        match bytes.len() as u64 == range.length {
+            true => Ok(bytes),
+            false => Err(self.link.unavailable(format!("{} bytes came, expected {range}", bytes.len()))),
+        }
+    }
+
     /// Fetches pages, neighbours together.
     async fn fetch(&self, missing: &[u64], meter: &Meter) -> Result<Vec<(ByteRange, Bytes)>, StoreError> {
         let wanted: Vec<_> = missing.iter().map(|page| pages::range(*page, self.meta.size)).collect();

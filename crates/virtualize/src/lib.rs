@@ -18,9 +18,11 @@
 //! Architecture invariant: this crate joins the parts and decides nothing about data. Errors are one line each.
 
 mod carry;
+pub mod chunks;
 #[cfg(feature = "icechunk")]
 mod commit;
 mod decode;
+pub mod describe;
 mod error;
 mod formats;
 mod inline;
@@ -40,14 +42,14 @@ pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit};
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};
-pub use output::{write, write_folder, write_to};
+pub use output::{metadata, write, write_folder, write_to};
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
     convert, diff, from_text, read_references, record_sources, to_text, validate,
 };
 pub use relocate::{Relocation, Rewrite};
 pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};
-pub use virtualize_bytes::Limits;
+pub use virtualize_bytes::{ByteRange, Limits};
 pub use virtualize_emit::{Format, MOST_RECORDS};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;

@@ -26,6 +26,8 @@ pub struct VirtualStore {
     object: Option<Arc<Object>>,
     /// Urls of the sources as they were read.
     places: Vec<String>,
+    /// Whether all that is known comes from one file.
+    alone: bool,
 }
 
 impl VirtualStore {
@@ -33,7 +35,7 @@ impl VirtualStore {
     pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
         let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
         let report = Report::default();
-        Self { hierarchy, report, source_format: "references", name: name.into(), object: None, places }
+        Self { hierarchy, report, source_format: "references", name: name.into(), object: None, places, alone: false }
     }
 
     /// The file's name for messages: a path, or a url without its query.
@@ -49,6 +51,20 @@ impl VirtualStore {
     /// The file, shared.
     pub(crate) fn shared_object(&self) -> Option<Arc<Object>> {
         self.object.clone()
+    }
+
+    /// Whether all of it comes from one file: no other was looked for, not even in vain.
+    pub fn is_of_one_file(&self) -> bool {
+        self.alone
+    }
+
+    /// What tells the versions of all files apart that its chunks lie in. `None` where nothing does.
+    pub fn stamp(&self) -> Option<String> {
+        let own = self.object.as_ref()?.stamp()?;
+        let others = self.hierarchy.sources.iter().skip(1);
+        Some(others.fold(own, |all, other| {
+            format!("{all}\n{} {:?} {} {:?}", other.url, other.etag, other.size, other.modified)
+        }))
     }
 
     /// Urls of all sources as they were read.
@@ -111,10 +127,11 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     object.verify()?;
     others.verify()?;
     let format = model.format();
+    let alone = others.is_empty() && mapped.hierarchy.sources.len() <= 1;
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
     let name = object.name().to_owned();
-    Ok(VirtualStore { hierarchy, report, source_format: format, name, object: Some(object), places })
+    Ok(VirtualStore { hierarchy, report, source_format: format, name, object: Some(object), places, alone })
 }
 
 pub(crate) fn source_of(object: &Object) -> Source {

@@ -31,6 +31,11 @@ pub(crate) struct Others {
 }
 
 impl Others {
+    /// Whether no other file was looked for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.files.is_empty() && self.tiffs.files.is_empty()
+    }
+
     /// Whether they are still what they were.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
         self.objects.iter().try_for_each(|object| object.verify())

@@ -74,6 +74,15 @@ pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> R
     written.and_then(|()| Ok(out.flush()?)).map_err(|error| failed(store.name(), error))
 }
 
+/// The metadata documents of a store by their keys, in its own Zarr format: the root's, which has all others in it as
+/// well, first.
+///
+/// # Errors
+/// [`Error::Emit`] where a name or an array cannot be said.
+pub fn metadata(store: &VirtualStore) -> Result<Vec<(String, serde_json::Value)>, Error> {
+    virtualize_emit::metadata(&store.hierarchy).map_err(|error| failed(store.name(), error))
+}
+
 fn failed(name: &str, error: EmitError) -> Error {
     Error::Emit {
         name: name.to_owned(),

@@ -1,6 +1,5 @@
 //! `virtualize inspect FILE`: one description of the mapped file, printed as text for people or as JSON.
 
-mod describe;
 mod readers;
 mod text;
 
@@ -13,7 +12,7 @@ pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
     let store = virtualize::open(arguments.input.file(), &options).await?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
-        let described = describe::store(&store);
+        let described = virtualize::describe::store(&store);
         serde_json::to_writer_pretty(&mut out, &described).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {

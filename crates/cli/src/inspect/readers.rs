@@ -1,23 +1,9 @@
-use serde_json::{Map, Value, json};
 use virtualize::zarr::{
     Array, ZarrFormat,
     readers::{Need, Verdict, readable_by},
 };
 
-/// Who decodes an array: `{"zarrs": {"reads": "no", "because": "imagecodecs_lzw"}, …}`.
-pub(super) fn described(path: &str, array: &Array, format: ZarrFormat) -> Value {
-    let verdicts = readable_by(path, array, format).into_iter().map(|(reader, verdict)| {
-        let described = match verdict {
-            Verdict::Yes => json!({"reads": "yes"}),
-            Verdict::Needs(needs) => json!({"reads": "yes", "needs": names(&needs)}),
-            Verdict::No(because) => json!({"reads": "no", "because": because}),
-        };
-        (reader.name().to_owned(), described)
-    });
-    Value::Object(verdicts.collect::<Map<_, _>>())
-}
-
-/// The same for people: `zarr-python + imagecodecs; zarrs no (imagecodecs_lzw); …`.
+/// Who decodes an array, for people: `zarr-python + imagecodecs; zarrs no (imagecodecs_lzw); …`.
 pub(super) fn line(path: &str, array: &Array, format: ZarrFormat) -> String {
     let verdicts = readable_by(path, array, format).into_iter().map(|(reader, verdict)| match verdict {
         Verdict::Yes => reader.name().to_owned(),

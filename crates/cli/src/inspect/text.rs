@@ -7,7 +7,7 @@ use virtualize::{
     zarr::{Array, ChunkGrid, DataType, Group, Node},
 };
 
-use super::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
+use virtualize::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
 use super::readers;
 use crate::messages::printable;
 

@@ -1,12 +1,17 @@
+//! A mapped file in words: what `inspect --json` prints and the service answers.
+
 use serde_json::{Map, Value, json};
-use virtualize::zarr::node::join;
-use virtualize::{
-    ArrayReport, Diagnostic, FillDecision, FillPolicy, Outcome, VirtualStore,
-    zarr::{Array, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat},
+use virtualize_map::{ArrayReport, Diagnostic, FillDecision, FillPolicy, Outcome};
+use virtualize_zarr::{
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
+    node::join,
+    readers::{Need, Verdict, readable_by},
 };
 
+use crate::VirtualStore;
+
 /// All that is known of a mapped file, as JSON. Keys are added over time, never renamed.
-pub(crate) fn store(store: &VirtualStore) -> Value {
+pub fn store(store: &VirtualStore) -> Value {
     let own = store.hierarchy.sources.first();
     let sources = store.hierarchy.sources.iter();
     json!({
@@ -26,7 +31,7 @@ pub(crate) fn store(store: &VirtualStore) -> Value {
 }
 
 /// 2 or 3.
-pub(crate) fn zarr_version(store: &VirtualStore) -> u8 {
+pub fn zarr_version(store: &VirtualStore) -> u8 {
     match store.hierarchy.format {
         ZarrFormat::V2 => 2,
         ZarrFormat::V3 => 3,
@@ -57,7 +62,7 @@ fn array(path: &str, array: &Array, report: Option<&ArrayReport>, format: ZarrFo
         "chunks": chunks(array),
         "fill_value": array.fill_value.as_ref().map(|value| scalar(value, &array.data_type)),
         "fill_decision": report.and_then(|report| report.fill.as_ref()).map(|fill| decision(fill, &array.data_type)),
-        "readers": super::readers::described(path, array, format),
+        "readers": readers(path, array, format),
         "source": report.map(|report| json!({
             "type": report.source_type,
             "layout": report.source_layout,
@@ -73,20 +78,53 @@ fn chunks(array: &Array) -> Value {
         ChunkGrid::Rectilinear(edges) => json!(edges),
     };
     let Counts { grid, stored, inline } = counts(array);
-    json!({"shape": shape, "grid": grid, "count": grid.iter().product::<u64>(), "stored": stored, "inline": inline})
+    let count = grid.iter().fold(1_u64, |all, along| all.saturating_mul(*along));
+    json!({"shape": shape, "grid": grid, "count": count, "stored": stored, "inline": inline})
 }
 
-/// How the chunks of an array are to be counted.
-pub(crate) struct Counts {
-    /// Along each axis.
-    pub(crate) grid: Vec<u64>,
+/// Where chunks of an array lie, at most so many, evenly chosen: `{"sampled": 2, "places": [[position, source, offset,
+/// length], …]}`, with the row-major position in the grid. Inline chunks have neither source nor offset: `null`.
+pub fn places(array: &Array, most: usize) -> Value {
+    let stored = usize::try_from(array.chunks.len()).unwrap_or(usize::MAX);
+    let step = stored.div_ceil(most.max(1)).max(1);
+    let places = array.chunks.iter().step_by(step).map(|(position, chunk)| match chunk {
+        ChunkEntry::Reference(place) => json!([position, place.source.0, place.offset, place.length]),
+        ChunkEntry::Inline(bytes) => json!([position, null, null, bytes.len()]),
+    });
+    let places: Vec<Value> = places.collect();
+    json!({"sampled": places.len(), "places": places})
+}
+
+/// Who decodes an array: `{"zarrs": {"reads": "no", "because": "imagecodecs_lzw"}, …}`.
+pub fn readers(path: &str, array: &Array, format: ZarrFormat) -> Value {
+    let verdicts = readable_by(path, array, format).into_iter().map(|(reader, verdict)| {
+        let described = match verdict {
+            Verdict::Yes => json!({"reads": "yes"}),
+            Verdict::Needs(needs) => json!({"reads": "yes", "needs": names(&needs)}),
+            Verdict::No(because) => json!({"reads": "no", "because": because}),
+        };
+        (reader.name().to_owned(), described)
+    });
+    Value::Object(verdicts.collect::<Map<_, _>>())
+}
+
+fn names(needs: &[Need]) -> Vec<&'static str> {
+    needs.iter().map(|need| need.name()).collect()
+}
+
+/// How many chunks an array has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Places for chunks along each axis.
+    pub grid: Vec<u64>,
     /// Those that exist.
-    pub(crate) stored: u64,
+    pub stored: u64,
     /// Those among them that the references carry.
-    pub(crate) inline: usize,
+    pub inline: usize,
 }
 
-pub(crate) fn counts(array: &Array) -> Counts {
+/// Counts the chunks of an array.
+pub fn counts(array: &Array) -> Counts {
     let chunks = &array.chunks;
     Counts { grid: array.chunk_grid.counts(&array.shape), stored: chunks.len(), inline: chunks.inline.len() }
 }
@@ -104,14 +142,16 @@ fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
     })
 }
 
-pub(crate) fn policy(policy: FillPolicy) -> &'static str {
+/// A policy's name.
+pub fn policy(policy: FillPolicy) -> &'static str {
     match policy {
         FillPolicy::Hdf5Header => "hdf5-header",
         FillPolicy::TiffNodata => "tiff-nodata",
     }
 }
 
-pub(crate) fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
+/// What became of a source, and why.
+pub fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     match outcome {
         Outcome::Used => ("used", None),
         Outcome::Kept => ("kept", None),
@@ -119,7 +159,8 @@ pub(crate) fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     }
 }
 
-fn diagnostic(diagnostic: &Diagnostic) -> Value {
+/// A diagnostic as JSON.
+pub fn diagnostic(diagnostic: &Diagnostic) -> Value {
     json!({
         "severity": diagnostic.severity.to_string(),
         "code": diagnostic.code,
@@ -135,7 +176,7 @@ fn left_out(store: &VirtualStore) -> Map<String, Value> {
 }
 
 /// As the Zarr format spells it; in words where it has no name there.
-pub(crate) fn codec(codec: &Codec, format: ZarrFormat) -> Value {
+pub fn codec(codec: &Codec, format: ZarrFormat) -> Value {
     let spelt = match format {
         // The byte order is a part of v2's data type; as a codec it has a name in v3 alone.
         ZarrFormat::V2 => codec.to_v2().or_else(|_| codec.to_v3()),
@@ -145,6 +186,6 @@ pub(crate) fn codec(codec: &Codec, format: ZarrFormat) -> Value {
 }
 
 /// A scalar as Zarr v3 writes it, which names what JSON lacks ("NaN").
-pub(crate) fn scalar(value: &FillValue, data_type: &DataType) -> Value {
+pub fn scalar(value: &FillValue, data_type: &DataType) -> Value {
     value.to_json(data_type, ZarrFormat::V3).unwrap_or(Value::Null)
 }

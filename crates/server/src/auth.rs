@@ -1,0 +1,172 @@
+//! Who may do what: bearer tokens with scopes.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use virtualize_store::Allowed;
+
+use crate::ConfigError;
+
+/// What a token may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Scopes {
+    pub(crate) read: bool,
+    pub(crate) jobs: bool,
+    pub(crate) metrics: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// Sources: references, inspection, Zarr.
+    Read,
+    /// Jobs.
+    Jobs,
+    /// Metrics.
+    Metrics,
+}
+
+impl Scopes {
+    /// All of them.
+    pub(crate) const ALL: Self = Self { read: true, jobs: true, metrics: true };
+    /// Reading alone.
+    pub(crate) const READ: Self = Self { read: true, jobs: false, metrics: false };
+
+    /// Whether a scope is among them.
+    pub(crate) fn has(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Read => self.read,
+            Scope::Jobs => self.jobs,
+            Scope::Metrics => self.metrics,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        text.split(',').try_fold(Self::default(), |all, scope| match scope {
+            "read" => Some(Self { read: true, ..all }),
+            "jobs" => Some(Self { jobs: true, ..all }),
+            "metrics" => Some(Self { metrics: true, ..all }),
+            "admin" => Some(Self::ALL),
+            _ => None,
+        })
+    }
+}
+
+/// The digest of a token, what it may do and, where that is less than all, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Token {
+    digest: [u8; 32],
+    pub(crate) scopes: Scopes,
+    pub(crate) allowed: Option<Allowed>,
+}
+
+impl Token {
+    /// A name for the token that does not give it away.
+    pub(crate) fn name(&self) -> String {
+        self.digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// All tokens; none where everybody is answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens(Vec<Token>);
+
+impl Tokens {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads a file of tokens. Messages name lines and show nothing of them.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let named = |reason: String| ConfigError(format!("{}: {reason}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+        let tokens = Self::parse(&text).map_err(|(line, reason)| named(format!("line {line}: {reason}")))?;
+        if tokens.is_empty() {
+            return Err(named("there is no token".to_owned()));
+        }
+        Ok(tokens)
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let tokens = lines.map(|(at, line)| token(line).map_err(|reason| (at, reason)));
+        tokens.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The token that a client gave. All are compared, and each in constant time.
+    pub(crate) fn find(&self, given: &str) -> Option<&Token> {
+        let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
+        let mut found = None;
+        for token in &self.0 {
+            if bool::from(token.digest.ct_eq(&digest)) {
+                found = Some(token);
+            }
+        }
+        found
+    }
+}
+
+fn token(line: &str) -> Result<Token, String> {
+    let mut words = line.split_whitespace();
+    let (Some(token), Some(scopes)) = (words.next(), words.next()) else {
+        return Err("expected a token, its scopes, and prefixes that it may read".to_owned());
+    };
+    let scopes = Scopes::parse(scopes).ok_or("expected scopes of read, jobs, metrics, admin, with commas between")?;
+    let prefixes: Vec<&str> = words.collect();
+    let allowed = (!prefixes.is_empty()).then(|| Allowed::parse(prefixes)).transpose();
+    Ok(Token { digest: digest(token)?, scopes, allowed: allowed.map_err(|error| error.to_string())? })
+}
+
+/// The digest of a token that is written plainly, or as `sha256:` and 64 hexadecimal digits.
+fn digest(token: &str) -> Result<[u8; 32], String> {
+    let Some(digits) = token.strip_prefix("sha256:") else {
+        return match token.len() {
+            16.. => Ok(Sha256::digest(token.as_bytes()).into()),
+            _ => Err("a token has at least 16 characters".to_owned()),
+        };
+    };
+    let wrong = || "expected sha256: and 64 hexadecimal digits".to_owned();
+    let mut digest = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (at, byte) in digest.iter_mut().enumerate() {
+        let pair = digits.get(2 * at..2 * at + 2).ok_or_else(wrong)?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+    }
+    Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SHA-256 of "abc" (FIPS 180-2, appendix B.1).
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn tokens_are_found_by_their_digests() {
+        let text = format!("# people\nsha256:{ABC} read,metrics\n\n0123456789abcdef admin s3://bucket/a/\n");
+        let tokens = Tokens::parse(&text).unwrap();
+        let abc = tokens.find("abc").unwrap();
+        assert_eq!((abc.scopes, abc.allowed.is_none()), (Scopes { read: true, jobs: false, metrics: true }, true));
+        let other = tokens.find("0123456789abcdef").unwrap();
+        assert_eq!(other.scopes, Scopes::ALL);
+        assert!(other.allowed.as_ref().unwrap().check("s3://bucket/b/x").is_err());
+        for wrong in ["", "ab", "abcd", ABC, "0123456789abcde"] {
+            assert!(tokens.find(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_are_refused() {
+        for line in ["abcdefghijklmnop", "short read", "abcdefghijklmnop write", "sha256:12 read", "abcdefghijklmnop read /data"] {
+            let (at, reason) = Tokens::parse(&format!("\n{line}")).unwrap_err();
+            assert_eq!(at, 2);
+            assert!(!reason.contains("abcdef"), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Entity tags, conditions and ranges (RFC 9110, sections 8.8, 13 and 14).
+
+use std::ops::Range;
+
+use axum::http::{HeaderMap, header};
+use sha2::{Digest, Sha256};
+
+/// A strong entity tag, with its quotation marks, of what an answer depends on.
+pub(crate) fn tag(parts: &[&str]) -> String {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part.as_bytes());
+    }
+    format!("\"{}\"", hexadecimal(&digest.finalize(), 16))
+}
+
+/// The first bytes of a digest.
+pub(crate) fn hexadecimal(digest: &[u8], bytes: usize) -> String {
+    digest.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether the client has the answer already (If-None-Match, compared weakly). Tags of the same answer in another content
+/// coding end in its name.
+pub(crate) fn none_match(headers: &HeaderMap, etag: &str) -> bool {
+    let wanted = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = wanted.flat_map(|value| value.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
+    tags.any(|tag| tag == "*" || tag == etag || uncoded(tag) == etag)
+}
+
+/// A tag without the name of a content coding.
+fn uncoded(tag: &str) -> String {
+    ["-gzip\"", "-zstd\""].iter().find_map(|end| tag.strip_suffix(end)).map_or_else(String::new, |tag| format!("{tag}\""))
+}
+
+/// What of an answer is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    All,
+    Part(Range<u64>),
+    /// Nothing of it exists.
+    Nothing,
+}
+
+/// The range that a client asks for. Several ranges, other units and what makes no sense are answered with all of it; so
+/// is a range of a version that is no longer (If-Range).
+pub(crate) fn range(headers: &HeaderMap, length: u64, etag: &str) -> Wanted {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if text(header::IF_RANGE).is_some_and(|wanted| wanted != etag) {
+        return Wanted::All;
+    }
+    let bytes = text(header::RANGE).and_then(|range| range.strip_prefix("bytes="));
+    let Some((first, last)) = bytes.and_then(|bytes| bytes.trim().split_once('-')) else { return Wanted::All };
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        true => Some(text.parse().unwrap_or(u64::MAX)),
+        false => None,
+    };
+    let part = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(length),
+        (Some(first), None) if last.is_empty() => first..length,
+        (None, Some(count)) if first.is_empty() => length.saturating_sub(count)..length,
+        _ => return Wanted::All,
+    };
+    if part.start >= part.end { Wanted::Nothing } else { Wanted::Part(part) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_rfc() {
+        let range = |text| range(&headers(header::RANGE, text), 10, "\"a\"");
+        assert_eq!(range("bytes=0-3"), Wanted::Part(0..4));
+        assert_eq!(range("bytes=2-"), Wanted::Part(2..10));
+        assert_eq!(range("bytes=-4"), Wanted::Part(6..10));
+        assert_eq!(range("bytes=-99"), Wanted::Part(0..10));
+        assert_eq!(range("bytes=5-99999999999999999999999"), Wanted::Part(5..10));
+        for none in ["bytes=10-", "bytes=10-11", "bytes=-0"] {
+            assert_eq!(range(none), Wanted::Nothing, "{none}");
+        }
+        for all in ["", "bytes=", "bytes=-", "bytes=3-2", "bytes=0-1,3-4", "items=0-1", "bytes=+1-2", "bytes=a-b"] {
+            assert_eq!(range(all), Wanted::All, "{all}");
+        }
+    }
+
+    #[test]
+    fn tags_are_compared_weakly() {
+        let matches = |text| none_match(&headers(header::IF_NONE_MATCH, text), "\"a\"");
+        for yes in ["\"a\"", "W/\"a\"", "*", "\"b\", \"a\"", "\"a-gzip\"", "W/\"a-zstd\""] {
+            assert!(matches(yes), "{yes}");
+        }
+        for no in ["", "\"b\"", "a", "\"a-br\""] {
+            assert!(!matches(no), "{no}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use serde::Deserialize;
+use virtualize::{Limits, StoreOptions};
+use virtualize_store::Allowed;
+
+use crate::auth::Tokens;
+
+/// What a user can choose, as flags, as environment variables and in a TOML file, in this order of precedence. All
+/// members have the names of the flags, in the file without their hyphens at the start.
+#[derive(clap::Args, Deserialize, Clone, Debug, Default)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Settings {
+    /// TOML file with any of these settings
+    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Urls that start with PREFIX may be read, others not: s3://bucket/…, https://host/…, file:///folder/; may be
+    /// repeated, or parted by commas
+    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
+    pub allow: Vec<String>,
+    /// File of tokens: lines of a token (or sha256: and its digest), scopes, and prefixes that it may read
+    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Answer everybody, without a token, on an address that others reach, or behind a proxy
+    #[arg(long, env = "VIRTUALIZE_PUBLIC")]
+    pub public: bool,
+    /// Origin whose web pages may read answers (`*`: all); may be repeated, or parted by commas
+    #[arg(long, value_name = "ORIGIN", env = "VIRTUALIZE_CORS", value_delimiter = ',')]
+    pub cors: Vec<String>,
+    /// Believe X-Forwarded-For when clients are told apart: only behind a proxy that sets it
+    #[arg(long, env = "VIRTUALIZE_TRUST_FORWARDED")]
+    pub trust_forwarded: bool,
+    /// Folder for references that were made
+    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_CACHE")]
+    pub cache: Option<PathBuf>,
+    /// Most bytes in that folder [default: 10G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
+    pub cache_size: Option<Size>,
+    /// Most bytes of mapped files kept in memory [default: 512M]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
+    pub stores_size: Option<Size>,
+    /// Seconds until a source is asked again whether it changed [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STORES_TIME")]
+    pub stores_time: Option<u64>,
+    /// Seconds for which a source that changed is refused under urls without a version [default: 900]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HOLD_TIME")]
+    pub hold_time: Option<u64>,
+    /// Requests a second of one client, on average [default: 200]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_RATE")]
+    pub rate: Option<u32>,
+    /// Requests of one client at once, after a rest [default: 1000]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_BURST")]
+    pub burst: Option<u32>,
+    /// Requests under way at once; others get 503 [default: 256]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENT")]
+    pub concurrent: Option<usize>,
+    /// Connections at once; others wait [default: 2048]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
+    pub connections: Option<usize>,
+    /// Files that are mapped at once; others wait [default: 4]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_OPENINGS")]
+    pub openings: Option<usize>,
+    /// Seconds until an answer must begin [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
+    pub request_time: Option<u64>,
+    /// Seconds until an answer must have been taken [default: 600]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_ANSWER_TIME")]
+    pub answer_time: Option<u64>,
+    /// Seconds for the head of a request [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
+    pub header_time: Option<u64>,
+    /// Seconds in which a client must take something of its answer [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
+    pub write_time: Option<u64>,
+    /// Seconds that requests under way are given when the service stops [default: 20]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STOP_TIME")]
+    pub stop_time: Option<u64>,
+    /// Most bytes of a request's head [default: 32K]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_HEADER_SIZE")]
+    pub header_size: Option<Size>,
+    /// Most bytes of a request's body [default: 1M]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
+    pub request_size: Option<Size>,
+    /// Most bytes of metadata that one file may make the service hold [default: 512M]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
+    pub memory: Option<Size>,
+    /// Most bytes of references in one answer [default: 2G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
+    pub output_size: Option<Size>,
+    /// Log lines as text or json [default: text]
+    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
+    pub log: Option<String>,
+    /// Do not sign requests to sources: for public buckets
+    #[arg(long, env = "VIRTUALIZE_ANONYMOUS")]
+    pub anonymous: bool,
+    /// Url of the service of buckets, where it is not the usual one
+    #[arg(long, value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
+    pub endpoint: Option<String>,
+    /// A setting of buckets' stores, such as aws_region=eu-west-1; may be repeated
+    #[arg(long = "store-option", value_name = "KEY=VALUE")]
+    pub store_option: Vec<String>,
+}
+
+/// A number of bytes: `1000`, `64K`, `512M`, `2G`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "SizeText")]
+pub struct Size(pub u64);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SizeText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<SizeText> for Size {
+    type Error = String;
+
+    fn try_from(size: SizeText) -> Result<Self, String> {
+        match size {
+            SizeText::Number(bytes) => Ok(Self(bytes)),
+            SizeText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unit = match text.chars().last().map(|last| last.to_ascii_uppercase()) {
+            Some('K') => 1_u64 << 10,
+            Some('M') => 1 << 20,
+            Some('G') => 1 << 30,
+            _ => 1,
+        };
+        let digits = if unit == 1 { Some(text) } else { text.get(..text.len() - 1) };
+        let count = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        let bytes = count.and_then(|count| count.parse::<u64>().ok()).and_then(|count| count.checked_mul(unit));
+        bytes.filter(|bytes| *bytes > 0).map(Self).ok_or_else(|| {
+            format!("expected a number of bytes from 1 on, such as 1000 or 64M, found {text:?}")
+        })
+    }
+}
+
+/// Why a service cannot be started: one line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// A whole configuration, checked.
+#[derive(Debug)]
+pub struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) allowed: Allowed,
+    pub(crate) tokens: Tokens,
+    pub(crate) public: bool,
+    pub(crate) cors: HashSet<String>,
+    pub(crate) trust_forwarded: bool,
+    pub(crate) cache: Option<PathBuf>,
+    pub(crate) cache_size: u64,
+    pub(crate) stores_size: u64,
+    pub(crate) stores_time: Duration,
+    pub(crate) hold_time: Duration,
+    pub(crate) rate: u32,
+    pub(crate) burst: u32,
+    pub(crate) concurrent: usize,
+    pub(crate) connections: usize,
+    pub(crate) openings: usize,
+    pub(crate) request_time: Duration,
+    pub(crate) answer_time: Duration,
+    pub(crate) header_time: Duration,
+    pub(crate) write_time: Duration,
+    pub(crate) stop_time: Duration,
+    pub(crate) header_size: usize,
+    pub(crate) request_size: usize,
+    pub(crate) limits: Limits,
+    pub(crate) memory: u64,
+    pub(crate) output_size: u64,
+    /// How sources are reached, without what is allowed.
+    pub(crate) store: StoreOptions,
+}
+
+impl Settings {
+    /// These settings, and those of the file that they name where they say nothing.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or holds what is no setting.
+    pub fn with_file(self) -> Result<Self, ConfigError> {
+        let Some(path) = &self.config else { return Ok(self) };
+        let said = |reason: String| ConfigError(format!("{}: {}", path.display(), one_line(&reason)));
+        let text = std::fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
+        let file: Self = toml::from_str(&text).map_err(|error| said(error.to_string()))?;
+        Ok(self.or(file))
+    }
+
+    fn or(self, file: Self) -> Self {
+        let list = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
+        Self {
+            config: self.config,
+            listen: self.listen.or(file.listen),
+            allow: list(self.allow, file.allow),
+            token_file: self.token_file.or(file.token_file),
+            public: self.public || file.public,
+            cors: list(self.cors, file.cors),
+            trust_forwarded: self.trust_forwarded || file.trust_forwarded,
+            cache: self.cache.or(file.cache),
+            cache_size: self.cache_size.or(file.cache_size),
+            stores_size: self.stores_size.or(file.stores_size),
+            stores_time: self.stores_time.or(file.stores_time),
+            hold_time: self.hold_time.or(file.hold_time),
+            rate: self.rate.or(file.rate),
+            burst: self.burst.or(file.burst),
+            concurrent: self.concurrent.or(file.concurrent),
+            connections: self.connections.or(file.connections),
+            openings: self.openings.or(file.openings),
+            request_time: self.request_time.or(file.request_time),
+            answer_time: self.answer_time.or(file.answer_time),
+            header_time: self.header_time.or(file.header_time),
+            write_time: self.write_time.or(file.write_time),
+            stop_time: self.stop_time.or(file.stop_time),
+            header_size: self.header_size.or(file.header_size),
+            request_size: self.request_size.or(file.request_size),
+            memory: self.memory.or(file.memory),
+            output_size: self.output_size.or(file.output_size),
+            log: self.log.or(file.log),
+            anonymous: self.anonymous || file.anonymous,
+            endpoint: self.endpoint.or(file.endpoint),
+            store_option: list(self.store_option, file.store_option),
+        }
+    }
+
+    /// Checks the settings. Nothing can be read unless it is allowed, and an address that others reach needs tokens, or
+    /// the word that everybody is meant.
+    ///
+    /// # Errors
+    /// What is missing or makes no sense.
+    pub fn check(&self) -> Result<Config, ConfigError> {
+        if self.allow.is_empty() {
+            let reason = "nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/";
+            return Err(ConfigError(reason.to_owned()));
+        }
+        let allowed = Allowed::parse(&self.allow).map_err(|error| ConfigError(format!("--allow: {error}")))?;
+        let tokens = self.token_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
+        let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
+        if !listen.ip().is_loopback() && tokens.is_empty() && !self.public {
+            return Err(ConfigError(format!(
+                "{listen} can be reached by others: give --token-file, or --public to answer everybody"
+            )));
+        }
+        let seconds = |given: Option<u64>, usual| Duration::from_secs(given.unwrap_or(usual).clamp(1, 86_400));
+        let bytes = |given: Option<Size>, usual: u64| given.map_or(usual, |size| size.0);
+        let memory = bytes(self.memory, 512 << 20);
+        Ok(Config {
+            listen,
+            allowed,
+            tokens,
+            public: self.public,
+            cors: self.cors.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
+            trust_forwarded: self.trust_forwarded,
+            cache: self.cache.clone(),
+            cache_size: bytes(self.cache_size, 10 << 30),
+            stores_size: bytes(self.stores_size, 512 << 20),
+            stores_time: seconds(self.stores_time, 60),
+            hold_time: seconds(self.hold_time, 900),
+            rate: self.rate.unwrap_or(200).max(1),
+            burst: self.burst.unwrap_or(1000).max(1),
+            concurrent: self.concurrent.unwrap_or(256).clamp(1, 1 << 16),
+            connections: self.connections.unwrap_or(2048).clamp(1, 1 << 20),
+            openings: self.openings.unwrap_or(4).clamp(1, 1 << 10),
+            request_time: seconds(self.request_time, 60),
+            answer_time: seconds(self.answer_time, 600),
+            header_time: seconds(self.header_time, 10),
+            write_time: seconds(self.write_time, 30),
+            stop_time: seconds(self.stop_time, 20),
+            header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
+            request_size: small(bytes(self.request_size, 1 << 20)),
+            limits: limits(memory),
+            memory,
+            output_size: bytes(self.output_size, 2 << 30),
+            store: self.store()?,
+        })
+    }
+
+    fn store(&self) -> Result<StoreOptions, ConfigError> {
+        let pair = |text: &String| match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(ConfigError("--store-option: expected KEY=VALUE".to_owned())),
+        };
+        Ok(StoreOptions {
+            values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            retries: 2,
+            retry_timeout: Duration::from_secs(20),
+            whole_limit: 32 << 20,
+            cache_bytes: 4 << 20,
+            ..StoreOptions::default()
+        })
+    }
+}
+
+/// How much a file may ask for, where so many bytes may be held for it.
+fn limits(memory: u64) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        objects: usual.objects.min(memory >> 10),
+        chunks: usual.chunks.min(memory >> 5),
+        structure_bytes: usual.structure_bytes.min(memory >> 2),
+        metadata_bytes: usual.metadata_bytes.min(memory),
+        attributes: usual.attributes.min(memory >> 10),
+        ..usual
+    }
+}
+
+fn small(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(["1", "2k", "64M", "1G"].map(|text| text.parse()), [1, 2048, 64 << 20, 1 << 30].map(|n| Ok(Size(n))));
+        for text in ["", "0", "M", "-1", "1.5M", "99999999999G", "é"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_starts_unless_it_is_safe() {
+        let reason = |settings: Settings| settings.check().map(drop).unwrap_err().to_string();
+        assert!(reason(Settings::default()).contains("--allow"));
+        let open = Settings {
+            allow: vec!["s3://bucket/".to_owned()],
+            listen: Some("0.0.0.0:80".parse().unwrap()),
+            ..Settings::default()
+        };
+        assert!(reason(open.clone()).contains("--public"));
+        assert!(Settings { public: true, ..open.clone() }.check().is_ok());
+        assert!(Settings { listen: None, ..open }.check().is_ok());
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let file: Settings =
+            toml::from_str("allow = ['s3://b/']\nrate = 5\nburst = 7\nmemory = '1M'\npublic = true").unwrap();
+        let both = Settings { rate: Some(9), ..Settings::default() }.or(file);
+        assert_eq!((both.rate, both.burst, both.memory, both.public), (Some(9), Some(7), Some(Size(1 << 20)), true));
+        assert!(toml::from_str::<Settings>("alow = ['s3://b/']").is_err());
+    }
+}

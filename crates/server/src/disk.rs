@@ -1,0 +1,234 @@
+//! References that were made, on a disk: files named by what they depend on and by the digest of what is in them.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::{self, File},
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Instant, SystemTime},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::{ConfigError, conditional::hexadecimal};
+
+/// End of the names of entries.
+const END: &str = ".references";
+
+/// A folder of entries, of bounded size.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    folder: PathBuf,
+    most: u64,
+    index: Mutex<Index>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    entries: HashMap<String, Entry>,
+    /// By when they were used last.
+    by_use: BTreeSet<(u64, String)>,
+    bytes: u64,
+    uses: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    digest: String,
+    bytes: u64,
+    used: u64,
+    /// Whether its bytes were held against its name by this process.
+    checked: bool,
+}
+
+/// An entry that was found.
+pub(crate) struct Found {
+    pub(crate) file: File,
+    pub(crate) bytes: u64,
+}
+
+impl Disk {
+    /// Opens a folder, which is made where it is missing.
+    pub(crate) fn open(folder: &Path, most: u64) -> Result<Self, ConfigError> {
+        let failed = |error: io::Error| ConfigError(format!("--cache {}: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(failed)?;
+        let this = Self { folder: folder.to_owned(), most, index: Mutex::default() };
+        this.scan().map_err(failed)?;
+        tempfile::tempfile_in(folder).map_err(failed)?;
+        Ok(this)
+    }
+
+    /// Whether it can be written to.
+    pub(crate) fn is_well(&self) -> bool {
+        tempfile::tempfile_in(&self.folder).is_ok()
+    }
+
+    /// Takes up what is there, the oldest first, and takes away what was left half done.
+    fn scan(&self) -> io::Result<()> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let about = entry.metadata()?;
+            match name.strip_suffix(END).and_then(|name| name.split_once('-')) {
+                Some((key, digest)) if about.is_file() => {
+                    let time = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    found.push((time, key.to_owned(), digest.to_owned(), about.len()));
+                }
+                _ if name.starts_with(".references-") => drop(fs::remove_file(entry.path())),
+                _ => {}
+            }
+        }
+        found.sort();
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, key, digest, bytes) in found {
+            self.insert(&mut index, key, digest, bytes, false);
+        }
+        Ok(())
+    }
+
+    /// The entry of a key. One that is damaged is taken away.
+    pub(crate) fn get(&self, key: &str) -> Option<Found> {
+        let entry = {
+            let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+            index.touch(key)?
+        };
+        let opened = File::open(self.path(key, &entry.digest)).and_then(|mut file| {
+            if !entry.checked && (file.metadata()?.len() != entry.bytes || digest(&mut file)? != entry.digest) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            file.rewind()?;
+            Ok(file)
+        });
+        match opened {
+            Ok(file) => {
+                let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(entry) = index.entries.get_mut(key) {
+                    entry.checked = true;
+                }
+                Some(Found { file, bytes: entry.bytes })
+            }
+            Err(error) => {
+                tracing::warn!("an entry of the cache was taken away: {error}");
+                self.remove(key);
+                None
+            }
+        }
+    }
+
+    /// Puts an entry, written aside first.
+    pub(crate) fn put(&self, key: &str, content: &mut (impl Read + Seek)) -> io::Result<()> {
+        content.rewind()?;
+        let mut aside = tempfile::Builder::new().prefix(".references-").tempfile_in(&self.folder)?;
+        let bytes = io::copy(content, aside.as_file_mut())?;
+        if bytes > self.most {
+            return Ok(());
+        }
+        aside.as_file_mut().flush()?;
+        aside.as_file_mut().rewind()?;
+        let digest = digest(aside.as_file_mut())?;
+        aside.persist(self.path(key, &digest)).map_err(|error| error.error)?;
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        self.insert(&mut index, key.to_owned(), digest, bytes, true);
+        Ok(())
+    }
+
+    fn insert(&self, index: &mut Index, key: String, digest: String, bytes: u64, checked: bool) {
+        if let Some(old) = index.take(&key)
+            && old.digest != digest
+        {
+            self.delete(&key, &old.digest);
+        }
+        index.uses += 1;
+        index.bytes = index.bytes.saturating_add(bytes);
+        index.by_use.insert((index.uses, key.clone()));
+        index.entries.insert(key, Entry { digest, bytes, used: index.uses, checked });
+        while index.bytes > self.most {
+            let Some((_, oldest)) = index.by_use.first().cloned() else { return };
+            if let Some(entry) = index.take(&oldest) {
+                self.delete(&oldest, &entry.digest);
+            }
+        }
+    }
+
+    fn remove(&self, key: &str) {
+        let taken = self.index.lock().unwrap_or_else(PoisonError::into_inner).take(key);
+        if let Some(entry) = taken {
+            self.delete(key, &entry.digest);
+        }
+    }
+
+    fn delete(&self, key: &str, digest: &str) {
+        let path = self.path(key, digest);
+        if let Err(error) = fs::remove_file(&path) {
+            tracing::warn!("{}: {error}", path.display());
+        }
+    }
+
+    fn path(&self, key: &str, digest: &str) -> PathBuf {
+        self.folder.join(format!("{key}-{digest}{END}"))
+    }
+}
+
+impl Index {
+    fn touch(&mut self, key: &str) -> Option<Entry> {
+        self.uses += 1;
+        let (uses, entry) = (self.uses, self.entries.get_mut(key)?);
+        self.by_use.remove(&(entry.used, key.to_owned()));
+        entry.used = uses;
+        self.by_use.insert((uses, key.to_owned()));
+        Some(entry.clone())
+    }
+
+    fn take(&mut self, key: &str) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        self.by_use.remove(&(entry.used, key.to_owned()));
+        self.bytes = self.bytes.saturating_sub(entry.bytes);
+        Some(entry)
+    }
+}
+
+fn digest(content: &mut impl Read) -> io::Result<String> {
+    let start = Instant::now();
+    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        let count = content.read(&mut buffer)?;
+        if count == 0 {
+            tracing::trace!("digest in {:?}", start.elapsed());
+            return Ok(hexadecimal(&digest.finalize(), 32));
+        }
+        digest.update(buffer.get(..count).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(disk: &Disk, key: &str) -> Option<String> {
+        disk.get(key).map(|found| io::read_to_string(found.file).unwrap())
+    }
+
+    #[test]
+    fn the_least_used_goes_and_damage_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path(), 10).unwrap();
+        for key in ["a", "b"] {
+            disk.put(key, &mut io::Cursor::new(format!("{key}{key}{key}{key}"))).unwrap();
+        }
+        assert_eq!(read(&disk, "a").as_deref(), Some("aaaa"));
+        disk.put("c", &mut io::Cursor::new("cccc")).unwrap();
+        assert_eq!([read(&disk, "a"), read(&disk, "b"), read(&disk, "c")].map(|found| found.is_some()), [true, false, true]);
+        disk.put("d", &mut io::Cursor::new("longer than all")).unwrap();
+        assert!(read(&disk, "d").is_none());
+
+        let names = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let a = names().into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("a-")).unwrap();
+        fs::write(a, "aaab").unwrap();
+        fs::write(folder.path().join(".references-left"), "half").unwrap();
+        let again = Disk::open(folder.path(), 10).unwrap();
+        assert_eq!([read(&again, "a"), read(&again, "c")], [None, Some("cccc".to_owned())]);
+        assert_eq!(names().len(), 1);
+    }
+}

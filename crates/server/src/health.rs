@@ -1,0 +1,37 @@
+//! `/healthz`, `/readyz`, `/metrics`: for those who run the service.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::{Problem, context::Context};
+
+/// The process answers.
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// More requests are welcome.
+pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
+    let unready = |why: &str| {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", why).retry_after(5).into_response()
+    };
+    if context.is_stopping() {
+        return unready("the service is stopping");
+    }
+    let well = tokio::task::spawn_blocking(move || context.disk.as_ref().is_none_or(crate::disk::Disk::is_well)).await;
+    match well {
+        Ok(true) => "ok\n".into_response(),
+        _ => unready("the cache cannot be written"),
+    }
+}
+
+/// What Prometheus scrapes.
+pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
+    let text = context.metrics.text().ok_or_else(Problem::internal)?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}

@@ -1,0 +1,75 @@
+//! `GET /v1/inspect`: what a file holds and how it is mapped.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Request, State},
+    response::Response,
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use virtualize::describe;
+
+use crate::{
+    Problem,
+    conditional::hexadecimal,
+    context::Context,
+    encode::{Content, answer},
+    guard::Client,
+    query::{OF_MAPPING, Parameters},
+    sources::{Mapped, on_thread},
+    zarr,
+};
+
+/// Places of chunks that are shown of an array where nothing else is said, and at most.
+const PLACES: (u64, u64) = (0, 10_000);
+/// Most places of all arrays together.
+const ALL_PLACES: usize = 200_000;
+
+/// The parameters that are known.
+pub(crate) fn parameters() -> Vec<&'static str> {
+    OF_MAPPING.into_iter().chain(["places", "url"]).collect()
+}
+
+/// The answer: what `virtualize inspect --json` prints, where to read the file as a Zarr store, and places of chunks.
+pub(crate) async fn get(
+    State(context): State<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(request.uri(), &parameters())?;
+    let wanted = parameters.wanted(&context, &client)?;
+    let places = parameters.number("places", 0, PLACES.1)?.unwrap_or(PLACES.0);
+    let places = usize::try_from(places).unwrap_or(usize::MAX);
+    let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
+    context.metrics.source_requests.inc();
+    let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
+    let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
+    let text = on_thread(move || async move { described(&mapped, &wanted.url, places).to_string() }, ()).await?;
+    let etag = format!("\"{}\"", hexadecimal(&Sha256::digest(text.as_bytes()), 16));
+    Ok(answer(request.headers(), Content::Memory(text.into()), "application/json", &etag))
+}
+
+fn described(mapped: &Mapped, url: &str, places: usize) -> Value {
+    let mut described = describe::store(&mapped.store);
+    let Some(members) = described.as_object_mut() else { return described };
+    let links = json!({
+        "store": zarr::link(url, None),
+        "versioned": (!mapped.version.is_empty()).then(|| zarr::link(url, Some(&mapped.version))),
+        "version": mapped.version,
+    });
+    members.insert("zarr".to_owned(), links);
+    if places > 0 {
+        members.insert("places".to_owned(), self::places(mapped, places));
+    }
+    described
+}
+
+/// Places of chunks by array.
+fn places(mapped: &Mapped, most: usize) -> Value {
+    let arrays = mapped.store.hierarchy.arrays();
+    let each = most.min(ALL_PLACES.checked_div(arrays.len()).unwrap_or(most)).max(1);
+    let places = arrays.into_iter().take(ALL_PLACES).map(|(path, array)| (path, describe::places(array, each)));
+    Value::Object(places.collect::<Map<_, _>>())
+}

@@ -1,0 +1,66 @@
+//! What Prometheus scrapes.
+
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+use crate::ConfigError;
+
+/// All that is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    /// By route and status.
+    pub(crate) requests: IntCounterVec,
+    /// From the head of a request to the end of its answer, by route.
+    pub(crate) seconds: HistogramVec,
+    pub(crate) in_flight: IntGauge,
+    /// Of answers, by route.
+    pub(crate) bytes: IntCounterVec,
+    /// By which cache (`references`, `stores`) and whether it had it (`hit`, `miss`).
+    pub(crate) cache: IntCounterVec,
+    pub(crate) source_requests: IntCounter,
+    pub(crate) source_bytes: IntCounter,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Result<Self, ConfigError> {
+        Self::registered().map_err(|error| ConfigError(format!("metrics: {error}")))
+    }
+
+    fn registered() -> prometheus::Result<Self> {
+        let named = |name: &str, help: &str| Opts::new(format!("virtualize_{name}"), help);
+        let seconds = HistogramOpts::new("virtualize_request_seconds", "Seconds until an answer was taken")
+            .buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]);
+        let this = Self {
+            registry: Registry::new(),
+            requests: IntCounterVec::new(named("requests_total", "Requests"), &["route", "status"])?,
+            seconds: HistogramVec::new(seconds, &["route"])?,
+            in_flight: IntGauge::with_opts(named("requests_in_flight", "Requests under way"))?,
+            bytes: IntCounterVec::new(named("response_bytes_total", "Bytes of answers"), &["route"])?,
+            cache: IntCounterVec::new(named("cache_lookups_total", "Lookups in a cache"), &["cache", "outcome"])?,
+            source_requests: IntCounter::with_opts(named("source_requests_total", "Requests to sources"))?,
+            source_bytes: IntCounter::with_opts(named("source_bytes_total", "Bytes from sources"))?,
+        };
+        this.registry.register(Box::new(this.requests.clone()))?;
+        this.registry.register(Box::new(this.seconds.clone()))?;
+        this.registry.register(Box::new(this.in_flight.clone()))?;
+        this.registry.register(Box::new(this.bytes.clone()))?;
+        this.registry.register(Box::new(this.cache.clone()))?;
+        this.registry.register(Box::new(this.source_requests.clone()))?;
+        this.registry.register(Box::new(this.source_bytes.clone()))?;
+        Ok(this)
+    }
+
+    /// Counts a lookup.
+    pub(crate) fn looked_up(&self, cache: &str, found: bool) {
+        self.cache.with_label_values(&[cache, if found { "hit" } else { "miss" }]).inc();
+    }
+
+    /// The text of the exposition format.
+    pub(crate) fn text(&self) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text).ok()?;
+        Some(text)
+    }
+}

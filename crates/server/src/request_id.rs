@@ -1,0 +1,29 @@
+//! The name of a request in logs and answers.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use axum::http::{HeaderMap, HeaderName};
+
+/// The header that carries it.
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest that is taken from a client.
+const LONGEST: usize = 128;
+
+/// The client's, where it is a plain word, else a new one.
+pub(crate) fn of(headers: &HeaderMap) -> String {
+    let given = headers.get(HEADER).and_then(|value| value.to_str().ok());
+    let plain = |id: &&str| {
+        (1..=LONGEST).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+    };
+    given.filter(plain).map_or_else(new, str::to_owned)
+}
+
+/// Sixteen hexadecimal digits that nobody foresees.
+fn new() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{:016x}", RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)))
+}

@@ -1,0 +1,215 @@
+//! Files that are mapped: each once, however many ask for it, and kept for a while.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use virtualize::{Object, Options, VirtualStore, chunks::ChunkReader, zarr::manifest::Lengths};
+
+use crate::{Config, Problem, conditional::tag, context::Context};
+
+/// Bytes that an array or a group takes beside its chunks.
+const NODE: u64 = 8 << 10;
+/// Most sources of which the version is remembered.
+const VERSIONS: u64 = 100_000;
+
+/// What keeps them.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    kept: Cache<String, Arc<Mapped>>,
+    /// Versions of sources that were shown under urls without one.
+    shown: Cache<String, String>,
+    openings: Arc<Semaphore>,
+}
+
+/// A file that is mapped.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    pub(crate) store: VirtualStore,
+    /// Of the chunks.
+    pub(crate) reader: ChunkReader,
+    /// Tells it from others of the same url and options; empty where nothing does.
+    pub(crate) version: String,
+    documents: OnceLock<Result<Documents, Problem>>,
+}
+
+/// Metadata documents by their keys.
+pub(crate) type Documents = std::collections::BTreeMap<String, Bytes>;
+
+impl Mapped {
+    fn new(store: VirtualStore) -> Self {
+        let version = store.stamp().map(|stamp| version(&stamp)).unwrap_or_default();
+        Self { store, reader: ChunkReader::default(), version, documents: OnceLock::new() }
+    }
+
+    /// The metadata of the Zarr store.
+    pub(crate) fn documents(&self) -> Result<&Documents, Problem> {
+        let made = self.documents.get_or_init(|| {
+            let documents = virtualize::metadata(&self.store)?;
+            Ok(documents.into_iter().map(|(key, document)| (key, document.to_string().into())).collect())
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+
+    /// About how many bytes of memory it takes.
+    fn weight(&self) -> u64 {
+        let arrays = self.store.hierarchy.arrays();
+        let chunks = arrays.iter().map(|(_, array)| {
+            let references = array.chunks.references.iter().map(|column| {
+                let each = 8 + if column.positions.is_some() { 8 } else { 0 };
+                let lengths = if matches!(column.lengths, Lengths::Each(_)) { 4 } else { 0 };
+                (column.len() as u64).saturating_mul(each + lengths)
+            });
+            let inline = array.chunks.inline.values().map(|bytes| bytes.len() as u64 + 64);
+            references.sum::<u64>().saturating_add(inline.sum())
+        });
+        let pages = self.store.object().map_or(0, |object| remembered(object).min(36 << 20));
+        chunks.sum::<u64>().saturating_add(arrays.len() as u64 * NODE).saturating_add(pages)
+    }
+}
+
+/// Most bytes of a source that are kept beside what is known of it.
+fn remembered(object: &Object) -> u64 {
+    if object.path().is_some() { 0 } else { object.bytes() }
+}
+
+/// A short name for a stamp.
+fn version(stamp: &str) -> String {
+    tag(&[stamp]).trim_matches('"').to_owned()
+}
+
+impl Sources {
+    pub(crate) fn new(config: &Config) -> Self {
+        let weigh = |_: &String, mapped: &Arc<Mapped>| u32::try_from(mapped.weight() >> 10).unwrap_or(u32::MAX).max(1);
+        Self {
+            kept: Cache::builder()
+                .max_capacity(config.stores_size >> 10)
+                .weigher(weigh)
+                .time_to_live(config.stores_time)
+                .build(),
+            shown: Cache::builder().max_capacity(VERSIONS).time_to_live(config.hold_time).build(),
+            openings: Arc::new(Semaphore::new(config.openings)),
+        }
+    }
+}
+
+impl Context {
+    /// A file, as it is now or was a little while ago (`stores_time`).
+    pub(crate) async fn mapped(&self, url: &str, options: &Options, key: &str) -> Result<Arc<Mapped>, Problem> {
+        let key = format!("recent\n{key}");
+        if let Some(kept) = self.sources.kept.get(&key).await {
+            match kept.store.object().map(Object::verify) {
+                Some(Err(_)) => self.sources.kept.invalidate(&key).await,
+                _ => {
+                    self.metrics.looked_up("stores", true);
+                    return Ok(kept);
+                }
+            }
+        }
+        let url = url.to_owned();
+        self.kept(&key, options, move |options| async move {
+            virtualize_store::open(&url, &options.store).await
+        })
+        .await
+    }
+
+    /// A file that was opened just now. `key` names url, options and version.
+    pub(crate) async fn mapped_now(
+        &self,
+        object: Arc<Object>,
+        options: &Options,
+        key: Option<&str>,
+    ) -> Result<Arc<Mapped>, Problem> {
+        let opened = move |_| async move { Ok(object) };
+        match key {
+            Some(key) => {
+                let key = format!("now\n{key}");
+                if let Some(kept) = self.sources.kept.get(&key).await {
+                    self.metrics.looked_up("stores", true);
+                    return Ok(kept);
+                }
+                self.kept(&key, options, opened).await
+            }
+            None => self.map(options, opened).await.map(Arc::new),
+        }
+    }
+
+    /// One of many who ask for the same does the work; the others wait for it. Should it leave, another takes over.
+    async fn kept<O, F>(&self, key: &str, options: &Options, open: O) -> Result<Arc<Mapped>, Problem>
+    where
+        O: FnOnce(Options) -> F + Send + 'static,
+        F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
+    {
+        self.metrics.looked_up("stores", false);
+        let work = async { self.map(options, open).await.map(Arc::new) };
+        let mapped = self.sources.kept.try_get_with_by_ref(key, work).await;
+        mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
+    }
+
+    /// Opens and maps a file on a thread for that, of which there are few. Whoever drops this stops it at its next read.
+    async fn map<O, F>(&self, options: &Options, open: O) -> Result<Mapped, Problem>
+    where
+        O: FnOnce(Options) -> F + Send + 'static,
+        F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.sources.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
+        let options = options.clone();
+        let work = move || async move {
+            let object = open(options.clone()).await?;
+            virtualize::open_object(object, &options).await
+        };
+        let store = on_thread(work, permit).await??;
+        let stats = store.stats();
+        self.metrics.source_requests.inc_by(stats.requests);
+        self.metrics.source_bytes.inc_by(stats.bytes);
+        Ok(Mapped::new(store))
+    }
+
+    /// Holds the version of a source against the one that was shown before under a url without a version, so that a client
+    /// never mixes two.
+    pub(crate) async fn hold(&self, key: &str, name: &str, mapped: &Mapped) -> Result<(), Problem> {
+        let shown = &self.sources.shown;
+        if shown.get(key).await.is_some_and(|shown| shown != mapped.version) {
+            return Err(Problem::changed(name));
+        }
+        shown.insert(key.to_owned(), mapped.version.clone()).await;
+        Ok(())
+    }
+
+    /// Forgets a file that changed.
+    pub(crate) async fn forget(&self, key: &str) {
+        self.sources.kept.invalidate(&format!("recent\n{key}")).await;
+    }
+}
+
+/// Runs work that computes for long on a thread of its own, and stops it where it waits or reads once nobody wants it.
+pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
+    work: impl FnOnce() -> F + Send + 'static,
+    permit: impl Send + 'static,
+) -> Result<T, Problem> {
+    let (wanted, runtime) = (CancellationToken::new(), tokio::runtime::Handle::current());
+    let guard = wanted.clone().drop_guard();
+    let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the work was stopped");
+    let done = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        runtime.block_on(async move {
+            tokio::select! {
+                biased;
+                () = wanted.cancelled() => None,
+                done = work() => Some(done),
+            }
+        })
+    });
+    let done = done.await.map_err(|error| {
+        tracing::error!("work on a file failed: {error}");
+        Problem::internal()
+    });
+    drop(guard.disarm());
+    done?.ok_or_else(|| stopped().retry_after(Duration::from_secs(1).as_secs()))
+}

@@ -1,0 +1,250 @@
+//! `GET /v1/zarr/{source}/{key}`: any source as a plain Zarr v3 store, chunks by range from the source.
+
+use std::{ops::Range, sync::Arc};
+
+use axum::{
+    Extension,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use futures::stream;
+use virtualize::{
+    Format, MapOptions, Options, StoreOptions,
+    chunks::position,
+    zarr::{Array, ChunkEntry, Reference},
+};
+
+use crate::{
+    Problem,
+    conditional::{Wanted, none_match, range, tag},
+    context::Context,
+    encode::{Content, answer, not_modified},
+    guard::Client,
+    query,
+    sources::{Documents, Mapped},
+};
+
+/// A chunk that is larger goes out in pieces, each a range of the source.
+const PIECE: u64 = 8 << 20;
+/// Where the store of a source lies.
+const PREFIX: &str = "/v1/zarr/";
+
+/// The path of the store of a source; with a version, one that never shows another.
+pub(crate) fn link(url: &str, version: Option<&str>) -> String {
+    let version = version.map(|version| format!("~{version}")).unwrap_or_default();
+    format!("{PREFIX}{}{version}/", BASE64_URL_SAFE_NO_PAD.encode(url))
+}
+
+/// A chunk, or a metadata document.
+pub(crate) async fn get(
+    State(context): State<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (source, key) = parts(request.uri().path())?;
+    let (url, version) = source_of(&source)?;
+    let url = client.allowed.check(&url)?;
+    let options = Options {
+        store: context.store_options(&client.allowed),
+        map: MapOptions { format: Format::Zarr3Json.zarr_format(), ..MapOptions::default() },
+        limits: context.config.limits,
+        ..Options::default()
+    };
+    let id = format!("zarr\n{}\n{url}", client.reach);
+    let mapped = context.mapped(&url, &options, &id).await?;
+    match version {
+        Some(version) if version != mapped.version => {
+            context.forget(&id).await;
+            return Err(Problem::changed(mapped.store.name()));
+        }
+        Some(_) => {}
+        None => context.hold(&id, mapped.store.name(), &mapped).await?,
+    }
+    let found = entry(&mapped, mapped.documents()?, &key)?;
+    let answered = match found {
+        Found::Document(bytes) => {
+            let etag = tag(&["zarr", env!("CARGO_PKG_VERSION"), &key, &String::from_utf8_lossy(&bytes)]);
+            Ok(answer(request.headers(), Content::Memory(bytes), "application/json", &etag))
+        }
+        Found::Inline(bytes) => inline(request.headers(), &bytes),
+        Found::Chunk(place) => chunk(&context, &mapped, place, options.store, request.headers()).await,
+    };
+    if answered.as_ref().is_err_and(|problem| problem.status == StatusCode::CONFLICT) {
+        context.forget(&id).await;
+    }
+    answered
+}
+
+/// Source and key of a path, percent-decoded.
+fn parts(path: &str) -> Result<(String, String), Problem> {
+    let rest = path.strip_prefix(PREFIX).ok_or_else(|| Problem::not_found("no such path"))?;
+    let (source, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let decode = |name: &str, text: &str| query::decoded(name, &text.replace('+', "%2B"));
+    Ok((decode("source", source)?, decode("key", key)?))
+}
+
+/// Url and version of a source: base64url of the url, and a version after `~`; or the url itself, percent-encoded.
+fn source_of(source: &str) -> Result<(String, Option<String>), Problem> {
+    if source.contains("://") {
+        return Ok((source.to_owned(), None));
+    }
+    let wrong = || {
+        Problem::parameter("source", "is neither a url nor the base64url of one")
+            .hint("take the path that /v1/inspect says, or encode the url: its alphabet has - and _, and no padding")
+    };
+    let (encoded, version) = match source.split_once('~') {
+        Some((encoded, version)) => (encoded, Some(version.to_owned())),
+        None => (source, None),
+    };
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('=')).map_err(|_| wrong())?;
+    let url = String::from_utf8(bytes).map_err(|_| wrong())?;
+    if url.is_empty() { Err(wrong()) } else { Ok((url, version)) }
+}
+
+/// What a key stands for.
+enum Found<'a> {
+    Document(Bytes),
+    Inline(&'a Bytes),
+    Chunk(Reference),
+}
+
+fn entry<'a>(mapped: &'a Mapped, documents: &Documents, key: &str) -> Result<Found<'a>, Problem> {
+    if let Some(bytes) = documents.get(key) {
+        return Ok(Found::Document(bytes.clone()));
+    }
+    let found = chunk_of(mapped, key).and_then(|(array, position)| array.chunks.get(position));
+    match found {
+        Some(ChunkEntry::Inline(bytes)) => Ok(Found::Inline(bytes)),
+        Some(ChunkEntry::Reference(place)) => Ok(Found::Chunk(place)),
+        None => Err(Problem::not_found("no such key: it is neither metadata nor a chunk that is stored")),
+    }
+}
+
+/// Array and position of a chunk's key, such as `group/array/c/0/1`. Numbers stand in it as Zarr writes them.
+fn chunk_of<'a>(mapped: &'a Mapped, key: &str) -> Option<(&'a Array, u64)> {
+    let steps: Vec<&str> = key.split('/').collect();
+    let places = steps.iter().enumerate().rev().filter(|(_, step)| **step == "c").map(|(at, _)| at);
+    places.take(2).find_map(|at| {
+        let (path, numbers) = steps.split_at_checked(at)?;
+        let numbers = numbers.iter().skip(1).map(|text| number(text)).collect::<Option<Vec<u64>>>()?;
+        let array = mapped.store.hierarchy.array(&path.join("/"))?;
+        Some((array, position(array, &numbers)?))
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+fn inline(headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Problem> {
+    use sha2::Digest;
+    let etag = format!("\"{}\"", crate::conditional::hexadecimal(&sha2::Sha256::digest(bytes), 16));
+    if none_match(headers, &etag) {
+        return Ok(not_modified(&etag));
+    }
+    let length = bytes.len() as u64;
+    let part = part(headers, length, &etag)?;
+    let (start, end) = match &part {
+        Some(part) => (part.start, part.end),
+        None => (0, length),
+    };
+    let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let sent = bytes.slice(small(start).min(bytes.len())..small(end).min(bytes.len()));
+    Ok(sent_as(Body::from(sent), length, part, &etag))
+}
+
+/// A chunk that lies in a source, or a part of it.
+async fn chunk(
+    context: &Arc<Context>,
+    mapped: &Arc<Mapped>,
+    place: Reference,
+    options: StoreOptions,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let at = format!("{} {} {}", place.source.0, place.offset, place.length);
+    let etag = match mapped.version.as_str() {
+        "" => String::new(),
+        version => tag(&["chunk", version, &at]),
+    };
+    if !etag.is_empty() && none_match(headers, &etag) {
+        return Ok(not_modified(&etag));
+    }
+    let part = part(headers, place.length, &etag)?;
+    let mut left = part.clone().unwrap_or(0..place.length);
+    let first = piece(context, mapped, place, &mut left, &options).await?;
+    let body = if left.is_empty() {
+        Body::from(first)
+    } else {
+        let state = (Arc::clone(context), Arc::clone(mapped), options, left);
+        let rest = stream::try_unfold(state, move |(context, mapped, options, mut left)| async move {
+            if left.is_empty() {
+                return Ok(None);
+            }
+            let bytes = piece(&context, &mapped, place, &mut left, &options).await;
+            // What was sent stays without its end, which the client sees.
+            let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
+            Ok::<_, std::io::Error>(Some((bytes, (context, mapped, options, left))))
+        });
+        Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(first)]), rest))
+    };
+    Ok(sent_as(body, place.length, part, &etag))
+}
+
+/// The next piece of a chunk.
+async fn piece(
+    context: &Context,
+    mapped: &Mapped,
+    place: Reference,
+    left: &mut Range<u64>,
+    options: &StoreOptions,
+) -> Result<Bytes, Problem> {
+    let length = PIECE.min(left.end.saturating_sub(left.start));
+    let within = virtualize::ByteRange::new(left.start, length);
+    let bytes = mapped.reader.read(&mapped.store, place, within, options).await?;
+    context.metrics.source_requests.inc();
+    context.metrics.source_bytes.inc_by(bytes.len() as u64);
+    left.start = left.start.saturating_add(length);
+    Ok(bytes)
+}
+
+/// The part that is wanted; all where it is `None`.
+fn part(headers: &HeaderMap, length: u64, etag: &str) -> Result<Option<Range<u64>>, Problem> {
+    match range(headers, length, etag) {
+        Wanted::All => Ok(None),
+        Wanted::Part(part) => Ok(Some(part)),
+        Wanted::Nothing => {
+            let detail = format!("the chunk has {length} bytes");
+            Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail))
+        }
+    }
+}
+
+fn sent_as(body: Body, length: u64, part: Option<Range<u64>>, etag: &str) -> Response {
+    let mut response = body.into_response();
+    if part.is_some() {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    let headers = response.headers_mut();
+    let sent = part.as_ref().map_or(length, |part| part.end.saturating_sub(part.start));
+    headers.insert(header::CONTENT_LENGTH, sent.into());
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Ok(etag) = HeaderValue::from_str(etag)
+        && !etag.is_empty()
+    {
+        headers.insert(header::ETAG, etag);
+    }
+    if let Some(part) = part {
+        let said = format!("bytes {}-{}/{length}", part.start, part.end.saturating_sub(1));
+        if let Ok(said) = HeaderValue::from_str(&said) {
+            headers.insert(header::CONTENT_RANGE, said);
+        }
+    }
+    response
+}

@@ -1,0 +1,271 @@
+//! What may be opened: prefixes of urls, and nothing else. For programs that open what strangers name.
+
+mod address;
+mod place;
+mod web;
+
+use std::{fs::File, path::PathBuf, sync::Arc};
+
+use object_store::client::HttpClient;
+
+use crate::{StoreError, location::Location};
+use place::Place;
+
+/// Prefixes of urls of which a file's must have one. Cheap to clone.
+///
+/// Urls are compared in one canonical form and by whole path segments; what has no such form (`..`, `.`, empty segments,
+/// backslashes, control characters, user names, queries) is refused. Local files are held against the real path of the
+/// file that was opened, so that no symbolic link leads out. Web servers are reached without redirects and without
+/// proxies, and only at public addresses, unless a prefix names the address itself (or `localhost`).
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    /// A url must have a prefix of each set.
+    sets: Vec<Arc<Vec<Prefix>>>,
+    web: web::Web,
+}
+
+/// A folder, a part of a bucket or of a web server, or a single file.
+#[derive(Debug)]
+struct Prefix {
+    place: Place,
+    /// Where a local prefix really lies.
+    real: Option<PathBuf>,
+}
+
+impl Allowed {
+    /// Reads prefixes such as `s3://bucket/data/`, `https://host/` and `file:///data/`. Local ones must exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Location`] for what is no such prefix, or where there is none.
+    pub fn parse<T: AsRef<str>>(prefixes: impl IntoIterator<Item = T>) -> Result<Self, StoreError> {
+        let set = prefixes.into_iter().map(|text| Prefix::parse(text.as_ref()));
+        let set = set.collect::<Result<Vec<_>, _>>()?;
+        if set.is_empty() {
+            let reason = "no prefix is allowed, so that nothing could be opened".to_owned();
+            return Err(StoreError::Location { name: "allowed prefixes".to_owned(), reason });
+        }
+        let web = web::Web::new(set.iter().any(|prefix| prefix.place.is_localhost()));
+        Ok(Self { sets: vec![Arc::new(set)], web })
+    }
+
+    /// What both allow.
+    pub fn and(&self, other: &Self) -> Self {
+        Self { sets: self.sets.iter().chain(&other.sets).cloned().collect(), web: self.web.clone() }
+    }
+
+    /// The canonical form of an allowed url; nothing is looked up.
+    ///
+    /// # Errors
+    /// [`StoreError::Location`] for a url that has no canonical form, [`StoreError::NotAllowed`] for one without an
+    /// allowed prefix.
+    pub fn check(&self, url: &str) -> Result<String, StoreError> {
+        let place = Place::parse(url)?;
+        match self.sets.iter().all(|set| set.iter().any(|prefix| prefix.place.holds(&place))) {
+            true => Ok(place.url().to_owned()),
+            false => Err(StoreError::NotAllowed { name: place.url().to_owned() }),
+        }
+    }
+
+    /// Whether what starts with a url may be listed: the folder in which all of it lies is allowed.
+    pub(crate) fn check_listing(&self, start: &str) -> Result<(), StoreError> {
+        let folder = start.rsplit_once('/').map_or(start, |(folder, _)| folder);
+        let folder = if folder.ends_with('/') { start } else { folder };
+        let place = Place::parse_prefix(folder)?;
+        let refused = || StoreError::NotAllowed { name: place.url().to_owned() };
+        let real = match place.local_path() {
+            Some(path) => Some(path.canonicalize().map_err(|_| refused())?),
+            None => None,
+        };
+        let within = |prefix: &Prefix| {
+            let really = match (&real, &prefix.real) {
+                (Some(real), Some(folder)) => real.starts_with(folder),
+                (None, None) => true,
+                _ => false,
+            };
+            really && prefix.place.holds(&place)
+        };
+        match self.sets.iter().all(|set| set.iter().any(within)) {
+            true => Ok(()),
+            false => Err(refused()),
+        }
+    }
+
+    /// Whether a location that was parsed is still what is allowed.
+    pub(crate) fn check_location(&self, location: &Location) -> Result<(), StoreError> {
+        match location {
+            // The real path decides, once the file is open.
+            Location::Local(_) => Ok(()),
+            other => self.check(&other.url()).map(drop),
+        }
+    }
+
+    /// Whether an open local file really lies where it may.
+    pub(crate) fn check_file(&self, file: &File, path: &std::path::Path) -> Result<(), StoreError> {
+        let name = || path.display().to_string();
+        let real = real_path(file, path).map_err(|error| StoreError::io(&name(), &error))?;
+        let within = |prefix: &Prefix| prefix.real.as_ref().is_some_and(|folder| real.starts_with(folder));
+        match self.sets.iter().all(|set| set.iter().any(within)) {
+            true => Ok(()),
+            false => Err(StoreError::NotAllowed { name: name() }),
+        }
+    }
+
+    /// The client for web servers.
+    pub(crate) fn client(&self) -> object_store::Result<HttpClient> {
+        self.web.client()
+    }
+}
+
+impl Prefix {
+    fn parse(text: &str) -> Result<Self, StoreError> {
+        let place = Place::parse_prefix(text)?;
+        let real = place.local_path().map(|path| {
+            path.canonicalize().map_err(|error| StoreError::io(&path.display().to_string(), &error))
+        });
+        Ok(Self { real: real.transpose()?, place })
+    }
+}
+
+/// Where an open file lies, by what the kernel knows of it.
+#[cfg(target_os = "linux")]
+fn real_path(file: &File, _path: &std::path::Path) -> std::io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Where an open file lies: its path, looked up again, if that still leads to this very file.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn real_path(file: &File, path: &std::path::Path) -> std::io::Result<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let real = path.canonicalize()?;
+    let (opened, found) = (file.metadata()?, std::fs::symlink_metadata(&real)?);
+    match (opened.dev(), opened.ino()) == (found.dev(), found.ino()) {
+        true => Ok(real),
+        false => Err(std::io::Error::other("the path leads elsewhere now")),
+    }
+}
+
+/// Where an open file lies: its path, looked up again.
+#[cfg(not(unix))]
+fn real_path(_file: &File, path: &std::path::Path) -> std::io::Result<PathBuf> {
+    path.canonicalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_compared_by_segments() {
+        let allowed = Allowed::parse(["https://Host:443/data", "s3://bucket/a/", "s3a://all"]).unwrap();
+        for (url, canonical) in [
+            ("https://host/data/x.nc", "https://host/data/x.nc"),
+            ("HTTPS://HOST:443/data/a%20b", "https://host/data/a%20b"),
+            ("https://host/d%61ta/x", "https://host/d%61ta/x"),
+            ("https://host/data", "https://host/data"),
+            ("s3a://bucket/a/x y?.nc", "s3://bucket/a/x y?.nc"),
+            ("s3://all/x", "s3://all/x"),
+        ] {
+            assert_eq!(allowed.check(url).as_deref(), Ok(canonical), "{url}");
+        }
+        for url in [
+            "https://host/database/x",
+            "https://host/",
+            "https://host:8443/data/x",
+            "http://host/data/x",
+            "https://host.evil/data/x",
+            "https://host./data/x",
+            "s3://bucket/ab",
+            "s3://bucket2/a/x",
+            "s3://allx/x",
+            "gs://bucket/a/x",
+            "file:///data/x",
+        ] {
+            assert!(matches!(allowed.check(url), Err(StoreError::NotAllowed { .. })), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_canonical_form_is_refused() {
+        let allowed = Allowed::parse(["https://host/data/", "s3://bucket", "file:///"]).unwrap();
+        for url in [
+            "https://host/data/../x",
+            "https://host/data/%2e%2e/x",
+            "https://host/data/%2E./x",
+            "https://host/data/./x",
+            "https://host/data//x",
+            "https://host/data/..%2fx",
+            "https://host/data/a%5c..%5cx",
+            "https://host/data\\x",
+            "https://host/data/x%00",
+            "https://host/data/x\0",
+            "https://host/data/\nx",
+            "https://me@host/data/x",
+            "https://me:pass@host/data/x",
+            "https://@host/data/x",
+            "https://host/data/x?sig=1",
+            "https://host/data/x#y",
+            " https://host/data/x",
+            "https:///host/data/x",
+            "https:/host/data/x",
+            "s3://bucket/a/../b",
+            "s3://bucket/a//b",
+            "s3://bucket//b",
+            "s3://bucket/%2e%2e/b",
+            "s3://bucket",
+            "s3://bucket/a/",
+            "s3://me@bucket/a",
+            "file:///a/../b",
+            "file:///a/%2e%2e/b",
+            "file://host/a",
+            "file://localhost/a",
+            "file:////a",
+            "/etc/passwd",
+            "a.nc",
+            "",
+            "ftp://host/a",
+            "data:,x",
+        ] {
+            assert!(matches!(allowed.check(url), Err(StoreError::Location { .. })), "{url:?}");
+        }
+        let long = format!("https://host/data/{}", "x".repeat(5000));
+        assert!(allowed.check(&long).is_err());
+    }
+
+    #[test]
+    fn folders_are_listed_where_all_of_them_is_allowed() {
+        let allowed = Allowed::parse(["s3://bucket/a/", "s3://all"]).unwrap();
+        for start in ["s3://bucket/a/", "s3://bucket/a/20", "s3://bucket/a/b/", "s3://all/", "s3://all/x"] {
+            assert_eq!(allowed.check_listing(start), Ok(()), "{start}");
+        }
+        for start in ["s3://bucket/", "s3://bucket/a", "s3://bucket/ab/", "s3://bucket/a/../", "s3://other/", "file:///"] {
+            assert!(allowed.check_listing(start).is_err(), "{start}");
+        }
+    }
+
+    #[test]
+    fn both_of_two_must_allow() {
+        let all = Allowed::parse(["s3://bucket/"]).unwrap();
+        let some = all.and(&Allowed::parse(["s3://bucket/a/", "s3://other/"]).unwrap());
+        assert!(some.check("s3://bucket/a/x").is_ok());
+        assert!(some.check("s3://bucket/b/x").is_err());
+        assert!(some.check("s3://other/x").is_err());
+    }
+
+    #[test]
+    fn names_for_messages_hold_no_secrets() {
+        let allowed = Allowed::parse(["s3://bucket/"]).unwrap();
+        let said = |url| allowed.check(url).unwrap_err().to_string();
+        for url in ["https://me:secret@host/a", "https://host/a?X-Signature=secret"] {
+            assert!(!said(url).contains("secret"), "{}", said(url));
+        }
+    }
+
+    #[test]
+    fn nothing_allowed_is_an_error() {
+        assert!(Allowed::parse([""; 0]).is_err());
+        for prefix in ["", "/data", "data", "https://", "s3://", "file:///no/such/folder", "ftp://host/", "https://host/?a"] {
+            assert!(Allowed::parse([prefix]).is_err(), "{prefix:?}");
+        }
+    }
+}
