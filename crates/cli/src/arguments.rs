@@ -53,6 +53,9 @@ pub(crate) enum Command {
     Validate(Validate),
     /// Says what differs between two reference sets, or files; exit status 1 where something does
     Diff(Compare),
+    /// Answers over HTTP: references of any file that is allowed, and the file itself as a Zarr v3 store
+    #[cfg(feature = "serve")]
+    Serve(Box<virtualize_server::Settings>),
 }
 
 /// Writes references.

@@ -10,6 +10,8 @@ mod logging;
 mod messages;
 mod progress;
 mod scan;
+#[cfg(feature = "serve")]
+mod serve;
 mod translate;
 mod validate;
 
@@ -27,15 +29,21 @@ fn main() -> ExitCode {
         Some(Command::Convert(convert)) => (None, convert.reading.verbose),
         Some(Command::Validate(validate)) => (None, validate.reading.verbose),
         Some(Command::Diff(compare)) => (None, compare.reading.verbose),
+        // It starts its own log lines.
+        #[cfg(feature = "serve")]
+        Some(Command::Serve(_)) => (None, 0),
         None => (Some(&arguments.convert.input), arguments.convert.input.mapping.verbose),
     };
     if let Some(problem) = input.and_then(|input| input.conflict()) {
         Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
     }
-    logging::start(verbose);
+    if !is_service(&arguments) {
+        logging::start(verbose);
+    }
     // One file is read on one thread, many are on all.
     let mut builder = match &arguments.command {
         Some(Command::Batch(_) | Command::Scan(_)) => tokio::runtime::Builder::new_multi_thread(),
+        _ if is_service(&arguments) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = match builder.enable_all().build() {
@@ -50,7 +58,20 @@ fn main() -> ExitCode {
             Some(Command::Convert(convert)) => translate::run(convert).await,
             Some(Command::Validate(arguments)) => validate::run(arguments).await,
             Some(Command::Diff(compare)) => diff::run(compare).await,
+            #[cfg(feature = "serve")]
+            Some(Command::Serve(settings)) => serve::run(settings).await,
             None => convert::run(&arguments.convert).await,
         }
     }))
+}
+
+/// Whether the command goes on until it is told to end.
+fn is_service(arguments: &Arguments) -> bool {
+    #[cfg(feature = "serve")]
+    return matches!(arguments.command, Some(Command::Serve(_)));
+    #[cfg(not(feature = "serve"))]
+    {
+        let _ = arguments;
+        false
+    }
 }

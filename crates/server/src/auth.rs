@@ -114,7 +114,8 @@ fn token(line: &str) -> Result<Token, String> {
     let (Some(token), Some(scopes)) = (words.next(), words.next()) else {
         return Err("expected a token, its scopes, and prefixes that it may read".to_owned());
     };
-    let scopes = Scopes::parse(scopes).ok_or("expected scopes of read, jobs, metrics, admin, with commas between")?;
+    let scopes =
+        Scopes::parse(scopes).ok_or("expected scopes of read, jobs, metrics, admin, with commas between")?;
     let prefixes: Vec<&str> = words.collect();
     let allowed = (!prefixes.is_empty()).then(|| Allowed::parse(prefixes)).transpose();
     Ok(Token { digest: digest(token)?, scopes, allowed: allowed.map_err(|error| error.to_string())? })
@@ -152,7 +153,10 @@ mod tests {
         let text = format!("# people\nsha256:{ABC} read,metrics\n\n0123456789abcdef admin s3://bucket/a/\n");
         let tokens = Tokens::parse(&text).unwrap();
         let abc = tokens.find("abc").unwrap();
-        assert_eq!((abc.scopes, abc.allowed.is_none()), (Scopes { read: true, jobs: false, metrics: true }, true));
+        assert_eq!(
+            (abc.scopes, abc.allowed.is_none()),
+            (Scopes { read: true, jobs: false, metrics: true }, true)
+        );
         let other = tokens.find("0123456789abcdef").unwrap();
         assert_eq!(other.scopes, Scopes::ALL);
         assert!(other.allowed.as_ref().unwrap().check("s3://bucket/b/x").is_err());
@@ -163,7 +167,13 @@ mod tests {
 
     #[test]
     fn lines_that_make_no_sense_are_refused() {
-        for line in ["abcdefghijklmnop", "short read", "abcdefghijklmnop write", "sha256:12 read", "abcdefghijklmnop read /data"] {
+        for line in [
+            "abcdefghijklmnop",
+            "short read",
+            "abcdefghijklmnop write",
+            "sha256:12 read",
+            "abcdefghijklmnop read /data",
+        ] {
             let (at, reason) = Tokens::parse(&format!("\n{line}")).unwrap_err();
             assert_eq!(at, 2);
             assert!(!reason.contains("abcdef"), "{reason}");

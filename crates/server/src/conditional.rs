@@ -30,7 +30,10 @@ pub(crate) fn none_match(headers: &HeaderMap, etag: &str) -> bool {
 
 /// A tag without the name of a content coding.
 fn uncoded(tag: &str) -> String {
-    ["-gzip\"", "-zstd\""].iter().find_map(|end| tag.strip_suffix(end)).map_or_else(String::new, |tag| format!("{tag}\""))
+    ["-gzip\"", "-zstd\""]
+        .iter()
+        .find_map(|end| tag.strip_suffix(end))
+        .map_or_else(String::new, |tag| format!("{tag}\""))
 }
 
 /// What of an answer is wanted.
@@ -50,7 +53,9 @@ pub(crate) fn range(headers: &HeaderMap, length: u64, etag: &str) -> Wanted {
         return Wanted::All;
     }
     let bytes = text(header::RANGE).and_then(|range| range.strip_prefix("bytes="));
-    let Some((first, last)) = bytes.and_then(|bytes| bytes.trim().split_once('-')) else { return Wanted::All };
+    let Some((first, last)) = bytes.and_then(|bytes| bytes.trim().split_once('-')) else {
+        return Wanted::All;
+    };
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         true => Some(text.parse().unwrap_or(u64::MAX)),
         false => None,
@@ -83,7 +88,9 @@ mod tests {
         for none in ["bytes=10-", "bytes=10-11", "bytes=-0"] {
             assert_eq!(range(none), Wanted::Nothing, "{none}");
         }
-        for all in ["", "bytes=", "bytes=-", "bytes=3-2", "bytes=0-1,3-4", "items=0-1", "bytes=+1-2", "bytes=a-b"] {
+        for all in
+            ["", "bytes=", "bytes=-", "bytes=3-2", "bytes=0-1,3-4", "items=0-1", "bytes=+1-2", "bytes=a-b"]
+        {
             assert_eq!(range(all), Wanted::All, "{all}");
         }
     }

@@ -140,7 +140,8 @@ impl FromStr for Size {
         };
         let digits = if unit == 1 { Some(text) } else { text.get(..text.len() - 1) };
         let count = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-        let bytes = count.and_then(|count| count.parse::<u64>().ok()).and_then(|count| count.checked_mul(unit));
+        let bytes =
+            count.and_then(|count| count.parse::<u64>().ok()).and_then(|count| count.checked_mul(unit));
         bytes.filter(|bytes| *bytes > 0).map(Self).ok_or_else(|| {
             format!("expected a number of bytes from 1 on, such as 1000 or 64M, found {text:?}")
         })
@@ -244,7 +245,8 @@ impl Settings {
             let reason = "nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/";
             return Err(ConfigError(reason.to_owned()));
         }
-        let allowed = Allowed::parse(&self.allow).map_err(|error| ConfigError(format!("--allow: {error}")))?;
+        let allowed =
+            Allowed::parse(&self.allow).map_err(|error| ConfigError(format!("--allow: {error}")))?;
         let tokens = self.token_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
         if !listen.ip().is_loopback() && tokens.is_empty() && !self.public {
@@ -252,7 +254,8 @@ impl Settings {
                 "{listen} can be reached by others: give --token-file, or --public to answer everybody"
             )));
         }
-        let seconds = |given: Option<u64>, usual| Duration::from_secs(given.unwrap_or(usual).clamp(1, 86_400));
+        let seconds =
+            |given: Option<u64>, usual| Duration::from_secs(given.unwrap_or(usual).clamp(1, 86_400));
         let bytes = |given: Option<Size>, usual: u64| given.map_or(usual, |size| size.0);
         let memory = bytes(self.memory, 512 << 20);
         Ok(Config {
@@ -331,7 +334,10 @@ mod tests {
 
     #[test]
     fn sizes_have_suffixes() {
-        assert_eq!(["1", "2k", "64M", "1G"].map(|text| text.parse()), [1, 2048, 64 << 20, 1 << 30].map(|n| Ok(Size(n))));
+        assert_eq!(
+            ["1", "2k", "64M", "1G"].map(|text| text.parse()),
+            [1, 2048, 64 << 20, 1 << 30].map(|n| Ok(Size(n)))
+        );
         for text in ["", "0", "M", "-1", "1.5M", "99999999999G", "é"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
@@ -356,7 +362,10 @@ mod tests {
         let file: Settings =
             toml::from_str("allow = ['s3://b/']\nrate = 5\nburst = 7\nmemory = '1M'\npublic = true").unwrap();
         let both = Settings { rate: Some(9), ..Settings::default() }.or(file);
-        assert_eq!((both.rate, both.burst, both.memory, both.public), (Some(9), Some(7), Some(Size(1 << 20)), true));
+        assert_eq!(
+            (both.rate, both.burst, both.memory, both.public),
+            (Some(9), Some(7), Some(Size(1 << 20)), true)
+        );
         assert!(toml::from_str::<Settings>("alow = ['s3://b/']").is_err());
     }
 }

@@ -95,7 +95,8 @@ impl Disk {
             index.touch(key)?
         };
         let opened = File::open(self.path(key, &entry.digest)).and_then(|mut file| {
-            if !entry.checked && (file.metadata()?.len() != entry.bytes || digest(&mut file)? != entry.digest) {
+            if !entry.checked && (file.metadata()?.len() != entry.bytes || digest(&mut file)? != entry.digest)
+            {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             file.rewind()?;
@@ -219,12 +220,19 @@ mod tests {
         }
         assert_eq!(read(&disk, "a").as_deref(), Some("aaaa"));
         disk.put("c", &mut io::Cursor::new("cccc")).unwrap();
-        assert_eq!([read(&disk, "a"), read(&disk, "b"), read(&disk, "c")].map(|found| found.is_some()), [true, false, true]);
+        assert_eq!(
+            [read(&disk, "a"), read(&disk, "b"), read(&disk, "c")].map(|found| found.is_some()),
+            [true, false, true]
+        );
         disk.put("d", &mut io::Cursor::new("longer than all")).unwrap();
         assert!(read(&disk, "d").is_none());
 
-        let names = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
-        let a = names().into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("a-")).unwrap();
+        let names =
+            || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let a = names()
+            .into_iter()
+            .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("a-"))
+            .unwrap();
         fs::write(a, "aaab").unwrap();
         fs::write(folder.path().join(".references-left"), "half").unwrap();
         let again = Disk::open(folder.path(), 10).unwrap();

@@ -110,7 +110,9 @@ fn coding(headers: &HeaderMap) -> Coding {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let wanted: Vec<(String, f32)> = values.flat_map(|value| value.split(',')).map(weighed).collect();
     let weight = |name: &str| {
-        let named = |wanted_name: &str| wanted.iter().find(|(name, _)| name == wanted_name).map(|(_, weight)| *weight);
+        let named = |wanted_name: &str| {
+            wanted.iter().find(|(name, _)| name == wanted_name).map(|(_, weight)| *weight)
+        };
         named(name).or_else(|| named("*")).unwrap_or(0.0)
     };
     match (weight("zstd"), weight("gzip")) {
@@ -122,7 +124,8 @@ fn coding(headers: &HeaderMap) -> Coding {
 
 fn weighed(text: &str) -> (String, f32) {
     let (name, parameters) = text.split_once(';').unwrap_or((text, ""));
-    let weight = parameters.trim().strip_prefix("q=").map_or(1.0, |weight| weight.trim().parse().unwrap_or(0.0));
+    let weight =
+        parameters.trim().strip_prefix("q=").map_or(1.0, |weight| weight.trim().parse().unwrap_or(0.0));
     (name.trim().to_ascii_lowercase(), weight)
 }
 
@@ -141,7 +144,8 @@ mod tests {
 
     #[test]
     fn the_best_coding_is_taken() {
-        let coding = |text: &str| coding(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, text.parse().unwrap())]));
+        let coding =
+            |text: &str| coding(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, text.parse().unwrap())]));
         assert_eq!(coding("gzip, deflate, br"), Coding::Gzip);
         assert_eq!(coding("gzip, zstd"), Coding::Zstd);
         assert_eq!(coding("gzip;q=1, zstd;q=0.5"), Coding::Gzip);

@@ -85,7 +85,11 @@ async fn admitted(
         let wait = context.rate.take(&client.name, Instant::now());
         wait.map_err(|wait| too_many(wait.as_secs().saturating_add(1)))?;
         if !client.scopes.has(scope) {
-            return Err(Problem::new(StatusCode::FORBIDDEN, "scope", "the token's scopes do not reach this far"));
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "scope",
+                "the token's scopes do not reach this far",
+            ));
         }
         entry.permit = Some(Arc::clone(&context.places).try_acquire_owned().map_err(|_| busy())?);
         request.extensions_mut().insert(client);
@@ -108,7 +112,8 @@ fn scope(path: &str) -> Option<Scope> {
 }
 
 fn too_many(seconds: u64) -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", "too many requests of this client").retry_after(seconds)
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", "too many requests of this client")
+        .retry_after(seconds)
 }
 
 fn busy() -> Problem {
@@ -127,11 +132,15 @@ fn host(context: &Context, headers: &HeaderMap) -> Result<(), Problem> {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host.as_str(),
     };
-    if name == "localhost" || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|host| host.is_loopback()) {
+    if name == "localhost"
+        || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|host| host.is_loopback())
+    {
         return Ok(());
     }
-    let detail = "a service without tokens on a loopback address is called by that address or localhost alone";
-    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail).hint("give --token-file, or --public behind a proxy"))
+    let detail =
+        "a service without tokens on a loopback address is called by that address or localhost alone";
+    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail)
+        .hint("give --token-file, or --public behind a proxy"))
 }
 
 /// Who asks: by token where there are any, else by address.
@@ -144,7 +153,8 @@ fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Clien
     }
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.split_once(' '));
-    let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let token =
+        given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
     let Some(token) = token.and_then(|token| config.tokens.find(token)) else {
         // Guessing is as slow as asking.
         let wait = context.rate.take(&format!("no token: {address}"), Instant::now());
@@ -196,7 +206,10 @@ fn decorate(headers: &mut HeaderMap, id: &str, origin: Option<HeaderValue>) {
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, if-none-match, if-range, range, x-request-id"),
-        (header::ACCESS_CONTROL_EXPOSE_HEADERS, "accept-ranges, content-range, etag, retry-after, x-request-id"),
+        (
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            "accept-ranges, content-range, etag, retry-after, x-request-id",
+        ),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

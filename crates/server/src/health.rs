@@ -23,7 +23,9 @@ pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
     if context.is_stopping() {
         return unready("the service is stopping");
     }
-    let well = tokio::task::spawn_blocking(move || context.disk.as_ref().is_none_or(crate::disk::Disk::is_well)).await;
+    let well =
+        tokio::task::spawn_blocking(move || context.disk.as_ref().is_none_or(crate::disk::Disk::is_well))
+            .await;
     match well {
         Ok(true) => "ok\n".into_response(),
         _ => unready("the cache cannot be written"),

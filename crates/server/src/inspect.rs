@@ -46,7 +46,8 @@ pub(crate) async fn get(
     context.metrics.source_requests.inc();
     let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
     let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
-    let text = on_thread(move || async move { described(&mapped, &wanted.url, places).to_string() }, ()).await?;
+    let text =
+        on_thread(move || async move { described(&mapped, &wanted.url, places).to_string() }, ()).await?;
     let etag = format!("\"{}\"", hexadecimal(&Sha256::digest(text.as_bytes()), 16));
     Ok(answer(request.headers(), Content::Memory(text.into()), "application/json", &etag))
 }
@@ -70,6 +71,7 @@ fn described(mapped: &Mapped, url: &str, places: usize) -> Value {
 fn places(mapped: &Mapped, most: usize) -> Value {
     let arrays = mapped.store.hierarchy.arrays();
     let each = most.min(ALL_PLACES.checked_div(arrays.len()).unwrap_or(most)).max(1);
-    let places = arrays.into_iter().take(ALL_PLACES).map(|(path, array)| (path, describe::places(array, each)));
+    let places =
+        arrays.into_iter().take(ALL_PLACES).map(|(path, array)| (path, describe::places(array, each)));
     Value::Object(places.collect::<Map<_, _>>())
 }

@@ -80,7 +80,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
 fn said(config: &Config, address: SocketAddr) {
     tracing::info!("listening on http://{address}");
     if config.tokens.is_empty() && (config.public || !address.ip().is_loopback()) {
-        tracing::warn!("everybody who reaches {address} is answered, without a token: all that is allowed is public");
+        tracing::warn!(
+            "everybody who reaches {address} is answered, without a token: all that is allowed is public"
+        );
     }
     if config.cors.contains("*") {
         tracing::warn!("pages of all origins may read answers");
@@ -122,7 +124,14 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
         };
         match accepted {
             Ok((stream, peer)) => {
-                tokio::spawn(connection(stream, peer, router.clone(), Arc::clone(&context), graceful.watcher(), place));
+                tokio::spawn(connection(
+                    stream,
+                    peer,
+                    router.clone(),
+                    Arc::clone(&context),
+                    graceful.watcher(),
+                    place,
+                ));
             }
             Err(error) => {
                 // Out of file descriptors, most likely: others must end first.
@@ -196,7 +205,11 @@ impl Prompt {
 }
 
 impl AsyncRead for Prompt {
-    fn poll_read(mut self: Pin<&mut Self>, task: &mut Task<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(task, buffer)
     }
 }

@@ -38,7 +38,10 @@ impl Metrics {
             seconds: HistogramVec::new(seconds, &["route"])?,
             in_flight: IntGauge::with_opts(named("requests_in_flight", "Requests under way"))?,
             bytes: IntCounterVec::new(named("response_bytes_total", "Bytes of answers"), &["route"])?,
-            cache: IntCounterVec::new(named("cache_lookups_total", "Lookups in a cache"), &["cache", "outcome"])?,
+            cache: IntCounterVec::new(
+                named("cache_lookups_total", "Lookups in a cache"),
+                &["cache", "outcome"],
+            )?,
             source_requests: IntCounter::with_opts(named("source_requests_total", "Requests to sources"))?,
             source_bytes: IntCounter::with_opts(named("source_bytes_total", "Bytes from sources"))?,
         };

@@ -1,11 +1,11 @@
 //! `GET /v1/openapi.json`: the description of the API, kept true by tests.
 
-use axum::{
-    extract::Request,
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 
-use crate::{conditional::tag, encode::{Content, answer}};
+use crate::{
+    conditional::tag,
+    encode::{Content, answer},
+};
 
 /// The document, as it stands in the crate.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
@@ -14,4 +14,40 @@ pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 pub(crate) async fn get(request: Request) -> Response {
     let etag = tag(&["openapi", DOCUMENT]);
     answer(request.headers(), Content::Memory(DOCUMENT.as_bytes().into()), "application/json", &etag)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::DOCUMENT;
+    use crate::{inspect, references, routes};
+
+    fn document() -> Value {
+        serde_json::from_str(DOCUMENT).unwrap()
+    }
+
+    #[test]
+    fn routes_and_paths_are_the_same() {
+        let served: BTreeSet<String> =
+            routes::api().iter().map(|(path, _)| path.replace("{*", "{")).collect();
+        let described: BTreeSet<String> = document()["paths"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(served, described);
+    }
+
+    #[test]
+    fn parameters_are_the_same() {
+        for (path, known) in
+            [("/v1/references", references::parameters()), ("/v1/inspect", inspect::parameters())]
+        {
+            let document = document();
+            let listed = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+            let names =
+                listed.iter().map(|one| one["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned());
+            let known: BTreeSet<String> = known.into_iter().map(str::to_owned).collect();
+            assert_eq!(names.collect::<BTreeSet<_>>(), known, "{path}");
+        }
+    }
 }

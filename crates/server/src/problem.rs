@@ -45,8 +45,12 @@ impl Problem {
 
     /// The source is another than before.
     pub(crate) fn changed(name: &str) -> Self {
-        Self::new(StatusCode::CONFLICT, "source-changed", format!("{name}: the file changed since it was opened"))
-            .hint("open it again, under a url with its version (/v1/inspect says it)")
+        Self::new(
+            StatusCode::CONFLICT,
+            "source-changed",
+            format!("{name}: the file changed since it was opened"),
+        )
+        .hint("open it again, under a url with its version (/v1/inspect says it)")
     }
 
     /// The same with advice.
@@ -68,7 +72,9 @@ impl From<Error> for Problem {
         tracing::debug!("{error}");
         let (status, code) = kind(&error);
         let detail = match &error {
-            Error::Store(StoreError::Denied { name, .. }) => format!("{name}: the store does not let the service read it"),
+            Error::Store(StoreError::Denied { name, .. }) => {
+                format!("{name}: the store does not let the service read it")
+            }
             Error::Store(StoreError::Unavailable { name, reason }) => {
                 tracing::warn!("{name}: {reason}");
                 format!("{name}: the store cannot be reached, or failed")

@@ -9,8 +9,20 @@ use crate::{Problem, context::Context, guard::Client};
 
 /// Parameters of mapping, which all endpoints that read a source take.
 pub(crate) const OF_MAPPING: [&str; 14] = [
-    "chunk-grid", "follow-external", "format", "ifd", "inline-below", "inline-coordinates", "inline-limit",
-    "invalid-nodata", "missing-value-convention", "readable-by", "split-contiguous", "stack", "strict", "unpack",
+    "chunk-grid",
+    "follow-external",
+    "format",
+    "ifd",
+    "inline-below",
+    "inline-coordinates",
+    "inline-limit",
+    "invalid-nodata",
+    "missing-value-convention",
+    "readable-by",
+    "split-contiguous",
+    "stack",
+    "strict",
+    "unpack",
 ];
 /// Longest value, in bytes.
 const LONGEST: usize = 8192;
@@ -42,7 +54,8 @@ impl Parameters {
             let (name, value) = (decoded("query", name)?, decoded("query", value)?);
             let shown: String = name.chars().take(40).collect();
             if !known.contains(&name.as_str()) {
-                return Err(Problem::parameter(&shown, "is not known here").hint(format!("known are {}", known.join(", "))));
+                return Err(Problem::parameter(&shown, "is not known here")
+                    .hint(format!("known are {}", known.join(", "))));
             }
             if found.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::parameter(&shown, "comes more than once"));
@@ -69,9 +82,11 @@ impl Parameters {
     /// A whole number in bounds.
     pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+        let number =
+            text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
         let fits = number.filter(|number| (least..=most).contains(number));
-        fits.map(Some).ok_or_else(|| Problem::parameter(name, format!("expected a number from {least} to {most}")))
+        fits.map(Some)
+            .ok_or_else(|| Problem::parameter(name, format!("expected a number from {least} to {most}")))
     }
 
     /// The source and how it is to be mapped. Options cannot pass what the service gives to one file.
@@ -87,7 +102,8 @@ impl Parameters {
             total: context.config.memory.min(CarryOptions::default().total),
         };
         let readers = self.get("readable-by").unwrap_or_default().split(',').filter(|name| !name.is_empty());
-        let readable_by = readers.map(|name| name.parse().map_err(|error| Problem::parameter("readable-by", error)));
+        let readable_by =
+            readers.map(|name| name.parse().map_err(|error| Problem::parameter("readable-by", error)));
         let options = Options {
             store: context.store_options(&client.allowed),
             map,
@@ -98,7 +114,8 @@ impl Parameters {
             ..Options::default()
         };
         let others = self.0.iter().filter(|(name, _)| OF_MAPPING.contains(&name.as_str()));
-        let key = others.fold(format!("{}\n{url}", client.reach), |key, (name, value)| format!("{key}\n{name}={value}"));
+        let key = others
+            .fold(format!("{}\n{url}", client.reach), |key, (name, value)| format!("{key}\n{name}={value}"));
         Ok(Wanted { url, options, format, key })
     }
 
@@ -107,8 +124,11 @@ impl Parameters {
         let most = context.config.memory;
         let unpack = self.is_set("unpack")?;
         if unpack && format == ZarrFormat::V2 {
-            return Err(Problem::parameter("unpack", "needs a format of Zarr v3: Zarr v2 has no such codecs")
-                .hint("give format=zarr3-json"));
+            return Err(Problem::parameter(
+                "unpack",
+                "needs a format of Zarr v3: Zarr v2 has no such codecs",
+            )
+            .hint("give format=zarr3-json"));
         }
         Ok(MapOptions {
             format,

@@ -42,7 +42,8 @@ impl Rate {
         let full = Bucket { permits: self.burst, filled: now };
         let bucket = buckets.entry(client.to_owned()).or_insert(full);
         let permits = self.filled(bucket, now);
-        let (left, taken) = if permits >= 1.0 { (permits - 1.0, Ok(())) } else { (permits, Err(self.wait(permits))) };
+        let (left, taken) =
+            if permits >= 1.0 { (permits - 1.0, Ok(())) } else { (permits, Err(self.wait(permits))) };
         *bucket = Bucket { permits: left, filled: now };
         taken
     }

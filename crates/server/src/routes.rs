@@ -31,7 +31,9 @@ pub(crate) fn router(context: Arc<Context>) -> Router {
     let routes = api().into_iter().chain(page::routes());
     let router = routes.fold(Router::new(), |router, (path, methods)| router.route(path, methods));
     router
-        .fallback(|| async { Problem::not_found("no such path").hint("/v1/openapi.json says which there are") })
+        .fallback(|| async {
+            Problem::not_found("no such path").hint("/v1/openapi.json says which there are")
+        })
         .method_not_allowed_fallback(|| async {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not know this method")
         })

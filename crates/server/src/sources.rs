@@ -86,7 +86,9 @@ fn version(stamp: &str) -> String {
 
 impl Sources {
     pub(crate) fn new(config: &Config) -> Self {
-        let weigh = |_: &String, mapped: &Arc<Mapped>| u32::try_from(mapped.weight() >> 10).unwrap_or(u32::MAX).max(1);
+        let weigh = |_: &String, mapped: &Arc<Mapped>| {
+            u32::try_from(mapped.weight() >> 10).unwrap_or(u32::MAX).max(1)
+        };
         Self {
             kept: Cache::builder()
                 .max_capacity(config.stores_size >> 10)
@@ -101,7 +103,12 @@ impl Sources {
 
 impl Context {
     /// A file, as it is now or was a little while ago (`stores_time`).
-    pub(crate) async fn mapped(&self, url: &str, options: &Options, key: &str) -> Result<Arc<Mapped>, Problem> {
+    pub(crate) async fn mapped(
+        &self,
+        url: &str,
+        options: &Options,
+        key: &str,
+    ) -> Result<Arc<Mapped>, Problem> {
         let key = format!("recent\n{key}");
         if let Some(kept) = self.sources.kept.get(&key).await {
             match kept.store.object().map(Object::verify) {
@@ -113,9 +120,11 @@ impl Context {
             }
         }
         let url = url.to_owned();
-        self.kept(&key, options, move |options| async move {
-            virtualize_store::open(&url, &options.store).await
-        })
+        self.kept(
+            &key,
+            options,
+            move |options| async move { virtualize_store::open(&url, &options.store).await },
+        )
         .await
     }
 
@@ -158,7 +167,8 @@ impl Context {
         O: FnOnce(Options) -> F + Send + 'static,
         F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
     {
-        let permit = Arc::clone(&self.sources.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
+        let permit =
+            Arc::clone(&self.sources.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
         let options = options.clone();
         let work = move || async move {
             let object = open(options.clone()).await?;

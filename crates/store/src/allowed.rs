@@ -264,7 +264,16 @@ mod tests {
     #[test]
     fn nothing_allowed_is_an_error() {
         assert!(Allowed::parse([""; 0]).is_err());
-        for prefix in ["", "/data", "data", "https://", "s3://", "file:///no/such/folder", "ftp://host/", "https://host/?a"] {
+        for prefix in [
+            "",
+            "/data",
+            "data",
+            "https://",
+            "s3://",
+            "file:///no/such/folder",
+            "ftp://host/",
+            "https://host/?a",
+        ] {
             assert!(Allowed::parse([prefix]).is_err(), "{prefix:?}");
         }
     }

@@ -6,8 +6,8 @@
 //!
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
 
-mod clients;
 mod allowed;
+mod clients;
 mod connect;
 mod error;
 mod fetch;
@@ -26,8 +26,8 @@ mod plan;
 mod remote;
 mod retry;
 
-pub use clients::Clients;
 pub use allowed::Allowed;
+pub use clients::Clients;
 pub use error::StoreError;
 pub use fetch::fetch;
 pub use folder::SideFolder;

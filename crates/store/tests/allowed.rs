@@ -1,7 +1,7 @@
 //! What is not allowed is not reached: by redirects, links, names of private addresses.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod common;
 

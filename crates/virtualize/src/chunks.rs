@@ -38,13 +38,19 @@ impl ChunkReader {
             (other, _) => self.open(store, other, options).await?.read_once(range).await?,
         };
         if bytes.len() as u64 != within.length {
-            let message = format!("{}: {} bytes at {range}, expected {}", store.name(), bytes.len(), within.length);
+            let message =
+                format!("{}: {} bytes at {range}, expected {}", store.name(), bytes.len(), within.length);
             return Err(ReadError::new(ReadErrorKind::Changed, message).into());
         }
         Ok(bytes)
     }
 
-    async fn open(&self, store: &VirtualStore, id: SourceId, options: &StoreOptions) -> Result<Arc<Object>, Error> {
+    async fn open(
+        &self,
+        store: &VirtualStore,
+        id: SourceId,
+        options: &StoreOptions,
+    ) -> Result<Arc<Object>, Error> {
         if let Some(object) = self.others.lock().unwrap_or_else(PoisonError::into_inner).get(&id.0) {
             return Ok(Arc::clone(object));
         }
@@ -72,8 +78,9 @@ pub fn position(array: &Array, coordinates: &[u64]) -> Option<u64> {
     if grid.len() != coordinates.len() {
         return None;
     }
-    let steps = grid.iter().zip(coordinates);
-    steps.clone().all(|(along, at)| at < along).then_some(())?;
-    steps.fold(Some(0_u64), |all, (along, at)| all?.checked_mul(*along)?.checked_add(*at))
+    let mut steps = grid.iter().zip(coordinates);
+    steps.try_fold(0_u64, |all, (along, at)| {
+        (at < along).then_some(())?;
+        all.checked_mul(*along)?.checked_add(*at)
+    })
 }
-

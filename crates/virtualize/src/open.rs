@@ -35,7 +35,15 @@ impl VirtualStore {
     pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
         let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
         let report = Report::default();
-        Self { hierarchy, report, source_format: "references", name: name.into(), object: None, places, alone: false }
+        Self {
+            hierarchy,
+            report,
+            source_format: "references",
+            name: name.into(),
+            object: None,
+            places,
+            alone: false,
+        }
     }
 
     /// The file's name for messages: a path, or a url without its query.

@@ -7,9 +7,9 @@ use virtualize::{
     zarr::{Array, ChunkGrid, DataType, Group, Node},
 };
 
-use virtualize::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
 use super::readers;
 use crate::messages::printable;
+use virtualize::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
 
 /// Longest attribute value that is shown whole, in characters.
 const LONGEST: usize = 100;

@@ -43,10 +43,8 @@ impl Web {
             .read_timeout(Duration::from_secs(30))
             .timeout(Duration::from_secs(600))
             .build();
-        let client = built.map_err(|error| object_store::Error::Generic {
-            store: "HTTP",
-            source: Box::new(error),
-        })?;
+        let client =
+            built.map_err(|error| object_store::Error::Generic { store: "HTTP", source: Box::new(error) })?;
         Ok(self.client.get_or_init(|| HttpClient::new(client)).clone())
     }
 }
@@ -70,9 +68,11 @@ impl Resolve for Resolver {
         let this = *self;
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let kept: Vec<SocketAddr> = found.filter(|address| this.is_allowed(name.as_str(), *address)).collect();
+            let kept: Vec<SocketAddr> =
+                found.filter(|address| this.is_allowed(name.as_str(), *address)).collect();
             if kept.is_empty() {
-                let reason = "the host's addresses are not of the public network, and no allowed prefix names them";
+                let reason =
+                    "the host's addresses are not of the public network, and no allowed prefix names them";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason).into());
             }
             Ok(Box::new(kept.into_iter()) as Addrs)

@@ -1,0 +1,133 @@
+//! Connections that behave badly, and an end that is orderly.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{settings, url};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use virtualize_server::{Running, Settings, start};
+
+async fn running(settings: Settings) -> Running {
+    let settings = Settings { listen: Some("127.0.0.1:0".parse().unwrap()), ..settings };
+    start(settings.check().unwrap()).await.unwrap()
+}
+
+/// All that comes until the end.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let _ =
+        timeout(Duration::from_secs(20), stream.read_to_end(&mut text)).await.expect("the connection ends");
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+async fn asked(running: &Running, request: &str) -> String {
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    answer(&mut stream).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_over_a_socket() {
+    let running = running(settings()).await;
+    let target = format!("/v1/references?url={}", url("hdf5/chunked.h5"));
+    let text =
+        asked(&running, &format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+            .await;
+    assert!(text.starts_with("HTTP/1.1 200 OK") && text.ends_with("}}\n"), "{text}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_heads_are_cut_off() {
+    let running = running(Settings { header_time: Some(1), ..settings() }).await;
+    for start in
+        ["", "GET /healthz HTTP/1.1\r\nhost: local", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"]
+    {
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(start.as_bytes()).await.unwrap();
+        answer(&mut stream).await;
+        assert!(begun.elapsed() < Duration::from_secs(10), "{start:?}");
+    }
+    // One that drips is not given more time for it.
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let begun = Instant::now();
+    while stream.write_all(b"GET").await.is_ok() && begun.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_that_are_too_large_are_refused() {
+    let running = running(settings()).await;
+    let long = "x".repeat(200_000);
+    let many = "a: b\r\n".repeat(500);
+    for head in [
+        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n"),
+        format!("GET /{long} HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"),
+        "GET /healthz\r\n\r\n".to_owned(),
+        "\0\0\0\0\r\n\r\n".to_owned(),
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n".to_owned(),
+    ] {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let _ = stream.write_all(head.as_bytes()).await;
+        let text = answer(&mut stream).await;
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    }
+    assert!(asked(&running, "GET /healthz HTTP/1.0\r\n\r\n").await.contains("200 OK"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_open_connections_hold_nothing_up() {
+    let running = running(Settings { connections: Some(50), header_time: Some(1), ..settings() }).await;
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        held.push(TcpStream::connect(running.address).await.unwrap());
+    }
+    let text = asked(&running, "GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert!(text.contains("200 OK"), "{text}");
+    drop(held);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_take_nothing_are_left() {
+    let running = running(Settings { write_time: Some(1), ..settings() }).await;
+    let target = format!("/v1/inspect?url={}&places=10000", url("hdf5/chunk_indexes.h5"));
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    // So many answers that no buffer holds them.
+    let request = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(200);
+    let sent = async {
+        for _ in 0..200 {
+            if stream.write_all(request.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    };
+    assert!(timeout(Duration::from_secs(30), sent).await.is_ok(), "the service went on waiting");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_does_not_delay_the_end() {
+    let running = running(Settings { stop_time: Some(5), ..settings() }).await;
+    let address = running.address;
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    running.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
+}
