@@ -368,4 +368,20 @@ mod tests {
         );
         assert!(toml::from_str::<Settings>("alow = ['s3://b/']").is_err());
     }
+
+    #[test]
+    fn the_table_of_the_documentation_has_all_settings() {
+        let page = include_str!("../../../docs/service.md");
+        let command = <Settings as clap::Args>::augment_args(clap::Command::new("serve"));
+        let flags = command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag.get_env())));
+        let mut rows = 0;
+        for (name, variable) in flags {
+            let variable = variable.map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+            let file = if name == "config" { String::new() } else { format!("`{name}`") };
+            let row = format!("| `--{name}` | {variable} | {file} |");
+            assert!(page.contains(&row), "{row}");
+            rows += 1;
+        }
+        assert_eq!(page.matches("\n| `--").count(), rows);
+    }
 }

@@ -220,6 +220,8 @@ mod tests {
             "file://host/a",
             "file://localhost/a",
             "file:////a",
+            "file:///a?b",
+            "file:///a#b",
             "/etc/passwd",
             "a.nc",
             "",

@@ -82,6 +82,11 @@ impl Place {
 
 fn local(rest: &str) -> Result<Place, &'static str> {
     let path = rest.strip_prefix('/').ok_or("expected file:/// and an absolute path")?;
+    if path.contains(['?', '#']) {
+        return Err(
+            "holds a question mark or a hash, of which it is not known whether they are part of the name",
+        );
+    }
     let segments = segments(path, true)?;
     Ok(Place { origin: "file://".to_owned(), segments, url: format!("file:///{path}") })
 }

@@ -1,0 +1,181 @@
+"""`virtualize serve` on loopback: real clients read HDF5 and TIFF through it as Zarr stores, and see what h5py and tifffile see."""
+import base64, json, os, re, shutil, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request
+
+import clients
+import numpy as np
+import pytest
+from clients import FIXTURES
+
+NAMES = ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "hdf5/filters.h5", "hdf5/layouts.h5", "tiff/cog.tif", "tiff/chunky.tif", "tiff/geo_utm.tif"]
+ENV = clients.ROOT / ".env"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Url of a service of the fixtures."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "RUST_LOG", "VIRTUALIZE_"))}
+    folder = tmp_path_factory.mktemp("cache")
+    process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{FIXTURES}/", "--log", "json",
+                                "--cors", "https://viewer.example", "--cache", folder], stderr=subprocess.PIPE, text=True, env=keep)
+    first = json.loads(process.stderr.readline())
+    url = re.search(r"http://\S+", first["message"])[0]
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
+    reader.start()
+    yield url
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    reader.join(10)
+    said = [json.loads(line) for line in lines]
+    assert said[-1]["message"] == "stopped"
+    assert all(line["status"] < 500 for line in said if line["message"] == "request")
+
+
+def get(server, path, **parameters):
+    query = "?" + urllib.parse.urlencode(parameters) if parameters else ""
+    with urllib.request.urlopen(server + path + query) as answer:
+        return answer.read()
+
+
+def source(name):
+    return f"file://{FIXTURES / name}"
+
+
+def store(server, name):
+    return f"{server}/v1/zarr/" + base64.urlsafe_b64encode(source(name).encode()).decode().rstrip("=")
+
+
+def arrays(server, name):
+    """Path and references of all arrays, through the references that the service makes."""
+    refs = json.loads(get(server, "/v1/references", url=source(name), format="zarr3-json"))["refs"]
+    nodes = {key.removesuffix("zarr.json").rstrip("/"): json.loads(value) for key, value in refs.items() if key.endswith("zarr.json")}
+    return [path for path, node in nodes.items() if node["node_type"] == "array"], refs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_references_are_those_of_the_command(server, name, fmt):
+    run = clients.virtualize(FIXTURES / name, "--format", fmt)
+    assert json.loads(get(server, "/v1/references", url=source(name), format=fmt)) == run.references
+    assert json.loads(get(server, "/v1/references", url=source(name), format=fmt)) == run.references
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_zarr_python_reads_the_same_as_through_references(server, name):
+    import zarr
+    clients.register_codecs()
+    paths, refs = arrays(server, name)
+    assert paths
+    group = zarr.open_group(store(server, name), mode="r", zarr_format=3)
+    local = zarr.open_group(clients.open_store({"version": 1, "refs": refs}), mode="r", zarr_format=3)
+    for path in paths:
+        ours, theirs = group[path], local[path]
+        assert (ours.shape, ours.dtype, dict(ours.attrs)) == (theirs.shape, theirs.dtype, dict(theirs.attrs))
+        try:
+            expected = theirs[...]
+        except Exception as error:
+            with pytest.raises(type(error)):
+                ours[...]
+            continue
+        np.testing.assert_array_equal(ours[...], expected, err_msg=path)
+
+
+def test_values_are_those_of_h5py(server):
+    import h5py, zarr
+    group = zarr.open_group(store(server, "hdf5/chunked.h5"), mode="r")
+    with h5py.File(FIXTURES / "hdf5/chunked.h5") as file:
+        for name in ["lat", "lon", "temperature"]:
+            np.testing.assert_array_equal(group[name][...], file[name][()])
+
+
+def test_values_are_those_of_tifffile(server):
+    import tifffile, zarr
+    clients.register_codecs()
+    group = zarr.open_group(store(server, "tiff/cog.tif"), mode="r")
+    np.testing.assert_array_equal(np.squeeze(group["band_data"][...]), tifffile.imread(FIXTURES / "tiff/cog.tif", key=0))
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_xarray_shows_the_same_as_the_file(server, versioned):
+    import xarray as xr
+    name = "hdf5/chunked.h5"
+    links = json.loads(get(server, "/v1/inspect", url=source(name)))["zarr"]
+    with xr.open_dataset(FIXTURES / name, engine="h5netcdf") as truth, \
+            xr.open_dataset(server + links["versioned" if versioned else "store"].rstrip("/"), engine="zarr", chunks=None) as ours:
+        xr.testing.assert_equal(ours.load(), truth.load())
+
+
+def test_zarrita_reads_it(server):
+    if not shutil.which("node") or not (ENV / "zarrita" / "node_modules").is_dir():
+        pytest.skip("no Node.js, so nothing is read with zarrita.js")
+    import h5py
+    script = """
+      import * as zarr from "zarrita";
+      const root = zarr.root(new zarr.FetchStore(process.argv[2]));
+      const array = await zarr.open(root.resolve("temperature"), { kind: "array" });
+      const { data, shape } = await zarr.get(array);
+      console.log(JSON.stringify({ data: Array.from(data), shape }));
+    """
+    done = subprocess.run(["node", "--input-type=module", "-", store(server, "hdf5/chunked.h5")], cwd=ENV / "zarrita", input=script,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    with h5py.File(FIXTURES / "hdf5/chunked.h5") as file:
+        np.testing.assert_array_equal(np.array(read["data"], "f4").reshape(read["shape"]), file["temperature"][()])
+
+
+def test_inspection_is_that_of_the_command(server):
+    run = clients.virtualize("inspect", FIXTURES / "hdf5/filters.h5", "--json")
+    ours = json.loads(get(server, "/v1/inspect", url=source("hdf5/filters.h5")))
+    assert {key: ours[key] for key in json.loads(run.stdout)} == json.loads(run.stdout)
+
+
+def test_the_description_is_openapi(server):
+    document = json.loads(get(server, "/v1/openapi.json"))
+    assert document["openapi"] == "3.1.0"
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert operation["responses"] and operation["summary"], path
+
+
+def test_metrics_can_be_parsed(server):
+    text = get(server, "/metrics").decode()
+    line = re.compile(r"^(#.*|[a-z_]+(\{.*\})? [0-9.e+-]+)$")
+    assert all(line.match(each) for each in text.splitlines())
+    assert 'virtualize_requests_total{route="/v1/references",status="200"}' in text
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], "--allow"),
+    (["--allow", "s3://bucket/", "--listen", "0.0.0.0:0"], "--public"),
+    (["--allow", "/data"], "--allow"),
+    (["--allow", "s3://b/", "--config", "no/such.toml"], "no/such.toml"),
+])
+def test_it_does_not_start_unsafe(arguments, words):
+    run = clients.virtualize("serve", *arguments, timeout=20)
+    assert run.status == 2 and words in run.stderr, run.stderr
+
+
+def test_a_source_that_another_names_must_be_allowed(tmp_path):
+    """An external link and a virtual dataset lead to a file in the same folder, of which only the first is allowed."""
+    import h5py
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["x"] = np.arange(4)
+    with h5py.File(tmp_path / "open.h5", "w") as file:
+        file["own"] = np.arange(3)
+        file["link"] = h5py.ExternalLink("secret.h5", "x")
+        layout = h5py.VirtualLayout((4,), "i8")
+        layout[:] = h5py.VirtualSource("secret.h5", "x", (4,))
+        file.create_virtual_dataset("virtual", layout)
+    url = f"file://{tmp_path}/open.h5"
+
+    def shown(allow):
+        process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", allow], stderr=subprocess.PIPE, text=True)
+        try:
+            server = re.search(r"http://\S+", process.stderr.readline())[0]
+            return json.loads(get(server, "/v1/inspect", url=url, **{"follow-external": "true"}))
+        finally:
+            process.terminate()
+            process.wait(30)
+    assert set(shown(f"file://{tmp_path}/")["root"]["children"]) == {"own", "link", "virtual"}
+    only = shown(url)
+    assert "secret" not in json.dumps(only["root"]) and set(only["root"]["children"]) == {"own"}
