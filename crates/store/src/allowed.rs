@@ -240,7 +240,14 @@ mod tests {
         for start in ["s3://bucket/a/", "s3://bucket/a/20", "s3://bucket/a/b/", "s3://all/", "s3://all/x"] {
             assert_eq!(allowed.check_listing(start), Ok(()), "{start}");
         }
-        for start in ["s3://bucket/", "s3://bucket/a", "s3://bucket/ab/", "s3://bucket/a/../", "s3://other/", "file:///"] {
+        for start in [
+            "s3://bucket/",
+            "s3://bucket/a",
+            "s3://bucket/ab/",
+            "s3://bucket/a/../",
+            "s3://other/",
+            "file:///",
+        ] {
             assert!(allowed.check_listing(start).is_err(), "{start}");
         }
     }
