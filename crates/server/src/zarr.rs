@@ -70,7 +70,7 @@ pub(crate) async fn get(
             let etag = tag(&["zarr", env!("CARGO_PKG_VERSION"), &key, &String::from_utf8_lossy(&bytes)]);
             Ok(answer(request.headers(), Content::Memory(bytes), "application/json", &etag))
         }
-        Found::Inline(bytes) => inline(request.headers(), &bytes),
+        Found::Inline(bytes) => inline(request.headers(), bytes),
         Found::Chunk(place) => chunk(&context, &mapped, place, options.store, request.headers()).await,
     };
     if answered.as_ref().is_err_and(|problem| problem.status == StatusCode::CONFLICT) {

@@ -1,7 +1,7 @@
 //! A service of the fixtures, asked without a socket.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 
