@@ -47,6 +47,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Box<d
             "--optional" => drop(layout.optional.insert(value()?)),
             "--inline-limit" => layout.inline_limit = value()?.parse()?,
             "--rectilinear" => layout.rectilinear = true,
+            "--coord-from-name" => layout.names = Some(value()?.parse()?),
             "--allow-holes" => plan.allow_holes = true,
             "--fill-without-sentinel" => plan.fill_without_sentinel = true,
             "--on-duplicate" => {
@@ -105,5 +106,6 @@ async fn read(file: &str, layout: &Layout, options: &Options) -> Result<Member, 
         digests.insert(path, digest(&read));
     }
     let item = Item { url: file.to_owned(), ..Item::default() };
-    Ok(Member { item, hierarchy: store.hierarchy, values, digests, given: BTreeMap::new() })
+    let given = combine::given(&item, layout)?;
+    Ok(Member { item, hierarchy: store.hierarchy, values, digests, given })
 }

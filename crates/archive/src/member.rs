@@ -4,7 +4,7 @@ use serde_json::Value;
 use virtualize::ArrayValues;
 use virtualize::zarr::{Hierarchy, NodePath};
 
-use crate::Item;
+use crate::{Item, combine::NamePattern};
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +52,10 @@ pub struct Layout {
     pub optional: BTreeSet<String>,
     /// Global attribute that says the coordinate along a new dimension, by dimension.
     pub coordinate_attributes: BTreeMap<String, String>,
+    /// Property of the catalogue's item that says the coordinate along a dimension, by dimension.
+    pub coordinate_properties: BTreeMap<String, String>,
+    /// Pattern of the files' names, whose parts are coordinates along the dimensions of those names.
+    pub names: Option<NamePattern>,
     /// Whether chunk sizes may vary along the dimensions (Zarr v3 extension `rectilinear`).
     pub rectilinear: bool,
     /// Most bytes a file of an array that is copied into the references where its chunks do not fit those of its
@@ -83,6 +87,8 @@ impl Default for Layout {
             assume_equal: BTreeSet::new(),
             optional: BTreeSet::new(),
             coordinate_attributes: BTreeMap::new(),
+            coordinate_properties: BTreeMap::new(),
+            names: None,
             rectilinear: false,
             inline_limit: Self::INLINE_LIMIT,
         }

@@ -57,15 +57,19 @@ pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
         assume_equal,
         optional,
         coordinate_attributes,
+        coordinate_properties,
+        names,
         rectilinear,
         inline_limit,
     } = layout;
-    let said: [(&str, &dyn Debug); 7] = [
+    let said: [(&str, &dyn Debug); 9] = [
         ("dimensions", along),
         ("concat-var", concat_vars),
         ("assume-equal", assume_equal),
         ("optional-var", optional),
         ("coordinate-attributes", coordinate_attributes),
+        ("coordinate-properties", coordinate_properties),
+        ("coord-from-name", &names.as_ref().map(ToString::to_string)),
         ("rectilinear", rectilinear),
         ("copied-limit", inline_limit),
     ];

@@ -7,7 +7,7 @@ use virtualize::{ErrorClass, Options, VirtualStore, digest, read_array};
 
 use crate::{
     Item, Layout, Member,
-    combine::{Brief, CombineError, wanted},
+    combine::{Brief, CombineError, given, wanted},
     engine::Failure,
     eras::Signature,
     journal::{MemberRow, pack_hierarchy, pack_values},
@@ -33,7 +33,7 @@ pub(super) async fn row(
     let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
     let packed_values = pack_values(&values, store.name())?;
     let sources = hierarchy.sources.clone();
-    let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item) };
+    let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item, layout)? };
     let signature = Signature::of(&member, layout);
     let era = signature.digest();
     // Its row is that of the run in which it is planned.
@@ -48,11 +48,6 @@ pub(super) async fn row(
         digests: member.digests,
         given: member.given,
     })
-}
-
-/// Coordinates that the file's name, path or catalogue gives.
-fn given(_item: &Item) -> BTreeMap<String, serde_json::Value> {
-    BTreeMap::new()
 }
 
 fn text(value: &impl serde::Serialize) -> Result<String, Failure> {

@@ -134,7 +134,7 @@ impl<'a> Finish<'a> {
                     .find(|block| !growing.pieces.contains_key(&growing.key(&block.at)));
                 let first = first.map_or("", |block| block.url.as_str());
                 return Err(format!(
-                    "{absent} files do not have it, the first {first}; --optional {path} allows it"
+                    "{absent} files do not have it, the first {first}; --optional-var {path} allows it"
                 ));
             }
             let text = format!("{absent} files do not have it: their part reads as the fill value");

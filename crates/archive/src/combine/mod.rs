@@ -35,7 +35,7 @@ mod unify;
 pub use brief::{Brief, Direction, Extent, Range};
 pub use error::{CombineError, Note};
 pub use join::combine;
-pub use names::{NamePattern, catalogue_value};
+pub use names::{NamePattern, catalogue_value, given};
 pub use places::{Place, is_coordinate, places, wanted};
 pub use plan::{Block, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions, PlannedEra, plan};
 pub use scalar::{Scalar, time_value};

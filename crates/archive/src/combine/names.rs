@@ -10,6 +10,7 @@ use super::{
     calendar::{Calendar, digits},
     scalar::time_value,
 };
+use crate::{Item, Layout};
 
 /// A pattern of names, parts of which are coordinates.
 ///
@@ -59,6 +60,53 @@ enum Kind {
 
 /// Largest regular expression, in bytes of its program.
 const MOST_PROGRAM: usize = 1 << 20;
+
+impl PartialEq for NamePattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
+    }
+}
+
+impl Eq for NamePattern {}
+
+impl std::fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.pattern)
+    }
+}
+
+impl std::str::FromStr for NamePattern {
+    type Err = CombineError;
+
+    fn from_str(pattern: &str) -> Result<Self, CombineError> {
+        Self::new(pattern)
+    }
+}
+
+/// Coordinates that a file's name and catalogue give, for [`crate::Member::given`].
+///
+/// # Errors
+/// A name that is not of the pattern, parts of names that are no dimensions, and properties that a file lacks.
+pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, CombineError> {
+    let wrong = |what: String| CombineError::File { url: item.url.clone(), what };
+    let mut given = match &layout.names {
+        Some(names) => names.given(&item.url)?,
+        None => BTreeMap::new(),
+    };
+    let is_dimension = |name: &str| layout.along.iter().any(|along| along.name() == name);
+    if let Some(name) = given.keys().find(|name| !is_dimension(name)) {
+        let what = format!("{name} is no --concat-dim or --stack-dim; {{}} and * are parts without a name");
+        let option = layout.names.as_ref().map(|names| format!("pattern {names}")).unwrap_or_default();
+        return Err(CombineError::Option { option, what });
+    }
+    for (dimension, property) in &layout.coordinate_properties {
+        let value =
+            item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
+        let value = value.ok_or_else(|| wrong(format!("its catalogue says no {property}")))?;
+        given.insert(dimension.clone(), catalogue_value(value));
+    }
+    Ok(given)
+}
 
 impl NamePattern {
     /// Reads a pattern.

@@ -183,7 +183,7 @@ fn reason(growing: &Growing, geometry: &Geometry, allowed: Allowed) -> String {
             if !last && chunk > 0 && n % chunk != 0 {
                 return format!(
                     "{n} elements along {name} in {} are no whole number of chunks, which have {chunk}, and only the \
-                     last file may end within a chunk; arrays of up to --inline-limit bytes a file (now {}) are copied, \
+                     last file may end within a chunk; arrays of up to --copy-limit bytes a file (now {}) are copied, \
                      larger ones must be left out or the files be written anew",
                     piece.url, allowed.inline_limit
                 );

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use virtualize::{Format, Relocation, Rewrite};
 use virtualize_archive::{
     Along, Layout, Target,
-    combine::{OnDuplicate, OnMismatch, PlanOptions},
+    combine::{NamePattern, OnDuplicate, OnMismatch, PlanOptions},
 };
 
 #[cfg(feature = "icechunk")]
@@ -64,6 +64,13 @@ struct Together {
     /// Take the coordinate along a new dimension from a global attribute of the files; may be repeated
     #[arg(long = "coord-from-attribute", value_name = "DIMENSION=ATTRIBUTE", value_parser = key_value)]
     coordinate_attributes: Vec<(String, String)>,
+    /// Take the coordinate along a dimension from a property of the catalogue's item; may be repeated
+    #[arg(long = "coord-from-property", value_name = "DIMENSION=PROPERTY", value_parser = key_value)]
+    coordinate_properties: Vec<(String, String)>,
+    /// Take coordinates from the files' names, such as t2m_{time:%Y%m%d}_{member:d}.nc: parts {name}, {name:d} (whole
+    /// number), {name:f} (real number), {name:%Y%m%d} (date), * for any text; or a regular expression with named groups
+    #[arg(long = "coord-from-name", value_name = "PATTERN")]
+    names: Option<NamePattern>,
     /// What to do with files that disagree
     #[arg(long, value_enum, default_value = "stop", value_name = "WHAT")]
     on_mismatch: Mismatch,
@@ -120,6 +127,8 @@ impl Together {
             assume_equal: set(&self.assume_equal),
             optional: set(&self.optional),
             coordinate_attributes: self.coordinate_attributes.iter().cloned().collect(),
+            coordinate_properties: self.coordinate_properties.iter().cloned().collect(),
+            names: self.names.clone(),
             rectilinear,
             inline_limit: self.copy_limit,
         }

@@ -1,0 +1,327 @@
+"""Files put together along dimensions, compared value by value with `xr.open_mfdataset` on the originals, or with the dataset that was cut into them."""
+import json, random, warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from clients import open_store, virtualize
+
+MINIMAL = dict(combine="nested", concat_dim="time", data_vars="minimal", coords="minimal", compat="override", combine_attrs="drop_conflicts")
+
+
+def combined(tmp_path, fmt, files, *arguments, status=0, text=None, **decode):
+    """What clients open of the files put together, and what was said; or the error."""
+    run = virtualize("batch", *files, *arguments, "--format", fmt, "-o", tmp_path / "all.json", "--overwrite", "--restart")
+    assert run.status == status, run.stderr
+    if text:
+        assert text in run.stderr, run.stderr
+    if status:
+        return run.stderr
+    references = json.loads((tmp_path / "all.json").read_text())
+    with warnings.catch_warnings(), zarr.config.set({"array.rectilinear_chunks": True}):
+        warnings.simplefilter("ignore")
+        opened = xr.open_dataset(open_store(references), engine="zarr", consolidated=False, zarr_format=2 if fmt == "kerchunk-json" else 3,
+                                 group=decode.pop("group", ""), **decode)
+        return opened.load(), run.stderr
+
+
+def originals(files, **how):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_mfdataset(list(map(str, files)), engine="h5netcdf", **(how or MINIMAL)).load()
+
+
+def write(path, dataset, **how):
+    dataset.to_netcdf(path, engine="h5netcdf", **how)
+    return path
+
+
+def days(path, first, n, units="hours since 2000-01-01", chunk=None, offset=0, down=False, dtype="i8", calendar="standard"):
+    """Packed and plain data, time on the first and the second axis, bounds, a coordinate beside time, and one without it."""
+    rng = np.random.default_rng(first)
+    t = (np.arange(n) + first - offset)[::-1 if down else 1].astype(dtype)
+    ds = xr.Dataset(
+        {"t2m": (("time", "y", "x"), rng.integers(0, 3000, (n, 4, 3)).astype("i2"), {"units": "K", "scale_factor": 0.5, "add_offset": 270.0}),
+         "middle": (("y", "time", "x"), rng.random((4, n, 3)).astype("f4"), {"note": str(first)}),
+         "orography": (("y", "x"), np.ones((4, 3))),
+         "time_bnds": (("time", "nv"), np.stack([t, t + 1], 1).astype(dtype))},
+        coords={"time": ("time", t, {"units": units, "calendar": calendar, "bounds": "time_bnds"}), "lat": ("y", np.arange(4.0)),
+                "step": ("time", np.arange(n) * 10 + first)}, attrs={"history": str(first), "title": "T"})
+    return write(path, ds, unlimited_dims=["time"],
+                 encoding={"t2m": {"chunksizes": (chunk or n, 4, 3), "zlib": True}, "middle": {"chunksizes": (2, chunk or n, 3), "zlib": True}})
+
+
+def test_existing_dimension(tmp_path, fmt):
+    """In the order of time, whatever the order of the files; the last file may end within a chunk."""
+    files = [days(tmp_path / f"{name}.nc", 4 * k, n, chunk=4) for k, (name, n) in enumerate(zip("dbca", (4, 4, 4, 3)))]
+    got, said = combined(tmp_path, fmt, [files[2], files[0], files[3], files[1]], "--concat-dim", "time")
+    want = originals(files)
+    xr.testing.assert_equal(got, want)
+    xr.testing.assert_identical(got, want)
+    assert "attribute history has 4 different values" in said and "attribute note" in said
+
+
+def test_gaps_are_told(tmp_path, fmt):
+    files = [days(tmp_path / f"{k}.nc", first, 4) for k, first in enumerate((0, 4, 12))]
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time")
+    xr.testing.assert_identical(got, originals(files))
+    assert "5.000 usual steps between 4 to 7 hours since 2000-01-01" in said
+
+
+def test_same_coordinates(tmp_path, fmt):
+    files = [days(tmp_path / f"{k}.nc", first, 4) for k, first in enumerate((0, 4, 4))]
+    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="same coordinates")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--on-duplicate", "first")
+    xr.testing.assert_identical(got, originals(files[:2]))
+
+
+@pytest.mark.parametrize("second, text", [(dict(first=2, n=4), "overlaps"), (dict(first=4, n=4, down=True), "decreases in the other")])
+def test_files_that_cannot_follow(tmp_path, second, text):
+    files = [days(tmp_path / "a.nc", 0, 4), days(tmp_path / "b.nc", **second)]
+    said = combined(tmp_path, "zarr3-json", files, "--concat-dim", "time", status=1, text=text)
+    assert "a.nc" in said and "b.nc" in said
+
+
+def test_decreasing(tmp_path, fmt):
+    files = [days(tmp_path / f"{first}.nc", first, 4, down=True) for first in (4, 0)]
+    got, _ = combined(tmp_path, fmt, files[::-1], "--concat-dim", "time")
+    xr.testing.assert_identical(got, originals(files))
+
+
+@pytest.mark.parametrize("calendar", ["standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day"])
+@pytest.mark.parametrize("second", [
+    dict(first=24 * 365, n=4, offset=0, units="hours since 1999-01-01"), dict(first=60, n=4, units="minutes since 2001-03-01 00:00:00", dtype="f8"),
+    dict(first=7, n=4, units="days since 2004-02-28 12:00", dtype="f4"), dict(first=11, n=3, units="seconds since 2002-1-1T01:30:00+01:00")])
+def test_other_reference_times(tmp_path, fmt, calendar, second):
+    """Times are compared by their dates; bounds follow."""
+    if calendar == "360_day" and second["units"].startswith("hours"):
+        second = {**second, "first": 24 * 366}
+    files = [days(tmp_path / "a.nc", 0, 4, calendar=calendar), days(tmp_path / "b.nc", calendar=calendar, **second)]
+    how = dict(decode_times=xr.coders.CFDatetimeCoder(use_cftime=True))
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", **how)
+    want = originals(files, **MINIMAL, **how)
+    assert (got.time.values == want.time.values).all() and (got.time_bnds.values == want.time_bnds.values).all()
+    assert "converted to" in said
+
+
+def test_units_that_cannot_be_converted(tmp_path, fmt):
+    files = [days(tmp_path / "a.nc", 0, 2, units="months since 2000-01-01"), days(tmp_path / "b.nc", 0, 2, units="months since 2001-01-01")]
+    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="units")
+    files[1] = days(tmp_path / "b.nc", 2, 2, units="months since 2000-01-01")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", decode_times=False)
+    assert got.time.values.tolist() == [0, 1, 2, 3]
+
+
+def rows(path, first, n, chunk=None, zlib=False, dtype="f8"):
+    ds = xr.Dataset({"t": (("time", "y"), np.random.default_rng(first).random((n, 7)).astype(dtype))}, coords={"time": np.arange(n) + first})
+    encoding = {"t": {"chunksizes": (chunk, 7), "zlib": zlib}} if chunk else {}
+    return write(path, ds, encoding=encoding, unlimited_dims=["time"] if chunk else [])
+
+
+NEVER = ("--copy-limit", "1")
+
+
+@pytest.mark.parametrize("grid", [(), ("--chunk-grid", "rectilinear")])
+@pytest.mark.parametrize("parts", [(12, 16, 20), (31, 28, 31), (5, 1, 2)])
+def test_contiguous_data_of_other_lengths(tmp_path, fmt, parts, grid):
+    """Plain elements are cut into slices that fit all files."""
+    if grid and fmt == "kerchunk-json":
+        pytest.skip("Zarr v2 has one chunk size")
+    files = [rows(tmp_path / f"{k}.nc", sum(parts[:k]), n) for k, n in enumerate(parts)]
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", *NEVER, *grid)
+    xr.testing.assert_identical(got, originals(files))
+
+
+@pytest.mark.parametrize("grid", [(), ("--chunk-grid", "rectilinear")])
+def test_chunks_larger_than_the_file(tmp_path, fmt, grid):
+    """Chunks of 512 along a dimension of 24: cut where they are plain, copied where they are small, else refused."""
+    if grid and fmt == "kerchunk-json":
+        pytest.skip("Zarr v2 has one chunk size")
+    plain = [rows(tmp_path / f"p{k}.nc", 24 * k, 24, 512) for k in range(3)]
+    got, _ = combined(tmp_path, fmt, plain, "--concat-dim", "time", *NEVER, *grid)
+    xr.testing.assert_identical(got, originals(plain))
+    packed = [rows(tmp_path / f"z{k}.nc", 24 * k, 24, 512, zlib=True) for k in range(3)]
+    combined(tmp_path, fmt, packed, "--concat-dim", "time", *NEVER, *grid, status=1, text="no whole number of chunks, which have 512")
+    got, _ = combined(tmp_path, fmt, packed, "--concat-dim", "time", *grid)
+    xr.testing.assert_identical(got, originals(packed))
+
+
+def test_compressed_chunks_of_other_sizes(tmp_path):
+    files = [rows(tmp_path / f"{k}.nc", first, n, n, zlib=True) for k, (first, n) in enumerate(((0, 24), (24, 30), (54, 24)))]
+    got, _ = combined(tmp_path, "zarr3-json", files, "--concat-dim", "time", *NEVER, "--chunk-grid", "rectilinear")
+    xr.testing.assert_identical(got, originals(files))
+    combined(tmp_path, "zarr3-json", files, "--concat-dim", "time", *NEVER, status=1, text="chunk shape")
+    got, _ = combined(tmp_path, "zarr3-json", files, "--concat-dim", "time")
+    xr.testing.assert_identical(got, originals(files))
+
+
+def test_what_does_not_vary_must_be_equal(tmp_path, fmt):
+    files = [write(tmp_path / f"{k}.nc", xr.Dataset({"t": ("time", [k]), "level": ((), 10.0 * k)}, coords={"time": [k]})) for k in range(3)]
+    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="level")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--assume-equal", "level")
+    assert got.level.values == 0 and got.t.values.tolist() == [0, 1, 2]
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-var", "level")
+    assert got.level.dims == ("time",) and got.level.values.tolist() == [0, 10, 20]
+
+
+@pytest.mark.parametrize("zlib", [False, True])
+def test_new_dimension(tmp_path, fmt, zlib):
+    """Data variables get it, coordinates and grid mappings do not; names give its coordinate."""
+    files = []
+    for k in range(3):
+        ds = xr.Dataset({"t": (("y", "x"), np.random.default_rng(k).random((4, 5)), {"grid_mapping": "crs"}), "crs": ((), 0)},
+                        coords={"y": np.arange(4.0), "x": np.arange(5.0)})
+        files.append(write(tmp_path / f"m{9 + k}_2020022{8 + k}.nc" if k < 2 else tmp_path / "m11_20200301.nc", ds,
+                           encoding={"t": {"chunksizes": (2, 5), "zlib": zlib, "shuffle": zlib}} if zlib else {}))
+    want = originals(files, combine="nested", concat_dim="m", data_vars=["t"], coords="minimal", compat="override")
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "m")
+    xr.testing.assert_identical(got, want)
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "m", "--coord-from-name", "m{m:d}_*.nc")
+    xr.testing.assert_identical(got.drop_attrs(), want.assign_coords(m=[9, 10, 11]).drop_attrs())
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "time", "--coord-from-name", "m*_{time:%Y%m%d}.nc")
+    assert got.time.values.astype("M8[D]").astype(str).tolist() == ["2020-02-28", "2020-02-29", "2020-03-01"]
+    combined(tmp_path, fmt, files, "--stack-dim", "m", "--coord-from-name", "n{m:d}.nc", status=1, text="is not of the pattern")
+
+
+def test_single_coordinate_becomes_the_dimension(tmp_path, fmt):
+    """A scalar `time` of each file, as satellites have it; in other units too."""
+    files = []
+    for k, (time, units) in enumerate([(5, "hours since 2000-01-01"), (240, "minutes since 2000-01-01"), (3, "hours since 2000-01-01")]):
+        ds = xr.Dataset({"t": (("y", "x"), np.random.default_rng(k).random((4, 5)), {"coordinates": "time"})},
+                        coords={"time": ((), time, {"units": units}), "y": np.arange(4.0), "x": np.arange(5.0)})
+        files.append(write(tmp_path / f"{k}.nc", ds))
+    got, _ = combined(tmp_path, fmt, files, "--stack-dim", "time")
+    want = originals(files[::-1], combine="nested", concat_dim="time")
+    assert (got.time.values == want.time.values).all()
+    xr.testing.assert_equal(got.t, want.t)
+
+
+def whole():
+    rng = np.random.default_rng(0)
+    return xr.Dataset({"t": (("time", "y", "x"), rng.random((8, 3, 12))), "n": (("x",), rng.integers(0, 9, 12)), "z": (("y",), rng.random(3))},
+                      coords={"time": np.arange(8) * 6, "x": np.arange(12.0) * 2, "y": np.arange(3.0)[::-1]})
+
+
+def tiles(tmp_path):
+    files = []
+    for i in range(2):
+        for j in range(3):
+            tile = whole().isel(time=slice(4 * i, 4 * i + 4), x=slice(4 * j, 4 * j + 4))
+            files.append(write(tmp_path / f"tile{i}{j}.nc", tile, encoding={"t": {"chunksizes": (2, 3, 2), "zlib": True}}))
+    return files
+
+
+def test_tiles(tmp_path, fmt):
+    files = tiles(tmp_path)
+    random.Random(0).shuffle(files)
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x")
+    xr.testing.assert_identical(got, whole())
+
+
+def test_holes(tmp_path, fmt):
+    files = tiles(tmp_path)[1:]
+    combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", status=1, text="time 0, x 0")
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", "--allow-holes")
+    want = whole()
+    want.t[:4, :, :4] = np.nan
+    xr.testing.assert_equal(got, want)
+    assert "time 0, x 0" in said
+
+
+def test_ensemble_of_times(tmp_path, fmt):
+    full = whole()
+    members = xr.concat([full[["t"]] + k for k in range(2)], "member").assign_coords(member=[3, 4]).transpose("member", "time", "y", "x")
+    files = [write(tmp_path / f"r{r}_{i}.nc", members.sel(member=r, drop=True).isel(time=slice(4 * i, 4 * i + 4)))
+             for r in (3, 4) for i in range(2)]
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "member", "--concat-dim", "time", "--coord-from-name", "r{member:d}_*.nc")
+    xr.testing.assert_equal(got, members)
+
+
+def test_arrays_of_some_files(tmp_path, fmt):
+    files = [rows(tmp_path / f"{k}.nc", 2 * k, 2, 2) for k in range(3)]
+    with xr.open_dataset(files[0], engine="h5netcdf") as first:
+        more = first.assign(u=first.t * 2, k=first.t.astype("i4")).load()
+    write(files[0], more, encoding={"u": {"chunksizes": (2, 7), "zlib": True}})
+    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1)
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--optional-var", "u", "--optional-var", "k", "--fill-without-sentinel")
+    assert np.isnan(got.u.values[2:]).all() and (got.u.values[:2] == more.u.values).all()
+    assert "u: 2 files do not have it" in said.replace("/u", "u")
+    combined(tmp_path, fmt, files, "--concat-dim", "time", "--optional-var", "u", "--optional-var", "k", status=1, text="fill-without-sentinel")
+
+
+def test_groups(tmp_path, fmt):
+    """A dimension of one name grows in each group that has its own."""
+    files = []
+    for k in range(2):
+        path = rows(tmp_path / f"{k}.nc", 3 * k, 3)
+        write(path, xr.Dataset({"v": ("time", np.arange(6) + 6 * k)}, coords={"time": np.arange(6) + 6 * k}), group="fine/er", mode="a")
+        files.append(path)
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time")
+    xr.testing.assert_identical(got, originals(files))
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", group="fine/er")
+    assert got.v.values.tolist() == got.time.values.tolist() == list(range(12))
+
+
+def test_eras(tmp_path, fmt):
+    files = [rows(tmp_path / f"{k}.nc", 4 * k, 4, dtype="f8" if k < 2 else "f4") for k in range(4)]
+    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="data type")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--on-mismatch", "split", group="era_1")
+    xr.testing.assert_equal(got, originals(files[2:]))
+    got, _ = combined(tmp_path, fmt, files[:3], "--concat-dim", "time", "--on-mismatch", "skip")
+    xr.testing.assert_equal(got, originals(files[:2]))
+
+
+def test_empty_files_and_files_without_coordinates(tmp_path, fmt):
+    for k in range(11):
+        write(tmp_path / f"part{k}.nc", xr.Dataset({"t": (("time", "x"), np.full((2, 3), k))}))
+    files = [tmp_path / f"part{k}.nc" for k in range(11)]
+    got, _ = combined(tmp_path, fmt, sorted(files), "--concat-dim", "time")
+    assert got.t.values[:, 0].tolist() == [k for k in range(11) for _ in range(2)]
+    empty = write(tmp_path / "a.nc", xr.Dataset({"t": (("time", "x"), np.zeros((0, 3)))}, coords={"time": np.zeros(0)}), unlimited_dims=["time"])
+    other = [write(tmp_path / f"b{k}.nc", xr.Dataset({"t": (("time", "x"), np.full((1, 3), k))}, coords={"time": [1.0 * k]})) for k in range(2)]
+    got, said = combined(tmp_path, fmt, [empty, *other], "--concat-dim", "time")
+    assert got.time.values.tolist() == [0, 1] and "length 0" in said
+
+
+def test_texts(tmp_path, fmt):
+    """Strings of any length and of a fixed one."""
+    files = []
+    for k in range(3):
+        ds = xr.Dataset({"name": ("time", np.array([f"n{k}", "long name" * k], object)), "code": ("time", np.array([b"ab", b"%d" % k]))},
+                        coords={"time": [2 * k, 2 * k + 1]})
+        files.append(write(tmp_path / f"{k}.nc", ds))
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time")
+    assert got.name.values.tolist() == ["n0", "", "n1", "long name", "n2", "long namelong name"]
+    assert [bytes(code) for code in got.code.values] == [b"ab", b"0", b"ab", b"1", b"ab", b"2"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_cuts_make_the_whole(tmp_path, fmt, seed):
+    """Any dataset cut at multiples of its chunks, along one or two dimensions, any axis order, comes back."""
+    rng = random.Random(seed)
+    sizes = {"a": rng.randint(3, 9), "b": rng.randint(3, 9), "c": rng.randint(1, 4)}
+    chunk = {"a": rng.randint(1, 3), "b": rng.randint(1, 3), "c": rng.randint(1, sizes["c"])}
+    along = rng.sample("abc", 2)[:rng.randint(1, 2)]
+    down = rng.random() < 0.3
+    data = {}
+    for k in range(4):
+        dims = rng.sample("abc", rng.randint(1, 3))
+        shape = [sizes[d] for d in dims]
+        data[f"v{k}"] = (dims, np.random.default_rng(seed * 9 + k).integers(-99, 99, shape).astype(rng.choice(["i2", ">i4", "f4", "f8"])))
+    coords = {d: np.arange(sizes[d])[::-1 if down else 1] * 1.5 for d in "abc"}
+    full = xr.Dataset(data, coords=coords)
+    cuts = {d: sorted({0, sizes[d], *(chunk[d] * rng.randint(1, 3) for _ in range(2))} & {*range(sizes[d] - chunk[d] + 1), sizes[d]}) for d in along}
+    parts = [full]
+    for d in along:
+        parts = [p.isel({d: slice(lo, hi)}) for p in parts for lo, hi in zip(cuts[d], cuts[d][1:])]
+    files = []
+    for k, part in enumerate(parts):
+        encoding = {n: {"chunksizes": tuple(chunk[d] for d in v.dims), "zlib": bool(seed % 2)} for n, v in part.data_vars.items()}
+        for n, v in part.data_vars.items():
+            if any(chunk[d] > part.sizes[d] for d in v.dims):
+                encoding[n]["chunksizes"] = tuple(min(chunk[d], part.sizes[d]) for d in v.dims)
+        files.append(write(tmp_path / f"{k}.nc", part, encoding=encoding))
+    rng.shuffle(files)
+    got, _ = combined(tmp_path, fmt, files, *(word for d in along for word in ("--concat-dim", d)))
+    xr.testing.assert_identical(got, full)
