@@ -5,6 +5,7 @@
 mod consolidated;
 mod folder;
 mod json;
+mod parquet_column;
 mod parquet_folder;
 mod references;
 mod sink;

@@ -2,10 +2,12 @@
 //! size, and for each array `NAME/refs.N.parq` with the columns path, offset, size and raw, one row a chunk position.
 //!
 //! fsspec reads the columns through pandas and fastparquet, whose limits decide how they are spelled:
-//! - `path` has a dictionary page always: without one a missing path comes as NaN, which is taken for a url.
+//! - `path` has a dictionary page where any is missing: without one a missing path comes as NaN, which is taken for a url.
 //! - offsets are plain: its decoder of DELTA_BINARY_PACKED returns wrong numbers from 28 bits on; it has no
 //!   BYTE_STREAM_SPLIT; pages are of version 1.
 //! - offsets and sizes are never null, and their statistics say so: without statistics their columns become floats.
+//!
+//! Each column is written in the smallest of the spellings that are left.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,19 +19,21 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use parquet::{
-    basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel},
-    data_type::{ByteArray, ByteArrayType, DataType, Int64Type},
+    basic::{LogicalType, Repetition, Type as Physical},
+    data_type::{ByteArray, ByteArrayType, Int64Type},
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        writer::{SerializedFileWriter, SerializedRowGroupWriter},
-    },
-    schema::types::{ColumnPath, Type, TypePtr},
+    file::writer::SerializedFileWriter,
+    schema::types::{SchemaDescriptor, Type, TypePtr},
 };
 use serde_json::{Map, Value, json};
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Node};
 
-use crate::{EmitError, Sink, consolidated::documents, references::grid_total};
+use crate::{
+    EmitError, Sink,
+    consolidated::documents,
+    parquet_column::{Column, Out, Spelling},
+    references::grid_total,
+};
 
 /// Most rows of a file, which bounds what is held in memory.
 pub const MOST_RECORDS: u32 = 1_000_000;
@@ -37,12 +41,13 @@ pub const MOST_RECORDS: u32 = 1_000_000;
 /// that is missing. So those before the first url are written even where all their chunks are missing, but for arrays of
 /// more such files than this.
 const LEADING: u64 = 64;
-/// Bytes of a page: all of a column, but for very large inline chunks.
-const PAGE: usize = 64 << 20;
-/// Sizes get a dictionary where at most one row in so many has a size of its own.
-const ROWS_PER_SIZE: usize = 8;
-
-type Out<'a> = Box<dyn io::Write + Send + 'a>;
+/// A dictionary is tried where at most one row in so many has a value of its own.
+const ROWS_PER_VALUE: usize = 8;
+/// Columns whose statistics are written.
+const STATISTICS: &[&str] = &["offset", "size"];
+const PLAIN: &[Spelling] =
+    &[Spelling { dictionary: false, level: 1 }, Spelling { dictionary: false, level: 3 }];
+const DICTIONARY: Spelling = Spelling { dictionary: true, level: 3 };
 
 /// Writes everything, `.zmetadata` last.
 pub(crate) fn write(
@@ -202,6 +207,8 @@ impl Chunks<'_> {
 struct Table {
     path_levels: Vec<i16>,
     paths: Vec<ByteArray>,
+    /// How often `paths` changes from one to the next.
+    runs: usize,
     offsets: Vec<i64>,
     sizes: Vec<i64>,
     raw_levels: Vec<i16>,
@@ -214,6 +221,7 @@ impl Table {
     fn clear(&mut self) {
         self.path_levels.clear();
         self.paths.clear();
+        self.runs = 0;
         self.offsets.clear();
         self.sizes.clear();
         self.raw_levels.clear();
@@ -236,6 +244,8 @@ impl Table {
 
     fn push_place(&mut self, url: ByteArray, offset: i64, size: i64) {
         self.path_levels.push(1);
+        self.runs +=
+            usize::from(self.paths.last().is_none_or(|last| last.data().as_ptr() != url.data().as_ptr()));
         self.paths.push(url);
         self.offsets.push(offset);
         self.sizes.push(size);
@@ -257,41 +267,50 @@ impl Table {
     }
 
     fn write(&self, out: Out<'_>) -> Result<(), ParquetError> {
-        let mut file = SerializedFileWriter::new(out, schema()?, Arc::new(self.properties()))?;
+        let schema = schema()?;
+        let described = SchemaDescriptor::new(Arc::clone(&schema));
+        let mut file = SerializedFileWriter::new(out, schema, Arc::new(DICTIONARY.properties(STATISTICS)))?;
         let mut rows = file.next_row_group()?;
-        column::<ByteArrayType>(&mut rows, &self.paths, Some(&self.path_levels))?;
-        column::<Int64Type>(&mut rows, &self.offsets, None)?;
-        column::<Int64Type>(&mut rows, &self.sizes, None)?;
-        column::<ByteArrayType>(&mut rows, &self.raws, Some(&self.raw_levels))?;
+        let texts = |at, values, levels| Column::<ByteArrayType> {
+            described: described.column(at),
+            values,
+            levels: Some(levels),
+            statistics: STATISTICS,
+        };
+        let numbers = |at, values| Column::<Int64Type> {
+            described: described.column(at),
+            values,
+            levels: None,
+            statistics: STATISTICS,
+        };
+        texts(0, &self.paths, &self.path_levels).write(&self.path_spellings(), &mut rows)?;
+        numbers(1, &self.offsets).write(PLAIN, &mut rows)?;
+        numbers(2, &self.sizes).write(&self.size_spellings(), &mut rows)?;
+        texts(3, &self.raws, &self.raw_levels).write(&self.raw_spellings(), &mut rows)?;
         rows.close()?;
         file.finish()?;
         io::Write::flush(file.inner_mut())?;
         Ok(())
     }
 
-    fn properties(&self) -> WriterProperties {
-        WriterProperties::builder()
-            .set_created_by("virtualize".to_owned())
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).unwrap_or_default()))
-            .set_statistics_enabled(EnabledStatistics::None)
-            .set_column_statistics_enabled(ColumnPath::from("offset"), EnabledStatistics::Chunk)
-            .set_column_statistics_enabled(ColumnPath::from("size"), EnabledStatistics::Chunk)
-            .set_offset_index_disabled(true)
-            .set_max_row_group_row_count(None)
-            .set_data_page_size_limit(PAGE)
-            .set_data_page_row_count_limit(usize::MAX)
-            // No column changes from dictionary to plain on its way, which would bring back NaN.
-            .set_dictionary_page_size_limit(usize::MAX)
-            .set_column_dictionary_enabled(ColumnPath::from("offset"), false)
-            .set_column_dictionary_enabled(ColumnPath::from("size"), self.has_few_sizes())
-            .set_column_dictionary_enabled(ColumnPath::from("raw"), self.buffers.len() < self.raws.len())
-            .build()
+    /// Text that is plain can be smaller where most urls are different.
+    fn path_spellings(&self) -> Vec<Spelling> {
+        let all_there = self.paths.len() == self.path_levels.len();
+        let plain = all_there && self.runs > self.paths.len() / ROWS_PER_VALUE;
+        [DICTIONARY].into_iter().chain(PLAIN.iter().copied().filter(|_| plain)).collect()
     }
 
-    fn has_few_sizes(&self) -> bool {
-        let most = self.sizes.len() / ROWS_PER_SIZE;
+    fn size_spellings(&self) -> Vec<Spelling> {
+        let most = self.sizes.len() / ROWS_PER_VALUE;
         let mut seen = HashSet::new();
-        self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most))
+        let few =
+            self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most));
+        PLAIN.iter().copied().chain(few.then_some(DICTIONARY)).collect()
+    }
+
+    /// One spelling, since inline chunks can be large.
+    fn raw_spellings(&self) -> [Spelling; 1] {
+        [Spelling { dictionary: self.buffers.len() < self.raws.len(), ..DICTIONARY }]
     }
 }
 
@@ -308,15 +327,4 @@ fn schema() -> Result<TypePtr, ParquetError> {
         field("raw", Physical::BYTE_ARRAY, Repetition::OPTIONAL, None)?,
     ];
     Ok(Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?))
-}
-
-fn column<T: DataType>(
-    rows: &mut SerializedRowGroupWriter<'_, Out<'_>>,
-    values: &[T::T],
-    levels: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let missing = || ParquetError::General("a column too many".to_owned());
-    let mut column = rows.next_column()?.ok_or_else(missing)?;
-    column.typed::<T>().write_batch(values, levels, None)?;
-    column.close()
 }

@@ -230,10 +230,64 @@ def test_gdal_shows_no_fill_values_for_chunks_it_cannot_find(tmp_path):
         pass
 
 
-def test_it_is_no_larger_than_kerchunks_own(sparse, tmp_path):
+def offsets_of(sizes):
+    return 4096 + np.cumsum(sizes) - sizes
+
+
+def columns(kind, count):
+    """Urls, offsets and sizes of chunks as they are found."""
+    rng = np.random.default_rng(7)
+    compressed, plain = rng.normal(50_000, 5_000, count).astype(int), np.full(count, 40_000)
+    one = ["s3://bucket/a/prefix/of/usual/length/file.nc"] * count
+    each = [f"s3://bucket/a/prefix/of/usual/length/{at:06}.nc" for at in range(count)]
+    match kind:
+        case "steps":
+            return one, 4096 + np.arange(count) * 71_331, 50_000 + np.arange(count) * 7919 % 20_000
+        case "compressed":
+            return one, offsets_of(compressed), compressed
+        case "not compressed":
+            return one, offsets_of(plain), plain
+        case "small":
+            small = rng.integers(100, 1000, count)
+            return one, offsets_of(small), small
+        case "in no order":
+            order = rng.permutation(count)
+            return one, offsets_of(compressed)[order], compressed[order]
+        case "a file each":
+            return each, np.full(count, 8192), compressed
+        case "a file for ten":
+            return [each[at // 10] for at in range(count)], offsets_of(compressed).reshape(-1, 10)[0].repeat(count // 10)[:count], compressed
+        case "files in turn":
+            return [each[at % 50] for at in range(count)], offsets_of(compressed), compressed
+
+
+KINDS = ["steps", "compressed", "not compressed", "small", "in no order", "a file each", "a file for ten", "files in turn"]
+
+
+def test_sparse_arrays_are_no_larger_than_kerchunks_own(sparse, tmp_path):
     import kerchunk.df
     out, theirs = tmp_path / "refs.parquet", tmp_path / "kerchunk.parquet"
-    references = parquet(sparse, out)
+    kerchunk.df.refs_to_dataframe(parquet(sparse, out), str(theirs))
+    ours, kerchunks = (sum(p.stat().st_size for p in folder.rglob("*.parq")) for folder in (out, theirs))
+    assert ours <= kerchunks, (ours, kerchunks)
+
+
+@pytest.mark.parametrize("count", [100, 20_000, 250_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_no_larger_than_kerchunks_own(kind, count, tmp_path):
+    """The same references through both, and read back by fsspec as they were."""
+    import kerchunk.df
+    zarray = {"chunks": [1], "compressor": None, "dtype": "<i4", "fill_value": 0, "filters": None, "order": "C", "shape": [count], "zarr_format": 2}
+    chunks = {f"v/{at}": [url, int(offset), int(size)] for at, (url, offset, size) in enumerate(zip(*columns(kind, count)))}
+    references = {".zgroup": '{"zarr_format":2}', "v/.zarray": json.dumps(zarray), "v/.zattrs": '{"_ARRAY_DIMENSIONS":["x"]}', **chunks}
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    out, theirs = tmp_path / "refs.parquet", tmp_path / "kerchunk.parquet"
+    theirs.mkdir()
     kerchunk.df.refs_to_dataframe(references, str(theirs))
-    sizes = [sum(p.stat().st_size for p in folder.rglob("*.parq")) for folder in (out, theirs)]
-    assert sizes[0] <= sizes[1], sizes
+    run = virtualize("convert", tmp_path / "refs.json", "--format", "kerchunk-parquet", "-o", out)
+    assert run.status == 0, run.stderr
+    ours, kerchunks = (sum(p.stat().st_size for p in folder.rglob("*.parq")) for folder in (out, theirs))
+    assert ours <= kerchunks, (ours / kerchunks, ours, kerchunks)
+    lazy = filesystem(out, remote_protocol="s3").references
+    for at in range(0, count, max(1, count // 997)):
+        assert list(lazy[f"v/{at}"]) == chunks[f"v/{at}"]
