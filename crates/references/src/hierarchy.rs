@@ -8,8 +8,8 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 use virtualize_zarr::{
-    Array, ArrayDocument, Group, Hierarchy, Lengths, Node, References, Source, SourceId, ZarrFormat,
-    node::join,
+    Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
+    chunk_position, node::join,
 };
 
 use crate::{
@@ -75,17 +75,8 @@ impl ReferenceSink for Documents<'_> {
 struct Growing {
     document: ArrayDocument,
     counts: Vec<u64>,
-    columns: HashMap<u32, Column>,
+    columns: HashMap<u32, ReferencesBuilder>,
     inline: BTreeMap<u64, Bytes>,
-}
-
-#[derive(Default)]
-struct Column {
-    positions: Vec<u64>,
-    offsets: Vec<u64>,
-    lengths: Vec<u32>,
-    /// The only chunk's, where it is too long for a column.
-    long: Option<u64>,
 }
 
 /// Grows a hierarchy: first its nodes out of documents, then their chunks.
@@ -201,14 +192,8 @@ impl Builder {
         Ok(id)
     }
 
-    /// Takes a chunk of an array that there is; `key` is for errors.
-    pub(crate) fn put(
-        &mut self,
-        path: &str,
-        position: u64,
-        key: &str,
-        entry: Entry<'_>,
-    ) -> Result<(), ReferencesError> {
+    /// Takes a chunk of an array that there is.
+    pub(crate) fn put(&mut self, path: &str, position: u64, entry: Entry<'_>) -> Result<(), ReferencesError> {
         match entry {
             Entry::Inline(bytes) => {
                 if let Some(array) = self.arrays.get_mut(path) {
@@ -226,7 +211,7 @@ impl Builder {
                     });
                 }
                 if let Some(array) = self.arrays.get_mut(path) {
-                    array.columns.entry(source).or_default().push(key, position, offset, length)?;
+                    array.columns.entry(source).or_default().push(position, offset, length);
                 }
             }
         }
@@ -271,7 +256,7 @@ impl ReferenceSink for Builder {
             self.ignore(key);
             return Ok(());
         };
-        self.put(path, position, key, entry)
+        self.put(path, position, entry)
     }
 }
 
@@ -293,14 +278,9 @@ impl Growing {
         if numbers.is_empty() {
             return self.counts.is_empty().then_some(0);
         }
-        let mut counts = self.counts.iter();
-        let mut position = 0_u64;
-        for number in numbers.split(separator) {
-            let index: u64 = number.parse().ok()?;
-            let count = *counts.next()?;
-            position = position.checked_mul(count)?.checked_add(index).filter(|_| index < count)?;
-        }
-        counts.next().is_none().then_some(position)
+        // What is no number lies outside every grid.
+        let indices = numbers.split(separator).map(|number| number.parse().unwrap_or(u64::MAX));
+        chunk_position(indices, &self.counts)
     }
 
     fn finish(self, path: &str) -> Result<Array, ReferencesError> {
@@ -308,7 +288,7 @@ impl Growing {
         let mut columns: Vec<_> = self.columns.into_iter().collect();
         columns.sort_by_key(|(source, _)| *source);
         array.chunks.references =
-            columns.into_iter().map(|(source, column)| column.finish(SourceId(source))).collect();
+            columns.into_iter().flat_map(|(source, column)| column.finish(SourceId(source))).collect();
         array.chunks.inline = self.inline;
         let mut last = None;
         for (position, _) in array.chunks.iter() {
@@ -320,36 +300,4 @@ impl Growing {
         }
         Ok(array)
     }
-}
-
-impl Column {
-    fn push(&mut self, key: &str, position: u64, offset: u64, length: u64) -> Result<(), ReferencesError> {
-        match u32::try_from(length) {
-            Ok(length) if self.long.is_none() => self.lengths.push(length),
-            _ if self.positions.is_empty() => self.long = Some(length),
-            _ => {
-                let reason = "a chunk of 4 GiB or more is not the only one of its file".to_owned();
-                return Err(ReferencesError::Metadata { key: key.to_owned(), reason });
-            }
-        }
-        self.positions.push(position);
-        self.offsets.push(offset);
-        Ok(())
-    }
-
-    fn finish(mut self, source: SourceId) -> References {
-        if !self.positions.is_sorted() {
-            let mut order: Vec<usize> = (0..self.positions.len()).collect();
-            order.sort_by_key(|at| self.positions.get(*at));
-            self.positions = reordered(&order, &self.positions);
-            self.offsets = reordered(&order, &self.offsets);
-            self.lengths = reordered(&order, &self.lengths);
-        }
-        let lengths = self.long.map_or(Lengths::Each(self.lengths), Lengths::Uniform);
-        References { source, positions: Some(self.positions), offsets: self.offsets, lengths }
-    }
-}
-
-fn reordered<T: Copy>(order: &[usize], values: &[T]) -> Vec<T> {
-    order.iter().filter_map(|at| values.get(*at).copied()).collect()
 }

@@ -1,34 +1,32 @@
 //! kerchunk's Parquet layout: `.zmetadata`, and for each array files `NAME/refs.N.parq` of so many chunks each.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod pages;
+mod quiet;
+mod rows;
 
 use ::parquet::{
-    basic::Type as Physical,
-    column::reader::{ColumnReader, ColumnReaderImpl},
-    data_type::{ByteArray, DataType},
     errors::ParquetError,
-    file::reader::{FileReader, RowGroupReader, SerializedFileReader},
+    file::reader::{FileReader, SerializedFileReader},
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    ReferenceSet, ReferencesError,
-    document::{Entry, Place},
-    hierarchy::Builder,
-};
+use crate::{ReferenceSet, ReferencesError, document::Entry, hierarchy::Builder};
+use quiet::quietly;
+use rows::{Batch, Rows};
 
 /// Most rows of a file.
 const ROWS: u64 = 16 << 20;
-/// Rows that are decoded at once.
-const BATCH: usize = 8192;
+/// Most bytes of inline chunks that are held.
+const INLINE: u64 = 1 << 30;
 
 /// Reads references in kerchunk's Parquet layout: made of `.zmetadata`, then given the files, in any order.
 pub struct ParquetReferences {
     builder: Builder,
     record_size: u64,
+    /// Bytes that inline chunks may still have.
+    inline: u64,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +50,7 @@ impl ParquetReferences {
         }
         let mut builder = Builder::of(read.metadata.into_iter().collect());
         builder.nodes()?;
-        Ok(Self { builder, record_size: read.record_size })
+        Ok(Self { builder, record_size: read.record_size, inline: INLINE })
     }
 
     /// The arrays, and of how many files each can be: `PATH/refs.0.parq` and so on. Files whose chunks are all missing
@@ -73,18 +71,24 @@ impl ParquetReferences {
             return Ok(());
         };
         let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
-        // The parquet crate asserts some of what a damaged file can break, such as lengths that are not negative.
-        let rows = catch_unwind(AssertUnwindSafe(|| Rows::read(file)));
-        let rows = rows.map_err(|_| wrong("no Parquet file that can be read".to_owned()))?;
-        let rows = rows.map_err(|error| wrong(error.to_string()))?;
-        let start = number.checked_mul(self.record_size);
-        for (row, entry) in rows.entries() {
-            let position = start.and_then(|start| start.checked_add(row));
-            let position = position.filter(|at| *at < total && row < self.record_size);
-            let position =
-                position.ok_or_else(|| wrong(format!("a chunk in row {row}, outside the grid")))?;
-            let entry = entry.map_err(|reason| wrong(format!("row {row}: {reason}")))?;
-            self.builder.put(&path, position, key, entry)?;
+        let start = number.saturating_mul(self.record_size);
+        let mut file = File::open(file, self.record_size).map_err(wrong)?;
+        let mut first = 0_u64;
+        while let Some(batch) = file.batch().map_err(wrong)? {
+            for (row, entry) in batch.entries() {
+                let row = first.saturating_add(row as u64);
+                let position = start.checked_add(row).filter(|at| *at < total);
+                let position =
+                    position.ok_or_else(|| wrong(format!("a chunk in row {row}, outside the grid")))?;
+                let entry = entry.map_err(|reason| wrong(format!("row {row}: {reason}")))?;
+                if let Entry::Inline(bytes) = &entry {
+                    let left = self.inline.checked_sub(bytes.len() as u64);
+                    self.inline =
+                        left.ok_or_else(|| wrong(format!("row {row}: more than {INLINE} bytes are inline")))?;
+                }
+                self.builder.put(&path, position, entry)?;
+            }
+            first = first.saturating_add(batch.len() as u64);
         }
         Ok(())
     }
@@ -105,172 +109,50 @@ impl ParquetReferences {
     }
 }
 
-/// The columns of a file; empty where there is no such column, else one value a row.
-#[derive(Default)]
-struct Rows {
-    paths: Vec<Option<ByteArray>>,
-    offsets: Vec<Option<i64>>,
-    sizes: Vec<Option<i64>>,
-    raws: Vec<Option<ByteArray>>,
+/// A file that is read from one batch of rows to the next. Its sizes are checked before it is decoded; what the parquet
+/// crate asserts of the rest is an error.
+struct File {
+    reader: SerializedFileReader<Bytes>,
+    /// The next row group.
+    next: usize,
+    rows: Option<Rows>,
 }
 
-impl Rows {
-    fn read(file: Bytes) -> Result<Self, ParquetError> {
-        let reader = SerializedFileReader::new(file)?;
-        let count = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(u64::MAX);
-        if count > ROWS {
-            return Err(ParquetError::General(format!("{count} rows, expected at most {ROWS}")));
+impl File {
+    /// Opens a file of at most so many rows.
+    fn open(file: Bytes, most: u64) -> Result<Self, String> {
+        pages::check_footer(&file)?;
+        let reader = told(quietly(|| SerializedFileReader::new(file.clone())))?;
+        let metadata = reader.metadata();
+        let groups = metadata.row_groups().iter();
+        let rows = groups.fold(0, |rows: u64, group| {
+            rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
+        });
+        if rows > most {
+            return Err(format!("{rows} rows, expected at most {most}"));
         }
-        let mut rows = Self::default();
-        for group in 0..reader.num_row_groups() {
-            rows.group(reader.get_row_group(group)?.as_ref())?;
-        }
-        rows.check()?;
-        Ok(rows)
+        pages::check_pages(&file, metadata)?;
+        Ok(Self { reader, next: 0, rows: None })
     }
 
-    fn group(&mut self, group: &dyn RowGroupReader) -> Result<(), ParquetError> {
-        let count = usize::try_from(group.metadata().num_rows())
-            .ok()
-            .filter(|count| self.paths.len().max(self.raws.len()).saturating_add(*count) as u64 <= ROWS)
-            .ok_or_else(|| ParquetError::General("more rows than the file".to_owned()))?;
-        for at in 0..group.num_columns() {
-            let column = group.metadata().column(at);
-            let name = column.column_path().string();
-            let described = column.column_descr();
-            if described.max_def_level() > 1 || described.max_rep_level() > 0 {
-                return Err(ParquetError::General(format!("column {name} is nested")));
+    /// The next rows; `None` at the end.
+    fn batch(&mut self) -> Result<Option<Batch>, String> {
+        told(quietly(|| {
+            loop {
+                if let Some(batch) = self.rows.as_mut().map_or(Ok(None), Rows::batch)? {
+                    return Ok(Some(batch));
+                }
+                if self.next >= self.reader.num_row_groups() {
+                    return Ok(None);
+                }
+                self.rows = Some(Rows::new(self.reader.get_row_group(self.next)?.as_ref())?);
+                self.next += 1;
             }
-            let optional = described.max_def_level() == 1;
-            match name.as_str() {
-                "path" => texts(group, at, count, optional, &mut self.paths)?,
-                "raw" => texts(group, at, count, optional, &mut self.raws)?,
-                "offset" => numbers(group, at, count, optional, &mut self.offsets)?,
-                "size" => numbers(group, at, count, optional, &mut self.sizes)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// All columns that there are have the same rows.
-    fn check(&self) -> Result<(), ParquetError> {
-        let counts = [self.paths.len(), self.offsets.len(), self.sizes.len(), self.raws.len()];
-        let most = counts.into_iter().max().unwrap_or(0);
-        match counts.into_iter().all(|count| count == 0 || count == most) {
-            true => Ok(()),
-            false => Err(ParquetError::General("columns of different lengths".to_owned())),
-        }
-    }
-
-    /// The rows that have a chunk. Where there are bytes, a path does not count; without offset and size it is a whole
-    /// file. All as fsspec has it.
-    fn entries(&self) -> impl Iterator<Item = (u64, Result<Entry<'_>, String>)> {
-        (0..self.paths.len().max(self.raws.len())).filter_map(|row| {
-            let entry = match (value(&self.raws, row), value(&self.paths, row)) {
-                (Some(raw), _) => inline(raw),
-                (None, Some(path)) => self.place(row, path),
-                (None, None) => return None,
-            };
-            Some((row as u64, entry))
-        })
-    }
-
-    fn place<'a>(&self, row: usize, path: &'a ByteArray) -> Result<Entry<'a>, String> {
-        let url = std::str::from_utf8(path.data()).map_err(|_| "a path that is not UTF-8".to_owned())?;
-        let number = |column: &[Option<i64>]| match column.is_empty() {
-            true => Ok(0),
-            false => column
-                .get(row)
-                .copied()
-                .flatten()
-                .and_then(|number| u64::try_from(number).ok())
-                .ok_or_else(|| "an offset or size that is missing or negative".to_owned()),
-        };
-        let part = (number(&self.offsets)?, number(&self.sizes)?);
-        Ok(Entry::Place(Place { url: url.into(), part: (part != (0, 0)).then_some(part) }))
+        }))
     }
 }
 
-fn value(column: &[Option<ByteArray>], row: usize) -> Option<&ByteArray> {
-    column.get(row)?.as_ref()
-}
-
-fn inline(raw: &ByteArray) -> Result<Entry<'static>, String> {
-    match raw.data().strip_prefix(b"base64:") {
-        Some(encoded) => BASE64_STANDARD
-            .decode(encoded)
-            .map(|bytes| Entry::Inline(bytes.into()))
-            .map_err(|e| e.to_string()),
-        // A copy: the value's own buffer is a whole page.
-        None => Ok(Entry::Inline(Bytes::copy_from_slice(raw.data()))),
-    }
-}
-
-/// Text or bytes; pyarrow says a column of nulls alone as one of integers.
-fn texts(
-    group: &dyn RowGroupReader,
-    at: usize,
-    count: usize,
-    optional: bool,
-    out: &mut Vec<Option<ByteArray>>,
-) -> Result<(), ParquetError> {
-    match group.get_column_reader(at)? {
-        ColumnReader::ByteArrayColumnReader(reader) => values(reader, count, optional, out, |value| value),
-        ColumnReader::Int32ColumnReader(reader) if optional => {
-            let mut nulls = Vec::new();
-            values(reader, count, optional, &mut nulls, |value| value)?;
-            if nulls.iter().any(Option::is_some) {
-                return Err(ParquetError::General("integers for text".to_owned()));
-            }
-            out.resize(out.len().saturating_add(nulls.len()), None);
-            Ok(())
-        }
-        _ => Err(unexpected(group, at)),
-    }
-}
-
-fn numbers(
-    group: &dyn RowGroupReader,
-    at: usize,
-    count: usize,
-    optional: bool,
-    out: &mut Vec<Option<i64>>,
-) -> Result<(), ParquetError> {
-    match group.get_column_reader(at)? {
-        ColumnReader::Int64ColumnReader(reader) => values(reader, count, optional, out, |value| value),
-        ColumnReader::Int32ColumnReader(reader) => values(reader, count, optional, out, i64::from),
-        _ => Err(unexpected(group, at)),
-    }
-}
-
-fn unexpected(group: &dyn RowGroupReader, at: usize) -> ParquetError {
-    let column = group.metadata().column(at);
-    let found: Physical = column.column_type();
-    ParquetError::General(format!("column {} is {found}", column.column_path().string()))
-}
-
-/// Appends a column: a value, or none, for each row.
-fn values<T: DataType, V>(
-    mut reader: ColumnReaderImpl<T>,
-    count: usize,
-    optional: bool,
-    out: &mut Vec<Option<V>>,
-    convert: impl Fn(T::T) -> V,
-) -> Result<(), ParquetError> {
-    let end = out.len().saturating_add(count);
-    while out.len() < end {
-        let (mut levels, mut found) = (Vec::new(), Vec::new());
-        let most = (end - out.len()).min(BATCH);
-        let (records, _, _) = reader.read_records(most, optional.then_some(&mut levels), None, &mut found)?;
-        if records == 0 {
-            return Err(ParquetError::General("fewer values than rows".to_owned()));
-        }
-        let mut found = found.into_iter().map(&convert);
-        match optional {
-            true => out.extend(levels.iter().map(|level| if *level == 1 { found.next() } else { None })),
-            false => out.extend(found.map(Some)),
-        }
-    }
-    Ok(())
+fn told<T>(done: Option<Result<T, ParquetError>>) -> Result<T, String> {
+    let damaged = || "no Parquet file that can be read".to_owned();
+    done.ok_or_else(damaged)?.map_err(|error| error.to_string())
 }

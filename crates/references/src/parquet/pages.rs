@@ -1,0 +1,285 @@
+//! Page headers of a Parquet file, read before the `parquet` crate sees the pages: it takes as much memory as they say.
+//!
+//! They are structs of Thrift's compact protocol (`PageHeader` in parquet.thrift), each followed by its page.
+
+use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+/// Longest footer, in bytes; four columns in one row group take about 1 KB.
+const FOOTER: u64 = 1 << 20;
+/// Most bytes that all pages of a file may have when they are decompressed.
+const PAGES: u64 = 1 << 30;
+/// Deepest nesting of structs and lists.
+const DEPTH: u32 = 16;
+/// What ends a file: the footer's length and `PAR1`.
+const END: usize = 8;
+
+/// `Encoding` of the pages that are read: PLAIN, PLAIN_DICTIONARY and RLE_DICTIONARY. Others, which no writer of
+/// references uses, take memory by numbers that stand inside the pages.
+const ENCODINGS: [i64; 3] = [0, 2, 8];
+
+/// Refuses a footer that is longer than the file, or than any that is needed.
+pub(super) fn check_footer(file: &[u8]) -> Result<(), String> {
+    let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
+    let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
+    let length = length.ok_or_else(|| format!("{} bytes, too few for a footer", file.len()))?;
+    let most = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
+    match length <= most {
+        true => Ok(()),
+        false => Err(format!("footer of {length} bytes, expected at most {most}")),
+    }
+}
+
+/// Refuses pages that reach out of their columns, or that would take too much memory.
+pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(), String> {
+    let mut left = PAGES;
+    for group in metadata.row_groups() {
+        check_group(file, group, &mut left)?;
+    }
+    Ok(())
+}
+
+fn check_group(file: &[u8], group: &RowGroupMetaData, left: &mut u64) -> Result<(), String> {
+    let rows = group.num_rows();
+    for column in group.columns() {
+        let name = column.column_path().string();
+        let first = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let range = usize::try_from(first).ok().zip(usize::try_from(column.compressed_size()).ok());
+        let pages = range.and_then(|(at, length)| file.get(at..at.checked_add(length)?));
+        let pages = pages.ok_or_else(|| format!("column {name} lies outside the file"))?;
+        check_column(pages, rows, left).map_err(|reason| format!("column {name}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_column(pages: &[u8], rows: i64, left: &mut u64) -> Result<(), String> {
+    let mut reader = Compact { bytes: pages, at: 0 };
+    while reader.at < pages.len() {
+        let start = reader.at;
+        let wrong = |what: String| format!("page header at {start} of the column: {what}");
+        let header = reader.page_header().map_err(wrong)?;
+        let rest = pages.len().saturating_sub(reader.at);
+        let compressed = usize::try_from(header.compressed).ok().filter(|size| *size <= rest);
+        let compressed = compressed
+            .ok_or_else(|| wrong(format!("a page of {} bytes, {rest} are there", header.compressed)))?;
+        let size = u64::try_from(header.uncompressed).unwrap_or(u64::MAX);
+        *left = left.checked_sub(size).ok_or_else(|| {
+            wrong(format!("{} bytes decompressed, expected at most {PAGES} in the file", header.uncompressed))
+        })?;
+        // Values of a dictionary take room before they are read. Rows of other pages may all be one value.
+        let most = if header.is_dictionary { header.uncompressed } else { rows };
+        if !(0..=most).contains(&header.values) {
+            return Err(wrong(format!("{} values, expected at most {most}", header.values)));
+        }
+        if !ENCODINGS.contains(&header.encoding) {
+            return Err(wrong(format!("encoding {}, expected plain or a dictionary", header.encoding)));
+        }
+        reader.at = reader.at.saturating_add(compressed);
+    }
+    Ok(())
+}
+
+/// What a page header says.
+#[derive(Default)]
+struct PageHeader {
+    uncompressed: i64,
+    compressed: i64,
+    values: i64,
+    encoding: i64,
+    is_dictionary: bool,
+}
+
+/// A reader of Thrift's compact protocol.
+struct Compact<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// Types of fields.
+const I32: u8 = 5;
+const STRUCT: u8 = 12;
+
+impl Compact<'_> {
+    /// Fields: 2 uncompressed_page_size, 3 compressed_page_size, 5 data_page_header, 7 dictionary_page_header,
+    /// 8 data_page_header_v2. Just one of the last three is there.
+    fn page_header(&mut self) -> Result<PageHeader, String> {
+        let mut header = PageHeader::default();
+        let mut pages = 0_u32;
+        self.fields(|reader, id, kind| {
+            match (id, kind) {
+                (2, I32) => header.uncompressed = reader.number()?,
+                (3, I32) => header.compressed = reader.number()?,
+                (5 | 7 | 8, STRUCT) => {
+                    pages = pages.saturating_add(1);
+                    header.is_dictionary = id == 7;
+                    reader.page(id, &mut header)?;
+                }
+                (2 | 3 | 5 | 7 | 8, _) => return Err(format!("field {id} of type {kind}")),
+                _ => reader.skip(kind, DEPTH)?,
+            }
+            Ok(())
+        })?;
+        match pages {
+            1 => Ok(header),
+            _ => Err(format!("{pages} kinds of page, expected 1")),
+        }
+    }
+
+    /// Fields: 1 num_values; encoding is 4 in data_page_header_v2, 2 in the others.
+    fn page(&mut self, page: i64, header: &mut PageHeader) -> Result<(), String> {
+        let encoding = if page == 8 { 4 } else { 2 };
+        self.fields(|reader, id, kind| {
+            match (id, kind) {
+                (1, I32) => header.values = reader.number()?,
+                (id, I32) if id == encoding => header.encoding = reader.number()?,
+                (1, _) => return Err(format!("field {id} of type {kind}")),
+                (id, _) if id == encoding => return Err(format!("field {id} of type {kind}")),
+                _ => reader.skip(kind, DEPTH)?,
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads a struct: each field has its own id, ascending.
+    fn fields(
+        &mut self,
+        mut field: impl FnMut(&mut Self, i64, u8) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut last = 0;
+        loop {
+            let byte = self.byte()?;
+            if byte == 0 {
+                return Ok(());
+            }
+            let id = match byte >> 4 {
+                0 => self.number()?,
+                step => last + i64::from(step),
+            };
+            if id <= last || id > i64::from(i16::MAX) {
+                return Err(format!("field {id} after field {last}"));
+            }
+            last = id;
+            field(self, id, byte & 15)?;
+        }
+    }
+
+    fn skip(&mut self, kind: u8, depth: u32) -> Result<(), String> {
+        let depth = depth.checked_sub(1).ok_or("too many structs in each other")?;
+        match kind {
+            // Booleans stand in the type.
+            1 | 2 => Ok(()),
+            3 => self.byte().map(drop),
+            4..=6 => self.varint().map(drop),
+            7 => self.take(8),
+            8 => {
+                let length = self.varint()?;
+                self.take(length)
+            }
+            9 | 10 => self.skip_list(depth),
+            STRUCT => self.fields(|reader, _, kind| reader.skip(kind, depth)),
+            kind => Err(format!("a field of type {kind}")),
+        }
+    }
+
+    fn skip_list(&mut self, depth: u32) -> Result<(), String> {
+        let byte = self.byte()?;
+        let count = match byte >> 4 {
+            15 => self.varint()?,
+            count => u64::from(count),
+        };
+        for _ in 0..count {
+            match byte & 15 {
+                1 | 2 => self.byte().map(drop)?,
+                kind => self.skip(kind, depth)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A number of 32 bits, zigzag.
+    fn number(&mut self) -> Result<i64, String> {
+        let read = self.varint()?;
+        let number = u32::try_from(read).map_err(|_| format!("number {read} has more than 32 bits"))?;
+        let half = i64::from(number >> 1);
+        Ok(if number & 1 == 1 { -half - 1 } else { half })
+    }
+
+    fn varint(&mut self) -> Result<u64, String> {
+        let mut value = 0_u64;
+        for shift in (0..63).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 127) << shift;
+            if byte < 128 {
+                return Ok(value);
+            }
+        }
+        Err("a number of more than 63 bits".to_owned())
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        let byte = self.bytes.get(self.at).copied();
+        self.at = self.at.saturating_add(1);
+        byte.ok_or_else(|| "it reaches out of the column".to_owned())
+    }
+
+    fn take(&mut self, length: u64) -> Result<(), String> {
+        let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
+        self.at = end
+            .filter(|end| *end <= self.bytes.len())
+            .ok_or_else(|| "it reaches out of the column".to_owned())?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Type 0, 40 bytes decompressed, 3 compressed; data page of 5 values, plain, levels RLE twice; then the page.
+    const PAGE: [u8; 21] =
+        [0x15, 0, 0x15, 80, 0x15, 6, 0x2C, 0x15, 10, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0, 0xAA, 0xBB, 0xCC, 0];
+    const HEADER: usize = 17;
+
+    fn check(bytes: &[u8], rows: i64) -> Result<u64, String> {
+        let mut left = PAGES;
+        check_column(bytes, rows, &mut left)?;
+        Ok(PAGES - left)
+    }
+
+    #[test]
+    fn pages_follow_their_headers() {
+        assert_eq!(check(&PAGE[..20], 5), Ok(40));
+        assert_eq!(check(&[&PAGE[..20], &PAGE[..20]].concat(), 5), Ok(80));
+        assert!(check(&PAGE, 5).unwrap_err().contains("at 20 of the column"));
+    }
+
+    #[test]
+    fn headers_that_promise_too_much_are_refused() {
+        let with = |at: usize, byte: u8| {
+            let mut page = PAGE[..HEADER + 3].to_vec();
+            page[at] = byte;
+            check(&page, 5).unwrap_err()
+        };
+        assert!(with(5, 8).ends_with("a page of 4 bytes, 3 are there"));
+        assert!(with(5, 5).ends_with("a page of -3 bytes, 3 are there"));
+        assert!(with(8, 12).ends_with("6 values, expected at most 5"));
+        assert!(with(8, 1).ends_with("-1 values, expected at most 5"));
+        assert!(with(10, 10).ends_with("encoding 5, expected plain or a dictionary"));
+        assert!(with(3, 1).ends_with("expected at most 1073741824 in the file"));
+        assert!(with(2, 0x16).contains("field 2 of type 6"));
+        assert!(with(6, 0x1C).contains("0 kinds of page"));
+    }
+
+    #[test]
+    fn footers_are_bounded_by_the_file() {
+        let footer = |length: u32, size: usize| {
+            let mut file = vec![0; size];
+            file.extend_from_slice(&length.to_le_bytes());
+            file.extend_from_slice(b"PAR1");
+            check_footer(&file)
+        };
+        assert_eq!(footer(100, 100), Ok(()));
+        assert!(footer(101, 100).is_err());
+        assert!(footer(2 << 20, 4 << 20).is_err());
+        assert!(check_footer(b"PAR1").is_err());
+    }
+}
