@@ -1,19 +1,21 @@
 mod batch;
+mod output;
 mod references;
 mod scan;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use virtualize::zarr::readers::Client;
 use virtualize::{
-    CarryOptions, ChunkGridChoice, Format, InvalidNodata, MOST_RECORDS, MapOptions, Options, Relocation,
-    Rewrite, StoreOptions, zarr::ZarrFormat,
+    CarryOptions, ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, Rewrite, StoreOptions,
+    zarr::ZarrFormat,
 };
 #[cfg(feature = "icechunk")]
 use virtualize::{CommitMode, CommitOptions};
 
 pub(crate) use batch::Batch;
+pub(crate) use output::Output;
 pub(crate) use references::{Compare, Translate, Validate};
 pub(crate) use scan::Scan;
 
@@ -63,26 +65,8 @@ pub(crate) enum Command {
 pub(crate) struct Convert {
     #[command(flatten)]
     pub(crate) input: Input,
-    /// Path or url to write to; standard output when left out. A folder or prefix for formats of several files
-    #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: Option<String>,
-    /// Replace the folder or prefix that is there, and all in it (a single file is always replaced)
-    #[arg(long, requires = "output")]
-    pub(crate) overwrite: bool,
-    /// Chunks of a Parquet file (kerchunk-parquet): more are fewer requests, and more to read for one chunk
-    #[arg(long, value_name = "N", default_value_t = Format::RECORD_SIZE, value_parser = record_size)]
-    record_size: NonZeroU32,
-    #[cfg(feature = "icechunk")]
     #[command(flatten)]
-    pub(crate) icechunk: Icechunk,
-    /// Write urls that start with FROM (a url, or a path for file://) as if they started with TO; may be repeated, the
-    /// longest that fits is taken. Reading uses the original
-    #[arg(long = "rewrite-url", value_name = "FROM=TO", value_parser = rewrite)]
-    rewrites: Vec<Rewrite>,
-    /// Write urls relative to the folder in which the output lies, for sources that lie there or below
-    #[arg(long, requires = "output", conflicts_with = "rewrites")]
-    pub(crate) relative: bool,
+    pub(crate) output: Output,
     /// Print requests, bytes and seconds to standard error
     #[arg(long)]
     pub(crate) stats: bool,
@@ -314,25 +298,6 @@ impl From<OutputFormat> for Format {
     }
 }
 
-impl Convert {
-    /// What is written.
-    pub(crate) fn format(&self) -> Format {
-        match Format::from(self.input.format) {
-            Format::KerchunkParquet { .. } => Format::KerchunkParquet { record_size: self.record_size },
-            other => other,
-        }
-    }
-
-    /// How urls are written.
-    pub(crate) fn relocation(&self) -> Relocation {
-        match &self.output {
-            Some(output) if self.relative => Relocation::RelativeTo(output.clone()),
-            _ if self.rewrites.is_empty() => Relocation::Keep,
-            _ => Relocation::Rewrite(self.rewrites.clone()),
-        }
-    }
-}
-
 impl Input {
     /// The path or url; clap sees to it that there is one.
     pub(crate) fn file(&self) -> &str {
@@ -444,11 +409,6 @@ fn byte_size(text: &str) -> Result<u64, String> {
         .and_then(|count| count.checked_mul(unit))
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "expected a number of bytes from 1 on, such as 1000 or 64M".to_owned())
-}
-
-fn record_size(text: &str) -> Result<NonZeroU32, String> {
-    let found = text.parse().ok().filter(|size: &NonZeroU32| size.get() <= MOST_RECORDS);
-    found.ok_or_else(|| format!("expected a number from 1 to {MOST_RECORDS}"))
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -8,6 +8,7 @@ mod exit;
 mod inspect;
 mod logging;
 mod messages;
+mod output;
 mod progress;
 mod scan;
 #[cfg(feature = "serve")]

@@ -19,7 +19,8 @@ use icechunk::{
 };
 use serde_json::Value;
 use virtualize_zarr::{
-    Array, ArrayDocument, Group, Hierarchy, Lengths, Node, References, Source, SourceId, ZarrFormat,
+    Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
+    chunk_position,
 };
 
 use crate::{
@@ -93,7 +94,7 @@ struct Reader<'a> {
 /// Chunks of an array, column by column.
 #[derive(Default)]
 struct Chunks {
-    columns: BTreeMap<u32, Vec<(u64, u64, u64)>>,
+    columns: BTreeMap<u32, ReferencesBuilder>,
     inline: BTreeMap<u64, Bytes>,
 }
 
@@ -141,11 +142,12 @@ impl Reader<'_> {
             let next = listed.try_next().await;
             let Some(chunk) = next.map_err(|error| node_error(path, one_line(&error)))? else { break };
             // What lies outside the grid, as after a resize, is no chunk.
-            let Some(position) = position(&chunk.coord, &counts) else { continue };
+            let indices = chunk.coord.0.iter().map(|index| u64::from(*index));
+            let Some(position) = chunk_position(indices, &counts) else { continue };
             match &chunk.payload {
                 ChunkPayload::Virtual(place) => {
                     let source = self.source(path, place)?;
-                    chunks.columns.entry(source).or_default().push((position, place.offset, place.length));
+                    chunks.columns.entry(source).or_default().push(position, place.offset, place.length);
                 }
                 ChunkPayload::Inline(bytes) => drop(chunks.inline.insert(position, bytes.clone())),
                 other => {
@@ -155,7 +157,7 @@ impl Reader<'_> {
             }
         }
         for (source, column) in chunks.columns {
-            array.chunks.references.extend(references(SourceId(source), column));
+            array.chunks.references.extend(column.finish(SourceId(source)));
         }
         array.chunks.inline = chunks.inline;
         Ok(array)
@@ -201,42 +203,6 @@ impl Reader<'_> {
         self.ids.insert(key, id);
         Ok(id)
     }
-}
-
-fn position(indices: &ChunkIndices, counts: &[u64]) -> Option<u64> {
-    let same = indices.0.len() == counts.len();
-    let steps = indices.0.iter().zip(counts);
-    let position = steps.clone().try_fold(0_u64, |position, (index, count)| {
-        position.checked_mul(*count)?.checked_add(u64::from(*index))
-    });
-    position.filter(|_| same && steps.into_iter().all(|(index, count)| u64::from(*index) < *count))
-}
-
-/// Columns of chunks in one file: those of 4 GiB and more have one each.
-fn references(source: SourceId, mut chunks: Vec<(u64, u64, u64)>) -> Vec<References> {
-    chunks.sort_unstable();
-    let (mut positions, mut offsets, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-    let mut columns = Vec::new();
-    for (position, offset, length) in chunks {
-        match u32::try_from(length) {
-            Ok(length) => {
-                positions.push(position);
-                offsets.push(offset);
-                lengths.push(length);
-            }
-            Err(_) => columns.push(References {
-                source,
-                positions: Some(vec![position]),
-                offsets: vec![offset],
-                lengths: Lengths::Uniform(length),
-            }),
-        }
-    }
-    if !positions.is_empty() {
-        let lengths = Lengths::Each(lengths);
-        columns.push(References { source, positions: Some(positions), offsets, lengths });
-    }
-    columns
 }
 
 /// Puts a node at its path; groups above it come first.

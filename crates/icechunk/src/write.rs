@@ -16,7 +16,7 @@ use icechunk::{
 };
 use serde_json::Value;
 use tokio::sync::RwLock;
-use virtualize_zarr::{Array, ChunkEntry};
+use virtualize_zarr::{Array, ChunkEntry, chunk_indices};
 
 use crate::{
     IcechunkError,
@@ -260,14 +260,11 @@ pub(crate) struct Grid<'a> {
 
 impl Grid<'_> {
     pub(crate) fn indices(&self, position: u64) -> Option<ChunkIndices> {
-        let mut rest = position;
-        let mut indices = vec![0_u32; self.counts.len()];
-        for (axis, count) in self.counts.iter().enumerate().rev() {
-            let index = rest.checked_rem(*count)?.checked_add(self.shift.get(axis).copied().unwrap_or(0))?;
-            *indices.get_mut(axis)? = u32::try_from(index).ok()?;
-            rest = rest.checked_div(*count)?;
-        }
-        (rest == 0).then_some(ChunkIndices(indices))
+        let indices = chunk_indices(position, &self.counts)?.into_iter().enumerate().map(|(axis, index)| {
+            let shifted = index.checked_add(self.shift.get(axis).copied().unwrap_or(0))?;
+            u32::try_from(shifted).ok()
+        });
+        indices.collect::<Option<_>>().map(ChunkIndices)
     }
 }
 

@@ -3,27 +3,14 @@
 use std::borrow::Cow;
 
 use virtualize_codec::CodecFailure;
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType};
-
-/// Indices of a chunk in the grid, slowest axis first.
-pub(crate) fn indices(position: u64, counts: &[u64]) -> Vec<u64> {
-    let mut rest = position;
-    let mut indices: Vec<u64> = Vec::with_capacity(counts.len());
-    for count in counts.iter().rev() {
-        let count = (*count).max(1);
-        indices.push(rest % count);
-        rest /= count;
-    }
-    indices.reverse();
-    indices
-}
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, chunk_indices};
 
 /// Shape of the chunk at a position, of those at the edges of a regular grid as well that of the whole chunk.
 pub(crate) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     match &array.chunk_grid {
         ChunkGrid::Regular(chunk) => Some(chunk.clone()),
         ChunkGrid::Rectilinear(edges) => {
-            let at = indices(position, &array.chunk_grid.counts(&array.shape));
+            let at = chunk_indices(position, &array.chunk_grid.counts(&array.shape))?;
             edges.iter().zip(at).map(|(edges, at)| edges.get(usize::try_from(at).ok()?).copied()).collect()
         }
     }

@@ -11,9 +11,11 @@ pub mod readers;
 mod arithmetic;
 mod cast_value;
 mod codec;
+mod columns;
 mod data_type;
 mod fill_value;
 mod metadata;
+mod position;
 mod read;
 mod spell_codec;
 mod spell_data_type;
@@ -21,11 +23,13 @@ mod spell_data_type;
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub use codec::{Codec, CodecError, ForeignKind};
+pub use columns::ReferencesBuilder;
 pub use data_type::{DataType, Endian, Field};
 pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
 pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
+pub use position::{chunk_indices, chunk_position};
 pub use read::{ArrayDocument, ReadError};
 
 /// Which of the two Zarr formats metadata is spelled in.

@@ -1,11 +1,9 @@
 //! Arguments of the commands that read references.
 
 use clap::Args;
-use virtualize::{ReadOptions, Relocation, Rewrite, Sample};
+use virtualize::{ReadOptions, Sample};
 
-#[cfg(feature = "icechunk")]
-use super::Icechunk;
-use super::{OutputFormat, Store, rewrite};
+use super::{Output, OutputFormat, Store};
 
 /// Writes references in another format.
 #[derive(Args)]
@@ -16,25 +14,11 @@ pub(crate) struct Translate {
     /// What is written
     #[arg(short, long, value_enum, default_value = "kerchunk-json")]
     pub(crate) format: OutputFormat,
-    /// Path or url to write to; standard output when left out. A folder or prefix for formats of several files
-    #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: Option<String>,
-    /// Replace the folder or prefix that is there, and all in it (a single file is always replaced)
-    #[arg(long, requires = "output")]
-    pub(crate) overwrite: bool,
     /// Fail when anything is left out or lost
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Write urls that start with FROM as if they started with TO; may be repeated
-    #[arg(long = "rewrite-url", value_name = "FROM=TO", value_parser = rewrite)]
-    rewrites: Vec<Rewrite>,
-    /// Write urls relative to the folder in which the output lies, for sources that lie there or below
-    #[arg(long, requires = "output", conflicts_with = "rewrites")]
-    pub(crate) relative: bool,
-    #[cfg(feature = "icechunk")]
     #[command(flatten)]
-    pub(crate) icechunk: Icechunk,
+    pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) reading: Reading,
 }
@@ -95,17 +79,6 @@ pub(crate) struct Reading {
     pub(crate) verbose: u8,
     #[command(flatten)]
     store: Store,
-}
-
-impl Translate {
-    /// How urls are written.
-    pub(crate) fn relocation(&self) -> Relocation {
-        match &self.output {
-            Some(output) if self.relative => Relocation::RelativeTo(output.clone()),
-            _ if self.rewrites.is_empty() => Relocation::Keep,
-            _ => Relocation::Rewrite(self.rewrites.clone()),
-        }
-    }
 }
 
 impl Reading {

@@ -3,7 +3,7 @@
 
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
-use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId};
+use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
 
 use super::filters::Pipeline;
 use super::layout::{Placed, Placing};
@@ -146,12 +146,12 @@ impl Chunks<'_> {
 
     /// Whether a chunk sticks out of the extent.
     fn sticks_out(&self, position: u64) -> bool {
-        let mut rest = position;
-        self.grid.iter().zip(&self.shape).zip(self.extent).rev().any(|((count, chunk), extent)| {
-            let index = rest % (*count).max(1);
-            rest /= (*count).max(1);
-            (index + 1).saturating_mul(*chunk) > *extent
-        })
+        let Some(indices) = chunk_indices(position, &self.grid) else { return false };
+        indices
+            .iter()
+            .zip(&self.shape)
+            .zip(self.extent)
+            .any(|((index, chunk), extent)| index.saturating_add(1).saturating_mul(*chunk) > *extent)
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Limits, ReadError};
 use virtualize_codec::lerc::{self, Head};
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
-use virtualize_zarr::{Array, ChunkGrid, Codec, FillValue, NodePath, Reference};
+use virtualize_zarr::{Array, ChunkGrid, Codec, FillValue, NodePath, Reference, chunk_indices};
 
 use super::{Context, Failure, remove};
 
@@ -122,15 +122,12 @@ async fn without_padding(
 fn extent_inside(array: &Array, position: u64) -> Option<(u64, u64)> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
     let counts = array.chunk_grid.counts(&array.shape);
-    let (mut rest, mut inside, mut is_whole) = (position, Vec::new(), true);
-    for ((count, shape), chunk) in counts.iter().zip(&array.shape).zip(chunk).rev() {
-        let start = (rest % count.max(&1)).saturating_mul(*chunk);
-        rest /= count.max(&1);
-        let here = shape.saturating_sub(start).min(*chunk);
-        is_whole &= here == *chunk;
-        inside.push(here);
-    }
-    inside.reverse();
+    let indices = chunk_indices(position, &counts)?;
+    let starts = indices.iter().zip(chunk).map(|(index, chunk)| index.saturating_mul(*chunk));
+    let inside: Vec<u64> = (array.shape.iter().zip(starts).zip(chunk))
+        .map(|((shape, start), chunk)| shape.saturating_sub(start).min(*chunk))
+        .collect();
+    let is_whole = inside == *chunk;
     let extent_of = |axis: &str| {
         let at = array
             .dimension_names

@@ -4,9 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use serde_json::{Map, Value};
 use virtualize_references::translate;
-use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat, node::join};
-
-use crate::decode::indices;
+use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat, chunk_indices, node::join};
 
 /// Chunks of an array that are shown.
 const EXAMPLES: usize = 3;
@@ -147,7 +145,7 @@ impl Compare<'_> {
             count += 1;
             if examples.len() < EXAMPLES {
                 examples.push(ChunkDifference {
-                    indices: indices(position, counts),
+                    indices: chunk_indices(position, counts).unwrap_or_else(|| vec![position]),
                     first: place(self.first, one.as_ref()),
                     second: place(self.second, other.as_ref()),
                 });
@@ -247,8 +245,14 @@ impl fmt::Display for NodeDifference {
     }
 }
 
-/// Indices as they stand in a key: `0.1`.
-pub(super) fn key(indices: &[u64]) -> String {
+/// A chunk as it is named in a key: `0.1`.
+pub(super) fn name(position: u64, counts: &[u64]) -> String {
+    chunk_indices(position, counts)
+        .map_or_else(|| format!("at position {position}, outside the grid"), |indices| key(&indices))
+}
+
+/// Indices as they stand in a key.
+fn key(indices: &[u64]) -> String {
     match indices {
         [] => "0".to_owned(),
         indices => indices.iter().map(u64::to_string).collect::<Vec<_>>().join("."),
@@ -261,5 +265,135 @@ fn shown(value: Option<&Value>) -> Cow<'static, str> {
     match text.char_indices().nth(SHOWN) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
         None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+    use virtualize_zarr::{
+        ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, Source, SourceId,
+    };
+
+    use super::*;
+
+    /// An array of 2 × 3 chunks in `s3://b/one.nc`, in a group.
+    fn hierarchy(format: ZarrFormat) -> Hierarchy {
+        let mut hierarchy = Hierarchy::new(format);
+        hierarchy.sources.push(Source { url: "s3://b/one.nc".to_owned(), ..Source::default() });
+        let references = References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![10, 20, 30, 40, 50, 60],
+            lengths: Lengths::Uniform(10),
+        };
+        let array = Array {
+            shape: vec![4, 6],
+            data_type: DataType::Int16,
+            chunk_grid: ChunkGrid::Regular(vec![2, 2]),
+            fill_value: Some(FillValue::zero(&DataType::Int16)),
+            codecs: vec![Codec::Bytes { endian: Some(Endian::Little) }, Codec::Zlib { level: 4 }],
+            dimension_names: vec![Some("y".to_owned()), Some("x".to_owned())],
+            attributes: Map::from_iter([("units".to_owned(), json!("K"))]),
+            chunks: ChunkManifest::of(references),
+        };
+        hierarchy.root.make_group("g").unwrap().children.insert("a".to_owned(), Node::Array(Box::new(array)));
+        hierarchy
+    }
+
+    fn changed(change: impl FnOnce(&mut Hierarchy)) -> Hierarchy {
+        let mut hierarchy = hierarchy(ZarrFormat::V3);
+        change(&mut hierarchy);
+        hierarchy
+    }
+
+    fn told(other: &Hierarchy, urls: bool) -> Vec<String> {
+        let found = diff(&hierarchy(ZarrFormat::V3), other, urls);
+        found.nodes.iter().map(ToString::to_string).collect()
+    }
+
+    fn array(hierarchy: &mut Hierarchy) -> &mut Array {
+        hierarchy.array_mut("g/a").unwrap()
+    }
+
+    #[test]
+    fn equal_hierarchies_of_either_format_do_not_differ() {
+        assert!(told(&hierarchy(ZarrFormat::V3), true).is_empty());
+        let mut other = hierarchy(ZarrFormat::V2);
+        // Zarr v2: readers would mask the fill value.
+        array(&mut other).fill_value = None;
+        assert_eq!(told(&other, true), Vec::<String>::new());
+        assert!(diff(&hierarchy(ZarrFormat::V2), &hierarchy(ZarrFormat::V2), true).is_empty());
+    }
+
+    #[test]
+    fn nodes_of_one_only_and_of_two_kinds() {
+        let other = changed(|h| {
+            h.root.make_group("h").unwrap();
+        });
+        assert_eq!(told(&other, true), ["/h: only in the second"]);
+        let other = changed(|h| h.root.children.clear());
+        assert_eq!(told(&other, true), ["/g: only in the first"]);
+        let other = changed(|h| {
+            h.root.make_group("g").unwrap().children.clear();
+            h.root.make_group("g/a").unwrap();
+        });
+        assert_eq!(told(&other, true), ["/g/a: a group in one, an array in the other"]);
+    }
+
+    #[test]
+    fn members_and_attributes() {
+        let other = changed(|h| {
+            array(h).attributes.insert("units".to_owned(), json!("m"));
+            array(h).attributes.insert("long".to_owned(), json!("é".repeat(200)));
+            array(h).codecs.pop();
+        });
+        let told = told(&other, true);
+        let expected = [
+            "/g/a: codecs: [",
+            "/g/a: attribute long: nothing | \"é",
+            "/g/a: attribute units: \"K\" | \"m\"",
+        ];
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        for (found, start) in told.iter().zip(expected) {
+            assert!(found.starts_with(start), "{found}");
+        }
+        assert!(told.get(1).is_some_and(|line| line.ends_with('…')));
+    }
+
+    #[test]
+    fn chunks_that_moved_are_missing_or_inline() {
+        let other = changed(|h| {
+            let chunks = &mut array(h).chunks;
+            chunks.references.first_mut().unwrap().offsets = vec![10, 21, 30, 40, 50];
+            chunks.inline.insert(3, Bytes::from_static(b"12345"));
+        });
+        let expected = "/g/a: 3 chunks; 0.1: [s3://b/one.nc, 20, 10] | [s3://b/one.nc, 21, 10]; \
+            1.0: [s3://b/one.nc, 40, 10] | 5 bytes inline; 1.2: [s3://b/one.nc, 60, 10] | missing";
+        assert_eq!(told(&other, true), [expected]);
+    }
+
+    #[test]
+    fn many_chunks_are_counted_and_three_shown() {
+        let other = changed(|h| array(h).chunks.references.clear());
+        let told = told(&other, true);
+        assert!(told.iter().all(|line| line.starts_with("/g/a: 6 chunks; 0.0: ") && line.ends_with("; …")));
+        assert_eq!(told.len(), 1);
+    }
+
+    #[test]
+    fn urls_count_where_they_are_wanted() {
+        let other = changed(|h| h.sources.first_mut().unwrap().url = "s3://b/two.nc".to_owned());
+        assert!(told(&other, false).is_empty());
+        assert_eq!(told(&other, true).len(), 1);
+    }
+
+    #[test]
+    fn secrets_of_urls_are_not_shown() {
+        let other =
+            changed(|h| h.sources.first_mut().unwrap().url = "https://h/one.nc?signature=secret".to_owned());
+        let told = told(&other, true).concat();
+        assert!(told.contains("https://h/one.nc,") && !told.contains("secret"), "{told}");
     }
 }

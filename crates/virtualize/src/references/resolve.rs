@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use virtualize_map::Diagnostic;
 use virtualize_references::ReferenceSet;
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{ChunkManifest, Hierarchy, Lengths, References, Source};
+use virtualize_zarr::{ChunkManifest, Hierarchy, ReferencesBuilder, Source};
 
 use super::read::{ReadOptions, folder_of, is_remote, warning};
 use crate::{Error, VirtualStore, open::source_of};
@@ -122,35 +122,14 @@ pub(super) async fn whole_files(set: &mut ReferenceSet, options: &StoreOptions) 
 fn lengthen(chunks: &mut ChunkManifest, sizes: &BTreeMap<u64, u64>) {
     let columns = std::mem::take(&mut chunks.references);
     for column in columns {
-        let mut short = References {
-            source: column.source,
-            positions: Some(Vec::new()),
-            offsets: Vec::new(),
-            lengths: Lengths::Each(Vec::new()),
-        };
+        let mut builder = ReferencesBuilder::default();
         for (position, reference) in column.iter() {
             let length = match sizes.get(&position) {
                 Some(size) if (reference.offset, reference.length) == (0, 0) => *size,
                 _ => reference.length,
             };
-            match (&mut short.lengths, u32::try_from(length)) {
-                (Lengths::Each(lengths), Ok(length)) => lengths.push(length),
-                _ => {
-                    let long = References {
-                        source: column.source,
-                        positions: Some(vec![position]),
-                        offsets: vec![reference.offset],
-                        lengths: Lengths::Uniform(length),
-                    };
-                    chunks.references.push(long);
-                    continue;
-                }
-            }
-            short.offsets.push(reference.offset);
-            short.positions.iter_mut().for_each(|positions| positions.push(position));
+            builder.push(position, reference.offset, length);
         }
-        if !short.is_empty() {
-            chunks.references.push(short);
-        }
+        chunks.references.extend(builder.finish(column.source));
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
+use virtualize_codec::CodecFailure;
 use virtualize_map::MapOptions;
 use virtualize_store::{Object, StoreError};
 use virtualize_zarr::{
@@ -13,10 +14,10 @@ use virtualize_zarr::{
 
 use super::{
     ReadOptions,
-    diff::{key, pairs, place},
+    diff::{name, pairs, place},
+    variable,
 };
-use crate::decode::{self, indices};
-use crate::{Error, Options, VirtualStore, open::source_of, open_object, sniff::sniff};
+use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff};
 
 /// Problems of an array that are told one by one.
 const TOLD: usize = 10;
@@ -182,7 +183,6 @@ impl Work<'_> {
     async fn array(&self, path: &str, array: &Array, found: &mut Checked) -> u64 {
         let counts = array.chunk_grid.counts(&array.shape);
         let count = of_source(array, self.id).count() as u64;
-        let name = |position| key(&indices(position, &counts));
         let twin = self.direct.and_then(|direct| direct.hierarchy.array(path));
         let twin = twin.filter(|twin| twin.shape == array.shape && self.is_only_source(array));
         if count == 0 && twin.is_none() {
@@ -193,7 +193,7 @@ impl Work<'_> {
             if part.offset.checked_add(part.length).is_none_or(|end| end > size) {
                 found.problem(format!(
                     "chunk {}: bytes {} to {} lie outside the file of {size} bytes",
-                    name(position),
+                    name(position, &counts),
                     part.offset,
                     part.offset.saturating_add(part.length)
                 ));
@@ -229,7 +229,7 @@ impl Work<'_> {
                 (one, other) => one.is_some() == other.is_some(),
             };
             if !same {
-                let name = key(&indices(position, &counts));
+                let name = name(position, &counts);
                 let (here, there) = (place(self.hierarchy, one.as_ref()), place(direct, other.as_ref()));
                 found.problem(format!("chunk {name}: {here}, a direct read of the source has {there}"));
             }
@@ -255,7 +255,7 @@ impl Work<'_> {
                 whole || (*plain && is_plain(array) && part.offset.saturating_add(part.length) <= end)
             });
             if !fits {
-                let name = key(&indices(position, &counts));
+                let name = name(position, &counts);
                 let (offset, length) = (part.offset, part.length);
                 found.problem(format!("chunk {name}: [{offset}, {length}] is no chunk of the source"));
             }
@@ -276,7 +276,7 @@ impl Work<'_> {
         let carried = carried.map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)));
         let chosen = here.chain(carried).enumerate().filter(|(at, _)| (*at as u64).is_multiple_of(step));
         for (_, (position, entry)) in chosen {
-            let name = key(&indices(position, &counts));
+            let name = name(position, &counts);
             match self.values(array, position, &entry).await {
                 Ok(None) => {}
                 Ok(Some(values)) => {
@@ -322,14 +322,13 @@ impl Work<'_> {
             }
         };
         let Some(shape) = shape(array, position) else { return Ok(None) };
-        let variable = matches!(array.data_type, DataType::String | DataType::VariableBytes);
-        let unknown = || Ok(Some(bytes.to_vec()));
-        if variable {
-            return unknown();
-        }
-        match decode::elements(array, &shape, &bytes) {
+        let decoded = match &array.data_type {
+            DataType::String | DataType::VariableBytes => variable::values(array, &bytes, &shape, LARGEST),
+            _ => decode::elements(array, &shape, &bytes).map_err(variable::Failure::Codec),
+        };
+        match decoded {
             Ok(values) => Ok(Some(values)),
-            Err(virtualize_codec::CodecFailure::NoDecoder(_)) => unknown(),
+            Err(variable::Failure::Codec(CodecFailure::NoDecoder(_))) => Ok(Some(bytes.to_vec())),
             Err(error) => Err(error.to_string()),
         }
     }

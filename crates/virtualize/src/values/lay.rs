@@ -1,6 +1,6 @@
 //! Where elements of chunks have their place in an array.
 
-use virtualize_zarr::{Array, ChunkGrid};
+use virtualize_zarr::{Array, ChunkGrid, chunk_indices};
 
 use super::{rank_of, stored_order};
 use crate::decode;
@@ -58,7 +58,8 @@ impl Grid {
 
     /// What is wrong with a chunk.
     pub(super) fn wrong(&self, position: u64, reason: &str) -> String {
-        let at: Vec<String> = decode::indices(position, &self.counts).iter().map(u64::to_string).collect();
+        let at: Vec<String> =
+            chunk_indices(position, &self.counts).unwrap_or_default().iter().map(u64::to_string).collect();
         format!("chunk {}: {reason}", if at.is_empty() { "0".to_owned() } else { at.join(".") })
     }
 
@@ -104,7 +105,7 @@ impl Grid {
     }
 
     fn start(&self, position: u64) -> Vec<u64> {
-        let at = decode::indices(position, &self.counts);
+        let at = chunk_indices(position, &self.counts).unwrap_or_default();
         match &self.starts {
             Starts::Even(chunk) => at.iter().zip(chunk).map(|(at, size)| at.saturating_mul(*size)).collect(),
             Starts::Each(starts) => {

@@ -1,0 +1,155 @@
+//! What was committed is read back as it was; what cannot be is said.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::{future::Future, path::Path, pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use icechunk::{Repository, Store, new_local_filesystem_storage};
+use tokio::sync::RwLock;
+use virtualize_icechunk::{
+    CommitOptions, IcechunkError, ReadChunk, ReadRepository, RepositoryLocation, StorageOptions, commit, read,
+};
+use virtualize_zarr::{
+    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node,
+    Reference, References, Source, SourceId, ZarrFormat,
+};
+
+const LONG: u64 = (1 << 32) + 7;
+
+struct Nothing;
+
+impl ReadChunk for Nothing {
+    fn read<'a>(
+        &'a self,
+        url: &'a str,
+        _: u64,
+        _: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + 'a>> {
+        Box::pin(async move { Err(format!("{url} is not read")) })
+    }
+}
+
+fn column(source: u32, positions: &[u64], lengths: Lengths) -> References {
+    References {
+        source: SourceId(source),
+        positions: Some(positions.to_vec()),
+        offsets: positions.iter().map(|at| 100 * at).collect(),
+        lengths,
+    }
+}
+
+/// Chunks of two sources, one of them beyond 4 GiB, one inline and some missing; a group with attributes.
+fn hierarchy() -> Hierarchy {
+    let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+    for (url, etag, modified) in [
+        ("s3://bucket/a b.nc", Some("\"tag\"".to_owned()), None),
+        ("s3://bucket/c%20d.nc", None, Some(1_700_000_000_000)),
+    ] {
+        hierarchy.sources.push(Source { url: url.to_owned(), etag, size: 1 << 40, modified });
+    }
+    let mut chunks = ChunkManifest::of(column(0, &[0, 2, 5], Lengths::Each(vec![7, 8, 9])));
+    chunks.references.push(column(1, &[1], Lengths::Each(vec![3])));
+    chunks.references.push(column(0, &[4], Lengths::Uniform(LONG)));
+    chunks.inline.insert(6, Bytes::from_static(b"inline"));
+    let array = Array {
+        shape: vec![20, 35],
+        data_type: DataType::UInt8,
+        chunk_grid: ChunkGrid::Regular(vec![10, 10]),
+        fill_value: Some(FillValue::zero(&DataType::UInt8)),
+        codecs: vec![Codec::Bytes { endian: None }],
+        dimension_names: vec![Some("y".to_owned()), None],
+        attributes: serde_json::Map::from_iter([("units".to_owned(), "K".into())]),
+        chunks,
+    };
+    let group = hierarchy.root.make_group("g").unwrap();
+    group.attributes.insert("title".to_owned(), "a group".into());
+    group.children.insert("a".to_owned(), Node::Array(Box::new(array)));
+    hierarchy
+}
+
+fn location(folder: &Path) -> RepositoryLocation {
+    RepositoryLocation::parse(folder.to_str().unwrap()).unwrap()
+}
+
+async fn committed(folder: &Path) -> String {
+    let options = CommitOptions::default();
+    commit(&hierarchy(), &location(folder), &options, &Nothing).await.unwrap().snapshot
+}
+
+async fn read_back(folder: &Path, version: &str) -> Result<Option<ReadRepository>, IcechunkError> {
+    read(&location(folder), version, &StorageOptions::default()).await
+}
+
+fn chunks(hierarchy: &Hierarchy, array: &Array) -> Vec<(u64, String, u64, u64)> {
+    let one = |(position, entry): (u64, ChunkEntry<'_>)| match entry {
+        ChunkEntry::Inline(bytes) => (position, format!("{bytes:?}"), 0, bytes.len() as u64),
+        ChunkEntry::Reference(Reference { source, offset, length }) => {
+            (position, hierarchy.source(source).unwrap().url.clone(), offset, length)
+        }
+    };
+    array.chunks.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn what_was_committed_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = committed(folder.path()).await;
+    for version in ["main", &snapshot] {
+        let ReadRepository { hierarchy: found, left_out } =
+            read_back(folder.path(), version).await.unwrap().unwrap();
+        assert!(left_out.is_empty());
+        let expected = hierarchy();
+        let (one, other) = (expected.array("g/a").unwrap(), found.array("g/a").unwrap());
+        assert_eq!(chunks(&expected, one), chunks(&found, other));
+        assert_eq!(
+            (&one.shape, &one.data_type, &one.chunk_grid, &one.fill_value, &one.codecs),
+            (&other.shape, &other.data_type, &other.chunk_grid, &other.fill_value, &other.codecs)
+        );
+        assert_eq!((&one.dimension_names, &one.attributes), (&other.dimension_names, &other.attributes));
+        assert_eq!(found.group("g").unwrap().attributes, expected.group("g").unwrap().attributes);
+        for source in &expected.sources {
+            let there = found.sources.iter().find(|there| there.url == source.url).unwrap();
+            assert_eq!((&there.etag, there.modified), (&source.etag, source.modified), "{}", source.url);
+        }
+    }
+}
+
+#[tokio::test]
+async fn places_without_a_repository_and_other_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(read_back(folder.path(), "main").await.unwrap(), None);
+    assert_eq!(read_back(&folder.path().join("nowhere"), "main").await.unwrap(), None);
+    committed(folder.path()).await;
+    match read_back(folder.path(), "another").await {
+        Err(IcechunkError::NoBranch { branch, known }) => {
+            assert_eq!((&*branch, &*known), ("another", "main"))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A chunk that lies in the repository itself is inline; an array that has no place here is told.
+#[tokio::test]
+async fn what_others_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    committed(folder.path()).await;
+    let storage = new_local_filesystem_storage(folder.path()).await.unwrap();
+    let repository = Repository::open(storage).execute().await.unwrap();
+    let session = Arc::new(RwLock::new(repository.writable_session("main").await.unwrap()));
+    let store = Store::from_session(Arc::clone(&session)).await;
+    let native = Bytes::from(vec![5_u8; 4096]);
+    store.set("g/a/c/1/3", native.clone()).await.unwrap();
+    let odd =
+        br#"{"zarr_format":3,"node_type":"array","shape":[1],"data_type":"of another kind","fill_value":0,
+        "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[1]}},"codecs":[{"name":"bytes"}],
+        "chunk_key_encoding":{"name":"default"}}"#;
+    let set = store.set("odd/zarr.json", Bytes::from_static(odd)).await;
+    session.write().await.commit("others").execute().await.unwrap();
+    let read = read_back(folder.path(), "main").await.unwrap().unwrap();
+    let array = read.hierarchy.array("g/a").unwrap();
+    assert_eq!(array.chunks.get(7), Some(ChunkEntry::Inline(&native)));
+    if set.is_ok() {
+        assert!(read.left_out.contains_key("odd"), "{:?}", read.left_out);
+    }
+}
