@@ -15,7 +15,7 @@ use virtualize::{
 use virtualize::{CommitMode, CommitOptions};
 
 pub(crate) use batch::Batch;
-pub(crate) use output::Output;
+pub(crate) use output::{Output, record_size};
 pub(crate) use references::{Compare, Translate, Validate};
 pub(crate) use scan::Scan;
 

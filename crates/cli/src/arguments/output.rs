@@ -53,7 +53,7 @@ impl Output {
     }
 }
 
-fn record_size(text: &str) -> Result<NonZeroU32, String> {
+pub(crate) fn record_size(text: &str) -> Result<NonZeroU32, String> {
     let found = text.parse().ok().filter(|size: &NonZeroU32| size.get() <= MOST_RECORDS);
     found.ok_or_else(|| format!("expected a number from 1 to {MOST_RECORDS}"))
 }
