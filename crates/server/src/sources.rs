@@ -139,9 +139,14 @@ impl Context {
         match key {
             Some(key) => {
                 let key = format!("now\n{key}");
-                if let Some(kept) = self.sources.kept.get(&key).await {
-                    self.metrics.looked_up("stores", true);
-                    return Ok(kept);
+                match self.sources.kept.get(&key).await {
+                    Some(kept) if kept.store.is_of_one_file() => {
+                        self.metrics.looked_up("stores", true);
+                        return Ok(kept);
+                    }
+                    // The version is that of one file, and others had a part in it: they are read again.
+                    Some(_) => return self.map(options, opened).await.map(Arc::new),
+                    None => {}
                 }
                 self.kept(&key, options, opened).await
             }

@@ -131,3 +131,45 @@ async fn an_idle_connection_does_not_delay_the_end() {
     assert!(begun.elapsed() < Duration::from_secs(4));
     assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
 }
+
+/// A web server that takes connections and says nothing.
+async fn silent() -> (String, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let held = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok(connection) = listener.accept().await {
+            held.push(connection);
+        }
+    });
+    (url, held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
+    let (source, _server) = silent().await;
+    let slow =
+        format!("GET /v1/references?url={source}a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let quick = format!("GET /v1/references?url={} HTTP/1.0\r\n\r\n", url("hdf5/chunked.h5"));
+    let allow = [settings().allow, vec![source]].concat();
+    let running = running(Settings { allow, concurrent: Some(1), request_time: Some(3), ..settings() }).await;
+
+    let mut leaving = TcpStream::connect(running.address).await.unwrap();
+    leaving.write_all(slow.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let text = asked(&running, &quick).await;
+    assert!(
+        text.contains(" 503 ") && text.to_lowercase().contains("retry-after: 1") && text.contains("busy"),
+        "{text}"
+    );
+    // The client leaves, and its place is free long before its time is over.
+    drop(leaving);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let text = asked(&running, &quick).await;
+    assert!(text.contains(" 200 "), "{text}");
+
+    let text = asked(&running, &slow).await;
+    assert!(text.contains(" 504 ") && text.contains("\"time\""), "{text}");
+    assert!(asked(&running, &quick).await.contains(" 200 "));
+    running.stop().await;
+}
