@@ -94,13 +94,14 @@ pub async fn commit(
     let documents = documents(hierarchy, group)?;
     let places: Vec<Place> = hierarchy.sources.iter().map(place).collect::<Result<_, _>>()?;
     let containers = containers(&hierarchy.sources, &options.storage)?;
-    let python = python::lines(location, options, &containers);
     let needs = Needs {
         containers,
         arrays: counts(&documents),
         references_per_manifest: options.references_per_manifest,
     };
     let repository = open_or_create(location.connect(&options.storage).await?, &needs).await?;
+    let known: Vec<_> = repository.config().virtual_chunk_containers().cloned().collect();
+    let python = python::lines(location, options, &known);
     let work = Work { repository: &repository, documents: &documents, places: &places, options, group, read };
     let (snapshot, chunks) = work.run().await?;
     Ok(Committed { snapshot, chunks, python })

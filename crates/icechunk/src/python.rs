@@ -6,7 +6,7 @@ use icechunk::virtual_chunks::VirtualChunkContainer;
 
 use crate::{CommitOptions, RepositoryLocation, StorageOptions};
 
-/// Lines that open the branch, with its containers authorised.
+/// Lines that open the branch, with the repository's containers authorised: those of earlier commits too.
 pub(crate) fn lines(
     location: &RepositoryLocation,
     options: &CommitOptions,

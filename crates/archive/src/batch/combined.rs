@@ -1,13 +1,16 @@
 //! One dataset of all files: from the rows of the journal, and of nothing else.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+};
 
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
 
 use crate::{
-    Error, Event, Journal, Layout,
+    Along, Error, Event, Journal, Layout,
     combine::{Brief, CombineError, Plan, PlanOptions, PlannedEra, combine, plan},
     eras::{Difference, Signature, differences},
     event::Events,
@@ -20,12 +23,15 @@ const NAMED: usize = 3;
 const TOLD: u64 = 100;
 
 /// Files in their places, before they are put together.
+#[derive(Clone)]
 pub(super) struct Combination {
     pub(super) plan: Plan,
     pub(super) layout: Layout,
     pub(super) options: PlanOptions,
     /// Ids of rows by their places in the listing.
     ids: HashMap<u64, i64>,
+    /// Places of rows that are in the output's last commit.
+    committed: HashSet<u64>,
     /// Tells whether an output is of the same rows and options.
     pub(super) digest: String,
 }
@@ -43,7 +49,8 @@ impl Combination {
         hasher.update(format!("{options:?} {others}"));
         let mut briefs = Vec::with_capacity(rows.len());
         let mut ids = HashMap::with_capacity(rows.len());
-        for Planned { id, position, run, brief } in rows {
+        let committed = rows.iter().filter(|row| row.committed).map(|row| row.position).collect();
+        for Planned { id, position, run, brief, .. } in rows {
             hasher.update(format!("{position} {run} {brief}"));
             let mut brief: Brief = serde_json::from_str(&brief).map_err(|error| JournalError::Failed {
                 path: journal.path().to_owned(),
@@ -59,12 +66,34 @@ impl Combination {
             Err(error) => return Err(error.into()),
         };
         let digest = hex(&hasher.finalize());
-        Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, digest })
+        Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, committed, digest })
     }
 
     /// Files of the plan.
     pub(super) fn files(&self) -> u64 {
         self.plan.eras.iter().map(|era| era.blocks.len() as u64).sum()
+    }
+
+    /// What is to be appended, and along which dimension, where that is all there is to do: all files of the last commit
+    /// come first, and only one dimension grows.
+    pub(super) fn tail(&self) -> Option<(Self, String)> {
+        let ([Along::Concat(name)], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice()) else {
+            return None;
+        };
+        let known = era.blocks.iter().take_while(|block| self.committed.contains(&block.row)).count();
+        if known == 0 || known == era.blocks.len() || known != self.committed.len() {
+            return None;
+        }
+        let mut tail = era.clone();
+        tail.blocks.drain(..known);
+        let first = *tail.blocks.first()?.at.first()?;
+        tail.sizes.first_mut()?.drain(..first);
+        for block in &mut tail.blocks {
+            let at = block.at.first_mut()?;
+            *at = at.checked_sub(first)?;
+        }
+        let plan = Plan { eras: vec![tail], ..Plan::default() };
+        Some((Self { plan, ..self.clone() }, name.clone()))
     }
 
     /// Puts the files together, each era in its group; notes are for people.

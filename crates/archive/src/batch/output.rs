@@ -1,10 +1,20 @@
 //! Writes the combined dataset.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use virtualize::{VirtualStore, zarr::Hierarchy};
+use virtualize::VirtualStore;
+#[cfg(feature = "icechunk")]
+use {
+    std::collections::BTreeSet,
+    virtualize::{
+        CommitMode, CommitOptions, Error as FileError, IcechunkError, Options, ReadOptions, StoreOptions,
+    },
+};
 
-use super::{Batch, Summary, Target, combined::Combination};
+use super::{Batch, Summary, Target, combined::Combination, python};
 use crate::{Error, Event, Journal, Layout, combine::PlanOptions, event::Events};
 
 /// The digest of what was written last.
@@ -24,7 +34,7 @@ impl Batch {
     /// Puts the files of the journal together and writes them, where that was not done yet.
     pub(super) async fn write_combined(
         &self,
-        mut journal: Journal,
+        journal: Journal,
         combine: &Combine,
         summary: &mut Summary,
         events: &Events,
@@ -36,23 +46,13 @@ impl Batch {
         if journal.fact(WRITTEN)?.as_ref() == Some(&digest) && is_there(&self.output) {
             summary.notes.push("nothing is new: the output is as it was".to_owned());
             summary.output = Some(self.output.clone());
+            summary.python = python::lines(&self.target, &self.output, &summary.eras);
             return Ok(());
         }
-        let (events_, cancel) = (events.clone(), self.cancel.clone());
-        let joined = tokio::task::spawn_blocking(move || {
-            let joined = combination.hierarchy(&journal, &events_, &cancel);
-            (journal, joined)
-        });
-        let (back, joined) = joined.await.map_err(|error| Error::Internal(error.to_string()))?;
-        journal = back;
-        let (hierarchy, notes) = joined?;
-        for text in notes {
-            events.tell(Event::Note { text: text.clone() });
-            summary.notes.push(text);
-        }
-        events.tell(Event::Writing { target: self.output.clone() });
-        self.write_hierarchy(&mut journal, hierarchy, &digest, summary).await?;
-        journal.set_fact(WRITTEN, Some(&digest))?;
+        let journal = Arc::new(Mutex::new(journal));
+        let mut writing = Writing { batch: self, journal, events, summary };
+        writing.all(combination).await?;
+        writing.journal().set_committed(WRITTEN, &digest)?;
         summary.output = Some(self.output.clone());
         Ok(())
     }
@@ -66,91 +66,130 @@ impl Batch {
         summary.skipped = combination.plan.left_out.len() as u64;
         summary.eras = combination.plan.eras.iter().map(|era| era.group.clone()).collect();
     }
+}
 
-    async fn write_hierarchy(
-        &self,
-        journal: &mut Journal,
-        hierarchy: Hierarchy,
-        digest: &str,
-        summary: &mut Summary,
-    ) -> Result<(), Error> {
-        let mut store = VirtualStore::of(hierarchy, self.output.clone());
-        store.relocate(&self.relocation)?;
-        match &self.target {
-            Target::References(format) if format.is_several_files() => {
-                let ours = journal.fact(WRITTEN)?.is_some();
-                let (output, options) = (&self.output, &self.options.store);
-                virtualize::write_folder(&store, *format, output, self.overwrite || ours, options).await?;
-            }
+/// An output that is being written.
+struct Writing<'a> {
+    batch: &'a Batch,
+    /// Threads that work on it take it for a while.
+    journal: Arc<Mutex<Journal>>,
+    events: &'a Events,
+    summary: &'a mut Summary,
+}
+
+impl Writing<'_> {
+    /// Puts the files together and writes them.
+    async fn all(&mut self, combination: Combination) -> Result<(), Error> {
+        let Batch { target, output, options, overwrite, .. } = self.batch;
+        let lines = python::lines(target, output, &self.summary.eras);
+        match target {
             Target::References(format) => {
-                virtualize::write(&store, *format, &self.output, &self.options.store).await?;
+                let store = self.put_together(combination).await?;
+                self.events.tell(Event::Writing { target: output.clone() });
+                if format.is_several_files() {
+                    let overwrite = *overwrite || self.journal().fact(WRITTEN)?.is_some();
+                    virtualize::write_folder(&store, *format, output, overwrite, &options.store).await?;
+                } else {
+                    virtualize::write(&store, *format, output, &options.store).await?;
+                }
+                self.summary.python = lines;
+                Ok(())
             }
             #[cfg(feature = "icechunk")]
-            Target::Icechunk(options) => {
-                let python = self.commit(journal, &store, options, digest).await?;
-                summary.python = python;
+            Target::Icechunk(options) => self.commit(combination, options).await,
+        }
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn put_together(&mut self, combination: Combination) -> Result<VirtualStore, Error> {
+        let (events, cancel) = (self.events.clone(), self.batch.cancel.clone());
+        let journal = Arc::clone(&self.journal);
+        let joined = tokio::task::spawn_blocking(move || {
+            let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+            combination.hierarchy(&journal, &events, &cancel)
+        });
+        let joined = joined.await.map_err(|error| Error::Internal(error.to_string()))?;
+        let (hierarchy, notes) = joined?;
+        for text in notes {
+            self.events.tell(Event::Note { text: text.clone() });
+            self.summary.notes.push(text);
+        }
+        let mut store = VirtualStore::of(hierarchy, self.batch.output.clone());
+        store.relocate(&self.batch.relocation)?;
+        Ok(store)
+    }
+}
+
+#[cfg(feature = "icechunk")]
+impl Writing<'_> {
+    /// Commits what the repository does not have yet: the part of the new files where they follow the others, else all
+    /// anew, in one commit.
+    async fn commit(&mut self, combination: Combination, options: &CommitOptions) -> Result<(), Error> {
+        let again = self.journal().fact(WRITTEN)?.is_some();
+        if !again || options.mode != CommitMode::Add {
+            return self.commit_as(combination, options.clone()).await;
+        }
+        if !self.batch.append && !self.batch.overwrite {
+            let reason = "the repository has the files of the last run; --append brings what is new into it";
+            return Err(Error::Usage(reason.to_owned()));
+        }
+        if let Some((tail, dimension)) = combination.tail() {
+            let options = CommitOptions { mode: CommitMode::Append(dimension), ..options.clone() };
+            match self.commit_as(tail, options).await {
+                Err(Error::File(FileError::Icechunk {
+                    source: source @ IcechunkError::Append { .. },
+                    ..
+                })) => {
+                    self.summary.notes.push(format!("{source}; all is written anew"));
+                }
+                other => return other,
             }
         }
-        #[cfg(not(feature = "icechunk"))]
-        let _ = digest;
-        summary.python.get_or_insert_with(|| super::python::lines(&self.target, &self.output, &summary.eras));
+        let options = CommitOptions { mode: CommitMode::Replace, ..options.clone() };
+        self.commit_as(combination, options).await
+    }
+
+    /// Commits, unless a run that was killed has done so.
+    async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<(), Error> {
+        let digest = combination.digest.clone();
+        let killed = self.journal().fact(COMMITTING)?.as_ref() == Some(&digest);
+        let store = self.put_together(combination).await?;
+        let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
+        if killed && is_committed(output, &store, &options, reaching).await? {
+            self.summary.notes.push("the run that was ended before had committed all".to_owned());
+            return Ok(());
+        }
+        self.events.tell(Event::Writing { target: output.clone() });
+        self.journal().set_fact(COMMITTING, Some(&digest))?;
+        let done = virtualize::commit(&store, output, &options, reaching).await;
+        self.journal().set_fact(COMMITTING, None)?;
+        let done = done?;
+        self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
+        self.summary.python = Some(done.python);
         Ok(())
     }
+}
 
-    /// Commits what the repository does not have yet.
-    #[cfg(feature = "icechunk")]
-    async fn commit(
-        &self,
-        journal: &mut Journal,
-        store: &VirtualStore,
-        options: &virtualize::CommitOptions,
-        digest: &str,
-    ) -> Result<Option<String>, Error> {
-        use virtualize::{CommitMode, Error as FileError, IcechunkError, commit};
-        let again = journal.fact(WRITTEN)?.is_some();
-        let killed = journal.fact(COMMITTING)?.as_deref() == Some(digest);
-        let mut options = options.clone();
-        if again && options.mode == CommitMode::Add {
-            if !self.append && !self.overwrite {
-                let reason =
-                    "the repository has the files of the last run; --append brings what is new into it";
-                return Err(Error::Usage(reason.to_owned()));
-            }
-            // Written anew from the journal, in one commit.
-            options.mode = CommitMode::Replace;
-        }
-        journal.set_fact(COMMITTING, Some(digest))?;
-        let done = commit(store, &self.output, &options, &self.options.store).await;
-        let result = match done {
-            Ok(done) => Ok(Some(done.python)),
-            Err(FileError::Icechunk {
-                source: IcechunkError::Exists { .. } | IcechunkError::Append { .. },
-                ..
-            }) if killed && self.is_committed(store, &options).await? => Ok(None),
-            Err(error) => Err(error.into()),
-        };
-        journal.set_fact(COMMITTING, None)?;
-        result
-    }
-
-    /// Whether the repository refers to all files of a dataset already.
-    #[cfg(feature = "icechunk")]
-    async fn is_committed(
-        &self,
-        store: &VirtualStore,
-        options: &virtualize::CommitOptions,
-    ) -> Result<bool, Error> {
-        use std::collections::BTreeSet;
-        let reading = virtualize::ReadOptions {
-            store: self.options.store.clone(),
-            version: options.branch.clone(),
-            ..virtualize::ReadOptions::default()
-        };
-        let there = virtualize::read_references(&self.output, &reading).await?;
-        let known: BTreeSet<&str> =
-            there.hierarchy.sources.iter().map(|source| source.url.as_str()).collect();
-        Ok(store.hierarchy.sources.iter().all(|source| known.contains(source.url.as_str())))
-    }
+/// Whether a repository refers to all files of a dataset.
+#[cfg(feature = "icechunk")]
+async fn is_committed(
+    output: &str,
+    store: &VirtualStore,
+    options: &CommitOptions,
+    reaching: &StoreOptions,
+) -> Result<bool, Error> {
+    let (store_options, version) = (reaching.clone(), options.branch.clone());
+    let reading = ReadOptions { store: store_options, version, ..ReadOptions::default() };
+    let there = match virtualize::read_references(output, &reading).await {
+        Ok(there) => there,
+        // No commit, or not even a repository.
+        Err(_) => return Ok(false),
+    };
+    let known: BTreeSet<&str> = there.hierarchy.sources.iter().map(|source| source.url.as_str()).collect();
+    Ok(store.hierarchy.sources.iter().all(|source| known.contains(source.url.as_str())))
 }
 
 /// Whether there is anything at a path; of urls it is taken for granted.

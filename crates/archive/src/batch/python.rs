@@ -5,11 +5,12 @@ use virtualize::Format;
 use super::Target;
 
 /// Lines that open an output; of several groups the first.
-pub(super) fn lines(target: &Target, output: &str, groups: &[String]) -> String {
+pub(super) fn lines(target: &Target, output: &str, groups: &[String]) -> Option<String> {
     let group = groups.first().filter(|group| !group.is_empty());
     let group = group.map(|group| format!(", group={group:?}")).unwrap_or_default();
-    let Target::References(format) = target else { return String::new() };
-    match format {
+    #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "Icechunk is the other"))]
+    let Target::References(format) = target else { return None };
+    Some(match format {
         Format::KerchunkJson | Format::KerchunkParquet { .. } => {
             format!("import xarray as xr\nds = xr.open_dataset({output:?}, engine=\"kerchunk\"{group})")
         }
@@ -28,5 +29,5 @@ pub(super) fn lines(target: &Target, output: &str, groups: &[String]) -> String 
                  ds = xr.open_dataset(store, engine=\"zarr\", consolidated=False{group})"
             )
         }
-    }
+    })
 }

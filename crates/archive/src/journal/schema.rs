@@ -31,7 +31,9 @@ CREATE TABLE files (
     written TEXT, written_bytes INTEGER,
     era TEXT, brief TEXT,
     -- The run in which it was read.
-    run INTEGER
+    run INTEGER,
+    -- That run, where what was read then is in the output's last commit.
+    committed INTEGER
 );
 CREATE INDEX files_by_state ON files (state);
 CREATE TABLE contents (

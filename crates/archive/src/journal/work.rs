@@ -206,6 +206,8 @@ pub(crate) struct Planned {
     pub(crate) position: u64,
     /// The run in which it was read.
     pub(crate) run: i64,
+    /// Whether what was read then is in the output's last commit.
+    pub(crate) committed: bool,
     /// The [`crate::combine::Brief`], as JSON.
     pub(crate) brief: String,
 }
@@ -269,16 +271,35 @@ impl Journal {
         done.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Takes the files that this run's listing does not have for listed, behind those that it has.
+    /// Takes the files that this run's listing does not have for listed, before those that it has.
     pub(crate) fn keep_vanished(&self) -> Result<(), JournalError> {
-        let sql = "UPDATE files SET seen = ?1 WHERE seen <> ?1";
-        self.connection.execute(sql, [self.run]).map(drop).map_err(|error| self.failed(error))
+        let both = || {
+            let sql = "UPDATE files SET position = position + (SELECT 1 + max(position) FROM files WHERE seen <> ?1)
+                WHERE seen = ?1";
+            self.connection.execute(sql, [self.run])?;
+            self.connection.execute("UPDATE files SET seen = ?1 WHERE seen <> ?1", [self.run])
+        };
+        both().map(drop).map_err(|error| self.failed(error))
     }
 
     /// Files that could not be read, with their reasons.
     pub(crate) fn failures(&self, most: u64) -> Result<Vec<String>, JournalError> {
         let sql = "SELECT coalesce(error, url) FROM files WHERE seen = ?1 AND state = 2 ORDER BY position, id LIMIT ?2";
         self.column(sql, params![self.run, signed(most)])
+    }
+
+    /// All that is done is in the output's last commit, whose digest this is.
+    pub(crate) fn set_committed(&mut self, fact: &str, digest: &str) -> Result<(), JournalError> {
+        let mut all = || {
+            let transaction = self.connection.transaction()?;
+            let sql = "UPDATE files SET committed = CASE WHEN seen = ?1 AND state = 1 THEN run END";
+            transaction.execute(sql, [self.run])?;
+            let sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)";
+            transaction.execute(sql, params![fact, digest])?;
+            transaction.commit()
+        };
+        let done = all();
+        done.map_err(|error| self.failed(error))
     }
 
     /// Files that could not be read are to be read again.
@@ -314,7 +335,7 @@ impl Journal {
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         let all = || {
             let sql =
-                "SELECT id, position, run, brief FROM files WHERE seen = ?1 AND state = 1 AND brief IS NOT NULL
+                "SELECT id, position, run, coalesce(committed = run, 0), brief FROM files WHERE seen = ?1 AND state = 1 AND brief IS NOT NULL
                 ORDER BY position, id";
             let mut statement = self.connection.prepare(sql)?;
             let row = |row: &Row<'_>| {
@@ -322,7 +343,8 @@ impl Journal {
                     id: row.get(0)?,
                     position: unsigned(row.get(1)?),
                     run: row.get(2)?,
-                    brief: row.get(3)?,
+                    committed: row.get(3)?,
+                    brief: row.get(4)?,
                 })
             };
             statement.query_map([self.run], row)?.collect::<rusqlite::Result<Vec<_>>>()

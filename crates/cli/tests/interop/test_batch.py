@@ -282,3 +282,96 @@ def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
     assert 0 < sum(state == 1 for state in states(out.with_name("out.json.journal")).values()) < DAYS
     bucket.latency = 0
     assert subprocess.run(**command(bucket, out, "--concat-dim", "time")).returncode == 0 and out.exists()
+
+
+# ---- what is new, what has changed, what is gone
+
+@pytest.mark.parametrize("name", ["out.json", "out.icechunk"])
+def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, name):
+    if name.endswith(".icechunk"):
+        pytest.importorskip("icechunk")
+    out, first = tmp_path / name, urls(bucket)[:5]
+    batch(*first, "--concat-dim", "time", "-o", out, env=bucket.env)
+    for arguments, read in ((urls(bucket)[:8], 3), (urls(bucket)[8:], DAYS - 8)):
+        bucket.asked.clear()
+        run = batch(*arguments, "--concat-dim", "time", "-o", out, "--append", env=bucket.env)
+        assert f" {read} read" in run.stderr
+    assert len(+bucket.asked) - ("?list" in bucket.asked) <= DAYS
+    check_values(run, out, bucket, days)
+    if name.endswith(".icechunk"):
+        import icechunk
+        repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(out)))
+        # The repository's own first snapshot, and one a run.
+        assert len(list(repository.ancestry(branch="main"))) == 4
+    run = batch(*urls(bucket)[8:], "--concat-dim", "time", "-o", out, "--append", env=bucket.env)
+    assert "nothing is new" in run.stderr
+
+
+def check_values(run, out, bucket, days):
+    """Values through the references: their bytes come from the server's memory."""
+    import xarray as xr
+    expected = together(days)
+    if out.suffix == ".json":
+        text = out.read_bytes()
+        for path in days:
+            text = text.replace(f"s3://bucket/era/{path.name}".encode(), f"file://{path}".encode())
+        local = out.with_name("local.json")
+        local.write_bytes(text)
+        xr.testing.assert_equal(xr.open_dataset(str(local), engine="kerchunk").load(), expected)
+        return
+    local = out.with_name("local.json")
+    run = virtualize("convert", out, "--format", "zarr3-json", "--rewrite-url", f"s3://bucket/era/=file://{days[0].parent}", "-o", local, env=bucket.env)
+    assert run.status == 0, run.stderr
+    got = xr.open_dataset(clients.open_store(str(local)), engine="zarr", consolidated=False)
+    xr.testing.assert_equal(got.load(), expected)
+
+
+def test_files_with_other_units_are_appended_all_the_same(days, tmp_path):
+    """The new part cannot be appended as it is: all is written anew, and times are right."""
+    import xarray as xr
+    pytest.importorskip("icechunk")
+    out = tmp_path / "out.icechunk"
+    batch(*days[:4], "--concat-dim", "time", "-o", out)
+    more = [day(tmp_path / f"more_{k}.nc", k, units=f"hours since 2020-01-{k + 1:02}", start=0) for k in (4, 5)]
+    run = batch(*days[:4], *more, "--concat-dim", "time", "-o", out, "--append")
+    xr.testing.assert_equal(printed(run, tmp_path), together([*days[:4], *more]))
+
+
+def test_changed_files_are_read_again_and_vanished_ones_are_an_error(bucket, tmp_path):
+    out, key = tmp_path / "out.json", "era/day_05.nc"
+    listed = write_list(bucket, tmp_path)
+    batch("--list", listed, "--concat-dim", "time", "-o", out, env=bucket.env)
+    other = day(tmp_path / "other.nc", 105, start=24 * 5)
+    bucket.objects[key] = other.read_bytes()
+    bucket.asked.clear()
+    write_list(bucket, tmp_path)
+    batch("--list", listed, "--concat-dim", "time", "-o", out, env=bucket.env)
+    assert set(+bucket.asked) == {key}
+    whole = tmp_path / "whole.json"
+    batch("--list", listed, "--concat-dim", "time", "-o", whole, env=bucket.env)
+    assert content(out) == content(whole)
+    del bucket.objects["era/day_11.nc"]
+    write_list(bucket, tmp_path)
+    run = batch("--list", listed, "--concat-dim", "time", "-o", out, status=1, env=bucket.env)
+    assert "day_11.nc" in run.stderr and "--drop-vanished" in run.stderr and content(out) == content(whole)
+    batch("--list", listed, "--concat-dim", "time", "-o", out, "--drop-vanished", env=bucket.env)
+    assert printed_size(out, bucket) == 8 * (DAYS - 1)
+
+
+def write_list(bucket, folder):
+    from slow_s3 import etag
+    path = folder / "files.txt"
+    lines = [json.dumps({"url": f"s3://bucket/{key}", "size": len(body), "etag": etag(body)}) for key, body in sorted(bucket.objects.items())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_file_that_is_replaced_after_the_listing_is_read_as_it_is_now(bucket, tmp_path):
+    out, key = tmp_path / "out.json", "era/day_02.nc"
+    listed = write_list(bucket, tmp_path)
+    bucket.objects[key] = day(tmp_path / "other.nc", 102, start=24 * 2).read_bytes()
+    run = batch("--list", listed, "--concat-dim", "time", "-o", out, env=bucket.env)
+    assert "again in" in run.stderr
+    whole = tmp_path / "whole.json"
+    batch("--list", write_list(bucket, tmp_path), "--concat-dim", "time", "-o", whole, env=bucket.env)
+    assert content(out) == content(whole)
