@@ -1,6 +1,6 @@
-use virtualize::{Error as FileError, ErrorClass, StoreError};
+use virtualize::{Error as FileError, ErrorClass};
 
-use crate::{combine::CombineError, journal::JournalError};
+use crate::{combine::CombineError, journal::JournalError, list::ListError};
 
 /// Why a run over many files came to no good end. One line each.
 #[derive(Debug, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum Error {
     File(#[from] FileError),
     /// A listing failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    List(#[from] ListError),
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -49,9 +49,6 @@ pub enum Error {
     /// A thread of this program panicked.
     #[error("internal error: {0}")]
     Internal(String),
-    /// No file was found.
-    #[error("no files found: {0}")]
-    Nothing(String),
     /// It was stopped.
     #[error("stopped; {done} of {files} files are in the journal")]
     Stopped {
@@ -67,7 +64,9 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
-            Self::Store(error) => FileError::from(error.clone()).class(),
+            Self::List(ListError::Store(error)) => FileError::from(error.clone()).class(),
+            Self::List(ListError::Pattern { .. }) => ErrorClass::Usage,
+            Self::List(_) => ErrorClass::NotFound,
             Self::Usage(_) => ErrorClass::Usage,
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
             Self::Journal(_) | Self::Stopped { .. } => ErrorClass::Unavailable,
@@ -75,7 +74,6 @@ impl Error {
                 ErrorClass::File
             }
             Self::Internal(_) => ErrorClass::Unavailable,
-            Self::Nothing(_) => ErrorClass::NotFound,
         }
     }
 
@@ -83,7 +81,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::File(error) => error.hint(),
-            Self::Store(error) => error.hint(),
+            Self::List(error) => error.hint(),
             Self::Journal(error) => error.hint(),
             Self::Usage(_) | Self::Combine(_) | Self::Internal(_) => None,
             Self::Mismatch { .. } => Some(
@@ -91,7 +89,6 @@ impl Error {
             ),
             Self::Vanished { .. } => Some("--drop-vanished leaves them out"),
             Self::Failures { .. } => Some("--retry-failed tries them again, --skip-failed leaves them out"),
-            Self::Nothing(_) => Some("check the patterns and filters"),
             Self::Stopped { .. } => Some("the same command goes on from there"),
         }
     }

@@ -1,4 +1,5 @@
 mod batch;
+mod files;
 mod output;
 mod references;
 mod scan;
@@ -15,6 +16,7 @@ use virtualize::{
 use virtualize::{CommitMode, CommitOptions};
 
 pub(crate) use batch::Batch;
+use files::Files;
 pub(crate) use output::{Output, record_size};
 pub(crate) use references::{Compare, Translate, Validate};
 pub(crate) use scan::Scan;

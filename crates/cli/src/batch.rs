@@ -34,7 +34,9 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let run = &arguments.run;
     let options = arguments.mapping.options(format);
     let mut builder = Batch::builder(&arguments.output)
-        .inputs(&arguments.inputs)
+        .inputs(arguments.files.inputs())
+        .filter(arguments.files.filter())
+        .assets(arguments.files.assets())
         .target(target)
         .layout(arguments.layout())
         .plan(arguments.plan())

@@ -4,7 +4,11 @@ use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
 
 use super::{Batch, Target, output::Combine};
-use crate::{Along, Layout, combine::PlanOptions};
+use crate::{
+    Along, Layout,
+    combine::PlanOptions,
+    list::{Assets, Filter, Input},
+};
 
 /// Says, option by option, what a [`Batch`] is to do.
 #[derive(Clone, Debug)]
@@ -16,6 +20,8 @@ impl BatchBuilder {
         let target = Target::of_name(&output);
         Self(Batch {
             inputs: Vec::new(),
+            filter: Filter::default(),
+            assets: Assets::default(),
             output,
             target: target.unwrap_or(Target::References(virtualize::Format::KerchunkJson)),
             each: false,
@@ -37,9 +43,22 @@ impl BatchBuilder {
         })
     }
 
-    /// Files, folders, prefixes or patterns such as `s3://bucket/era5/**/*.nc`.
-    pub fn inputs<T: Into<String>>(mut self, inputs: impl IntoIterator<Item = T>) -> Self {
+    /// Files, folders, prefixes or patterns such as `s3://bucket/era5/**/*.nc`, where text is given; or lists and STAC
+    /// documents, see [`Input`].
+    pub fn inputs<T: Into<Input>>(mut self, inputs: impl IntoIterator<Item = T>) -> Self {
         self.0.inputs.extend(inputs.into_iter().map(Into::into));
+        self
+    }
+
+    /// Which of the files that are found are wanted.
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.0.filter = filter;
+        self
+    }
+
+    /// Which assets of STAC items are read.
+    pub fn assets(mut self, assets: Assets) -> Self {
+        self.0.assets = assets;
         self
     }
 

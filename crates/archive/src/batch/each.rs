@@ -5,13 +5,14 @@ use std::{fs, path::Path};
 use virtualize::{Format, Options, Relocation, VirtualStore};
 use virtualize_store::url_of;
 
-use crate::journal::Content;
+use crate::{journal::Content, list::Input};
 
 /// The folder that all names are relative to, with a slash at its end: of the inputs what stands before the first
 /// wildcard, the folder of an input that is a file itself, and of all other files their common folder.
-pub(super) fn root(inputs: &[String], urls: &[String]) -> Option<String> {
+pub(super) fn root(inputs: &[Input], urls: &[String]) -> Option<String> {
     let mut roots: Vec<String> = Vec::new();
     for input in inputs {
+        let Input::Files(input) = input else { continue };
         let literal = input.find(['*', '?', '[', '{']).and_then(|at| input.get(..at));
         let folder = match literal {
             Some(literal) => below(folder_of(literal)),

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
 
@@ -28,10 +28,11 @@ pub use summary::Summary;
 pub use target::Target;
 
 use crate::{
-    Error, Event, Item, Journal,
+    Error, Event, Journal,
     engine::{self, EngineOptions},
     event::Events,
     journal::{Listing, journal_beside},
+    list::{Assets, Filter, Input, ListOptions, list},
 };
 use each::Each;
 use output::Combine;
@@ -55,7 +56,9 @@ const NAMED: u64 = 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Batch {
-    inputs: Vec<String>,
+    inputs: Vec<Input>,
+    filter: Filter,
+    assets: Assets,
     output: String,
     target: Target,
     each: bool,
@@ -170,8 +173,9 @@ impl Batch {
     /// Lists the inputs, and holds them against what the journal has.
     async fn list(&self, journal: &mut Journal, events: &Events) -> Result<(), Error> {
         let mut listing = Listing::default();
-        let mut items = std::pin::pin!(self.items().ready_chunks(LISTED));
-        while let Some(items) = items.next().await {
+        let options = ListOptions { store: self.options.store.clone(), assets: self.assets.clone() };
+        let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
+        while let Some(items) = files.next().await {
             if self.cancel.is_cancelled() {
                 return Err(Error::Stopped { done: 0, files: listing.files });
             }
@@ -179,8 +183,8 @@ impl Batch {
             journal.list(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
         }
-        if listing.files == 0 {
-            return Err(Error::Nothing(self.inputs.join(" ")));
+        for text in files.get_ref().tally().notes() {
+            events.tell(Event::Note { text });
         }
         self.vanished(journal)?;
         let counts = journal.counts()?;
@@ -196,13 +200,6 @@ impl Batch {
             _ if self.drop_vanished => Ok(journal.drop_vanished()?),
             _ => Err(Error::Vanished { count, first }),
         }
-    }
-
-    fn items(&self) -> impl Stream<Item = Result<Item, Error>> + Send + '_ {
-        stream::iter(&self.inputs).map(|input| {
-            let url = virtualize_store::url_of(input)?;
-            Ok(Item { url, ..Item::default() })
-        })
     }
 
     fn reader(&self, journal: &mut Journal) -> Result<FileReader, Error> {

@@ -38,6 +38,12 @@ pub enum Input {
     Stac(String),
 }
 
+impl<T: Into<String>> From<T> for Input {
+    fn from(files: T) -> Self {
+        Self::Files(files.into())
+    }
+}
+
 /// How to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {

@@ -11,14 +11,13 @@ use virtualize_archive::{
 
 #[cfg(feature = "icechunk")]
 use super::Icechunk;
-use super::{Mapping, OutputFormat, at_least_one, byte_size, key_value, record_size, rewrite};
+use super::{Files, Mapping, OutputFormat, at_least_one, byte_size, key_value, record_size, rewrite};
 
 /// Makes references of many files.
 #[derive(Args)]
 pub(crate) struct Batch {
-    /// Files, folders, prefixes, or patterns such as 's3://bucket/era5/**/*.nc'
-    #[arg(value_name = "INPUT")]
-    pub(crate) inputs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Path or url to write to
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: String,
