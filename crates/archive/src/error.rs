@@ -65,7 +65,9 @@ impl Error {
         match self {
             Self::File(error) => error.class(),
             Self::List(ListError::Store(error)) => FileError::from(error.clone()).class(),
-            Self::List(ListError::Pattern { .. }) => ErrorClass::Usage,
+            Self::List(ListError::Pattern { .. } | ListError::Line { .. } | ListError::Catalogue { .. }) => {
+                ErrorClass::Usage
+            }
             Self::List(_) => ErrorClass::NotFound,
             Self::Usage(_) => ErrorClass::Usage,
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,

@@ -11,7 +11,7 @@ use virtualize_store::Listed;
 
 use crate::combine::{calendar::is_time, is_coordinate, wanted};
 use crate::eras::{Eras, Seen};
-use crate::list::{Assets, Filter, Input, ListError, ListOptions, list};
+use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{Along, Error, Item, Layout, Member};
 
 /// How files are looked at.
@@ -191,17 +191,6 @@ pub async fn scan_inputs(
     told: impl FnMut(u64, u64),
 ) -> Result<Scan, Error> {
     let listing = ListOptions { store: options.open.store.clone(), assets: options.assets.clone() };
-    let items = list(inputs, options.filter.clone(), listing).map_err(of_listing)?;
-    scan(items.map(|item| item.map_err(of_listing)), options, told).await
-}
-
-fn of_listing(error: ListError) -> Error {
-    let hinted = error.hint().map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"));
-    match error {
-        ListError::Store(error) => Error::File(error.into()),
-        ListError::Nothing { .. } | ListError::Empty { .. } | ListError::AllLeftOut { .. } => {
-            Error::Nothing(hinted)
-        }
-        _ => Error::Usage(hinted),
-    }
+    let items = list(inputs, options.filter.clone(), listing)?;
+    scan(items.map(|item| Ok(item?)), options, told).await
 }

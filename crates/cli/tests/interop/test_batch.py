@@ -117,6 +117,16 @@ def test_combined_files_read_as_open_mfdataset_reads_them(days, tmp_path, name):
     assert got["t2m"].shape == (8 * DAYS, 4, 6)
 
 
+def test_names_give_coordinates_along_a_new_dimension(tmp_path):
+    import xarray as xr
+    paths = [day(tmp_path / f"run_{member}_20200101.nc", member, start=0) for member in (3, 1, 10)]
+    run = batch(tmp_path / "run_*.nc", "--stack-dim", "member", "--coord-from-name", "run_{member:d}_{}.nc", "-o", tmp_path / "out.zarr")
+    got = printed(run, tmp_path)
+    assert got["member"].values.tolist() == [1, 3, 10]
+    for member, path in zip((3, 1, 10), paths):
+        xr.testing.assert_equal(got["t2m"].sel(member=member, drop=True), together([path])["t2m"])
+
+
 def test_files_that_disagree_are_not_merged(days, tmp_path):
     other = day(tmp_path / "other.nc", 30, scale=0.02)
     out = tmp_path / "out.json"
