@@ -43,6 +43,7 @@ test-libhdf5: env ## our HDF5 reader beside the C library, file by file (CORPUS=
 
 test-interop: env ## our references read by fsspec, zarr-python and xarray, beside the original
 	cargo build --locked --package virtualize-cli
+	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "no Chromium: the page of the service is not tested"
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
 
 check: fmt clippy clippy-libhdf5 doc ## formatting, lints and documentation, warnings denied

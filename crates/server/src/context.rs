@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::Semaphore;
 use virtualize_store::{Allowed, StoreOptions};
 
-use crate::{Config, ConfigError, disk::Disk, metrics::Metrics, rate::Rate, sources::Sources};
+use crate::{Config, ConfigError, disk::Disk, metrics::Metrics, plain, rate::Rate, sources::Sources};
 
 /// The service itself.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Context {
     /// Places for requests.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) sources: Sources,
+    /// Permits for chunks that are decoded.
+    pub(crate) decoding: Arc<Semaphore>,
     /// References that were made.
     pub(crate) disk: Option<Disk>,
     stopping: AtomicBool,
@@ -32,6 +34,7 @@ impl Context {
             rate: Rate::new(config.rate, config.burst),
             places: Arc::new(Semaphore::new(config.concurrent)),
             sources: Sources::new(&config),
+            decoding: Arc::new(Semaphore::new(plain::PIECES)),
             disk,
             stopping: AtomicBool::new(false),
             config,

@@ -23,7 +23,7 @@ mod tests {
     use serde_json::Value;
 
     use super::DOCUMENT;
-    use crate::{inspect, references, routes};
+    use crate::{inspect, layout, references, routes};
 
     fn document() -> Value {
         serde_json::from_str(DOCUMENT).unwrap()
@@ -39,9 +39,11 @@ mod tests {
 
     #[test]
     fn parameters_are_the_same() {
-        for (path, known) in
-            [("/v1/references", references::parameters()), ("/v1/inspect", inspect::parameters())]
-        {
+        for (path, known) in [
+            ("/v1/references", references::parameters()),
+            ("/v1/inspect", inspect::parameters()),
+            ("/v1/chunks", layout::parameters()),
+        ] {
             let document = document();
             let listed = document["paths"][path]["get"]["parameters"].as_array().unwrap();
             let names =

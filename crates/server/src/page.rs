@@ -1,12 +1,127 @@
-//! The page for people at `/`: its files are embedded from `assets/`.
+//! The page for people at `/`: its files are embedded from `assets/`. Nothing of it comes from elsewhere, and its policy
+//! forbids all that is not in these files.
 
 use std::sync::Arc;
 
-use axum::routing::MethodRouter;
+use axum::{
+    Extension,
+    extract::Request,
+    http::{HeaderName, HeaderValue, header},
+    response::Response,
+    routing::{MethodRouter, get},
+};
+use bytes::Bytes;
+use serde_json::json;
 
-use crate::context::Context;
+use crate::{
+    conditional::tag,
+    context::Context,
+    encode::{Content, answer},
+    guard::Client,
+};
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// Path, type and content of each file.
+const FILES: [(&str, &str, &str); 20] = [
+    ("/", HTML, include_str!("../assets/index.html")),
+    ("/assets/api.js", SCRIPT, include_str!("../assets/api.js")),
+    ("/assets/colour.js", SCRIPT, include_str!("../assets/colour.js")),
+    ("/assets/details.js", SCRIPT, include_str!("../assets/details.js")),
+    ("/assets/dom.js", SCRIPT, include_str!("../assets/dom.js")),
+    ("/assets/events.js", SCRIPT, include_str!("../assets/events.js")),
+    ("/assets/icon.svg", SVG, include_str!("../assets/icon.svg")),
+    ("/assets/jobs.js", SCRIPT, include_str!("../assets/jobs.js")),
+    ("/assets/json.js", SCRIPT, include_str!("../assets/json.js")),
+    ("/assets/layout.js", SCRIPT, include_str!("../assets/layout.js")),
+    ("/assets/line.js", SCRIPT, include_str!("../assets/line.js")),
+    ("/assets/look.js", SCRIPT, include_str!("../assets/look.js")),
+    ("/assets/main.js", SCRIPT, include_str!("../assets/main.js")),
+    ("/assets/style.css", CSS, include_str!("../assets/style.css")),
+    ("/assets/theme.js", SCRIPT, include_str!("../assets/theme.js")),
+    ("/assets/tree.js", SCRIPT, include_str!("../assets/tree.js")),
+    ("/assets/use.js", SCRIPT, include_str!("../assets/use.js")),
+    ("/assets/values.js", SCRIPT, include_str!("../assets/values.js")),
+    ("/assets/zarr.js", SCRIPT, include_str!("../assets/zarr.js")),
+    // What browsers ask for unasked.
+    ("/favicon.ico", SVG, include_str!("../assets/icon.svg")),
+];
+
+/// What the page may do: run its own scripts, use its own styles, ask its own service. No text becomes markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Headers of each file.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// Routes of the page and of its files.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
-    Vec::new()
+    let route = |(path, kind, text): &(&'static str, &'static str, &'static str)| {
+        let (kind, text) = (*kind, *text);
+        (*path, get(move |request: Request| async move { file(&request, kind, text) }))
+    };
+    FILES.iter().map(route).collect()
+}
+
+fn file(request: &Request, kind: &'static str, text: &'static str) -> Response {
+    let etag = tag(&["page", kind, text]);
+    let content = Content::Memory(Bytes::from_static(text.as_bytes()));
+    let mut response = answer(request.headers(), content, kind, &etag);
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// `GET /v1/about`: the version of the service, and below which prefixes the client may read.
+pub(crate) async fn about(Extension(client): Extension<Client>, request: Request) -> Response {
+    let text = json!({"version": env!("CARGO_PKG_VERSION"), "allow": client.allowed.prefixes()}).to_string();
+    let etag = tag(&["about", &text]);
+    answer(request.headers(), Content::Memory(text.into()), "application/json", &etag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every file of `assets/` is served, and none is asked of anybody else.
+    #[test]
+    fn the_page_is_whole() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+        let names =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        for name in names {
+            assert!(
+                FILES
+                    .iter()
+                    .any(|(path, ..)| path.trim_start_matches("/assets/") == name || name == "index.html"),
+                "{name}"
+            );
+        }
+        for (path, kind, text) in FILES {
+            // Namespaces are names, and are not fetched.
+            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!elsewhere.contains("://") || !elsewhere.contains("src=\"http"), "{path}");
+            assert!(
+                kind != HTML
+                    || !(text.contains("<style") || text.contains(" style=") || text.contains(" onclick=")),
+                "{path}"
+            );
+        }
+        let html = FILES.first().unwrap().2;
+        for script in html.split("<script").skip(1) {
+            assert!(script.contains("src=\"assets/") && script.contains("></script>"), "{script}");
+        }
+        let all: usize = FILES.iter().map(|(.., text)| text.len()).sum();
+        assert!(all < 200_000, "{all} bytes");
+    }
 }

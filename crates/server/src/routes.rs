@@ -10,7 +10,9 @@ use axum::{
     routing::{MethodRouter, get},
 };
 
-use crate::{Problem, context::Context, guard, health, inspect, openapi, page, references, zarr};
+use crate::{
+    Problem, context::Context, guard, health, inspect, layout, openapi, page, plain, references, zarr,
+};
 
 /// Routes of the API, which its description has as well. All read. Those of jobs will stand here too: below `/v1/jobs`,
 /// for which the guard asks for the scope `jobs`.
@@ -23,6 +25,9 @@ pub(crate) fn api() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
         ("/v1/references", get(references::get)),
         ("/v1/inspect", get(inspect::get)),
         ("/v1/zarr/{source}/{*key}", get(zarr::get)),
+        ("/v1/about", get(page::about)),
+        ("/v1/chunks", get(layout::get)),
+        ("/v1/plain/{source}/{*key}", get(plain::get)),
     ]
 }
 

@@ -15,7 +15,7 @@ use futures::stream;
 use virtualize::{
     Format, MapOptions, Options, StoreOptions,
     chunks::position,
-    zarr::{Array, ChunkEntry, Reference},
+    zarr::{ChunkEntry, Reference},
 };
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     encode::{Content, answer, not_modified},
     guard::Client,
     query,
-    sources::{Documents, Mapped},
+    sources::Mapped,
 };
 
 /// A chunk that is larger goes out in pieces, each a range of the source.
@@ -39,13 +39,40 @@ pub(crate) fn link(url: &str, version: Option<&str>) -> String {
     format!("{PREFIX}{}{version}/", BASE64_URL_SAFE_NO_PAD.encode(url))
 }
 
+/// A source that is asked for by path, and a key of its store.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) mapped: Arc<Mapped>,
+    pub(crate) options: StoreOptions,
+    pub(crate) key: String,
+    id: String,
+}
+
 /// A chunk, or a metadata document.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (source, key) = parts(request.uri().path())?;
+    let asked = asked(&context, &client, request.uri().path(), PREFIX).await?;
+    let answered = match asked.entry()? {
+        Found::Document(bytes) => {
+            let etag = tag(&["zarr", env!("CARGO_PKG_VERSION"), &asked.key, &String::from_utf8_lossy(bytes)]);
+            Ok(answer(request.headers(), Content::Memory(bytes.clone()), "application/json", &etag))
+        }
+        Found::Chunk(chunk) => stored(&context, &asked, &chunk.entry, request.headers()).await,
+    };
+    asked.settle(&context, answered).await
+}
+
+/// Opens what a path below `prefix` names, as its version says.
+pub(crate) async fn asked(
+    context: &Arc<Context>,
+    client: &Client,
+    path: &str,
+    prefix: &str,
+) -> Result<Asked, Problem> {
+    let (source, key) = parts(path, prefix)?;
     let (url, version) = source_of(&source)?;
     let url = client.allowed.check(&url)?;
     let options = Options {
@@ -64,24 +91,55 @@ pub(crate) async fn get(
         Some(_) => {}
         None => context.hold(&id, mapped.store.name(), &mapped).await?,
     }
-    let found = entry(&mapped, mapped.documents()?, &key)?;
-    let answered = match found {
-        Found::Document(bytes) => {
-            let etag = tag(&["zarr", env!("CARGO_PKG_VERSION"), &key, &String::from_utf8_lossy(&bytes)]);
-            Ok(answer(request.headers(), Content::Memory(bytes), "application/json", &etag))
+    Ok(Asked { mapped, options: options.store, key, id })
+}
+
+impl Asked {
+    /// What the key stands for.
+    pub(crate) fn entry(&self) -> Result<Found<'_>, Problem> {
+        if let Some(bytes) = self.mapped.documents()?.get(&self.key) {
+            return Ok(Found::Document(bytes));
         }
-        Found::Inline(bytes) => inline(request.headers(), bytes),
-        Found::Chunk(place) => chunk(&context, &mapped, place, options.store, request.headers()).await,
-    };
-    if answered.as_ref().is_err_and(|problem| problem.status == StatusCode::CONFLICT) {
-        context.forget(&id).await;
+        let found = chunk_of(&self.mapped, &self.key).and_then(|(path, position)| {
+            let entry = self.mapped.store.hierarchy.array(&path)?.chunks.get(position)?;
+            Some(Found::Chunk(Chunk { path, position, entry }))
+        });
+        found.ok_or_else(|| {
+            Problem::not_found("no such key: it is neither metadata nor a chunk that is stored")
+        })
     }
-    answered
+
+    /// The answer. A file that changed is forgotten.
+    pub(crate) async fn settle(
+        &self,
+        context: &Context,
+        answered: Result<Response, Problem>,
+    ) -> Result<Response, Problem> {
+        if answered.as_ref().is_err_and(|problem| problem.status == StatusCode::CONFLICT) {
+            context.forget(&self.id).await;
+        }
+        answered
+    }
+}
+
+/// A chunk as it is stored.
+pub(crate) async fn stored(
+    context: &Arc<Context>,
+    asked: &Asked,
+    entry: &ChunkEntry<'_>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    match entry {
+        ChunkEntry::Inline(bytes) => inline(headers, bytes),
+        ChunkEntry::Reference(place) => {
+            chunk(context, &asked.mapped, *place, asked.options.clone(), headers).await
+        }
+    }
 }
 
 /// Source and key of a path, percent-decoded.
-fn parts(path: &str) -> Result<(String, String), Problem> {
-    let rest = path.strip_prefix(PREFIX).ok_or_else(|| Problem::not_found("no such path"))?;
+fn parts(path: &str, prefix: &str) -> Result<(String, String), Problem> {
+    let rest = path.strip_prefix(prefix).ok_or_else(|| Problem::not_found("no such path"))?;
     let (source, key) = rest.split_once('/').unwrap_or((rest, ""));
     let decode = |name: &str, text: &str| query::decoded(name, &text.replace('+', "%2B"));
     Ok((decode("source", source)?, decode("key", key)?))
@@ -106,33 +164,32 @@ fn source_of(source: &str) -> Result<(String, Option<String>), Problem> {
 }
 
 /// What a key stands for.
-enum Found<'a> {
-    Document(Bytes),
-    Inline(&'a Bytes),
-    Chunk(Reference),
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    Document(&'a Bytes),
+    Chunk(Chunk<'a>),
 }
 
-fn entry<'a>(mapped: &'a Mapped, documents: &Documents, key: &str) -> Result<Found<'a>, Problem> {
-    if let Some(bytes) = documents.get(key) {
-        return Ok(Found::Document(bytes.clone()));
-    }
-    let found = chunk_of(mapped, key).and_then(|(array, position)| array.chunks.get(position));
-    match found {
-        Some(ChunkEntry::Inline(bytes)) => Ok(Found::Inline(bytes)),
-        Some(ChunkEntry::Reference(place)) => Ok(Found::Chunk(place)),
-        None => Err(Problem::not_found("no such key: it is neither metadata nor a chunk that is stored")),
-    }
+/// A chunk that is there.
+#[derive(Debug)]
+pub(crate) struct Chunk<'a> {
+    /// Of the array.
+    pub(crate) path: String,
+    /// Row-major in the grid.
+    pub(crate) position: u64,
+    pub(crate) entry: ChunkEntry<'a>,
 }
 
-/// Array and position of a chunk's key, such as `group/array/c/0/1`. Numbers stand in it as Zarr writes them.
-fn chunk_of<'a>(mapped: &'a Mapped, key: &str) -> Option<(&'a Array, u64)> {
+/// Path of the array and position of a chunk's key, such as `group/array/c/0/1`. Numbers stand in it as Zarr writes them.
+fn chunk_of(mapped: &Mapped, key: &str) -> Option<(String, u64)> {
     let steps: Vec<&str> = key.split('/').collect();
     let places = steps.iter().enumerate().rev().filter(|(_, step)| **step == "c").map(|(at, _)| at);
     places.take(2).find_map(|at| {
         let (path, numbers) = steps.split_at_checked(at)?;
         let numbers = numbers.iter().skip(1).map(|text| number(text)).collect::<Option<Vec<u64>>>()?;
-        let array = mapped.store.hierarchy.array(&path.join("/"))?;
-        Some((array, position(array, &numbers)?))
+        let path = path.join("/");
+        let position = position(mapped.store.hierarchy.array(&path)?, &numbers)?;
+        Some((path, position))
     })
 }
 

@@ -53,6 +53,11 @@ impl Allowed {
         Self { sets: self.sets.iter().chain(&other.sets).cloned().collect(), web: self.web.clone() }
     }
 
+    /// The prefixes, for people; where several sets must allow a url, those of the narrowest, which comes last.
+    pub fn prefixes(&self) -> Vec<&str> {
+        self.sets.last().into_iter().flat_map(|set| set.iter().map(|prefix| prefix.place.url())).collect()
+    }
+
     /// The canonical form of an allowed url; nothing is looked up.
     ///
     /// # Errors

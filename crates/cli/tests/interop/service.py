@@ -1,0 +1,35 @@
+"""Starts the service for tests."""
+import contextlib, pathlib, socket, subprocess, tempfile, time, urllib.error, urllib.request
+
+import clients
+
+
+def url(file):
+    return pathlib.Path(file).resolve().as_uri()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def started(*folders, arguments=()):
+    """The address of a service that may read these folders."""
+    address = f"127.0.0.1:{free_port()}"
+    allow = [word for folder in folders for word in ("--allow", url(folder) + "/")]
+    log = tempfile.TemporaryFile("w+")
+    process = subprocess.Popen([clients.BINARY, "serve", "--listen", address, *allow, *arguments], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=log)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(urllib.error.URLError):
+                urllib.request.urlopen(f"http://{address}/healthz").close()
+                break
+            assert process.poll() is None, log.seek(0) or log.read()
+            time.sleep(0.05)
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)

@@ -1,0 +1,112 @@
+// What is known of a node: facts, the decision on its fill value, who reads it, attributes, diagnostics.
+import { count, fill, h, plural } from "./dom.js";
+import { show } from "./json.js";
+import { sentinel } from "./values.js";
+
+/** Attributes longer than this are folded. */
+const LONG = 160;
+
+const table = (caption, headings, rows, name = "") => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  h("table", { class: name }, h("caption", { class: "away" }, caption),
+    h("thead", {}, h("tr", {}, headings.map((heading) => h("th", { scope: "col" }, heading)))),
+    h("tbody", {}, rows)));
+
+const mono = (text) => h("code", {}, text);
+
+/** Facts of an array, as `[name, value]`. */
+function facts(array) {
+  const { chunks, source } = array;
+  const axes = array.shape.map((length, axis) => (array.dimensions?.[axis] ? `${array.dimensions[axis]} ${count(length)}` : count(length)));
+  return [
+    ["Type", mono(array.data_type), "data-type"],
+    ["Shape", mono(array.shape.length ? `(${array.shape.join(", ")})` : "()"), "shape"],
+    ["Dimensions", axes.length ? axes.join(" × ") : "none: a scalar", "dimensions"],
+    ["Chunk shape", mono(show(chunks.shape)), "chunk-shape"],
+    ["Chunks", `${count(chunks.count)} in the grid ${show(chunks.grid)}, ${count(chunks.stored)} stored${chunks.inline ? `, ${count(chunks.inline)} carried inline` : ""}`, "chunks"],
+    ["Codecs", array.codecs.map((codec) => h("div", {}, mono(spellCodec(codec)))), "codecs"],
+    ["Fill value", mono(show(array.fill_value)), "fill-value"],
+    source && ["In the file", [source.type, source.layout, ...source.filters].filter(Boolean).join("; "), "source"],
+  ].filter(Boolean);
+}
+
+export function spellCodec(codec) {
+  if (typeof codec === "string") return codec;
+  const { name = codec.id, configuration, id: _, ...rest } = codec;
+  const options = Object.entries(configuration ?? (codec.name ? {} : rest)).map(([key, value]) => `${key}=${show(value)}`);
+  return options.length ? `${name}(${options.join(", ")})` : name;
+}
+
+export function drawFacts(host, array) {
+  fill(host, facts(array).map(([name, value, field]) => [h("dt", {}, name), h("dd", { "data-field": field }, value)]));
+}
+
+const POLICIES = {
+  "hdf5-header": "HDF5: the header's fill value is authoritative; attributes say what means “no data”.",
+  "tiff-nodata": "TIFF: the nodata value becomes the fill value.",
+};
+
+/** How the fill value was decided, and from what. */
+export function drawFill(host, array) {
+  const decision = array.fill_decision;
+  if (!decision) return fill(host, h("p", { class: "mute" }, "No decision is recorded: the array was added by the mapping."));
+  const rows = decision.sources.map((source) => h("tr", {},
+    h("td", {}, source.origin), h("td", {}, mono(source.text)),
+    h("td", {}, h("span", { class: `mark ${source.outcome}` }, source.outcome), source.reason ? ` ${source.reason}` : "")));
+  return fill(host,
+    h("dl", { class: "facts" },
+      h("dt", {}, "Missing chunks read as"), h("dd", {}, mono(show(decision.fill_value))),
+      h("dt", {}, "“No data” is"), h("dd", {}, decision.sentinel === null ? "not marked" : mono(show(decision.sentinel))),
+      h("dt", {}, "Policy"), h("dd", {}, POLICIES[decision.policy] ?? decision.policy)),
+    rows.length ? table("Where fill values were found", ["Found in", "Value", "Outcome"], rows) : null);
+}
+
+export function drawReaders(host, array) {
+  const rows = Object.entries(array.readers ?? {}).map(([name, verdict]) => h("tr", {},
+    h("th", { scope: "row" }, name),
+    h("td", {}, h("span", { class: `mark ${verdict.reads === "yes" ? "used" : "dropped"}` }, verdict.reads)),
+    h("td", {}, verdict.because ? ["lacks ", mono(verdict.because)] : verdict.needs?.length ? ["needs ", mono(verdict.needs.join(", "))] : "")));
+  fill(host, rows.length ? table("Who reads this array", ["Reader", "Reads", "Note"], rows) : h("p", { class: "mute" }, "Nothing is known of readers."));
+}
+
+export function drawAttributes(host, attributes, type = "") {
+  const entries = Object.entries(attributes ?? {});
+  if (!entries.length) return fill(host, h("p", { class: "mute" }, "None."));
+  const rows = entries.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, spellAttribute(value), said(name, value, type))));
+  return fill(host, table("Attributes", ["Name", "Value"], rows, "attributes"));
+}
+
+/** The number behind a sentinel that is spelled in base64. */
+function said(name, value, type) {
+  const number = name === "_FillValue" && typeof value === "string" ? sentinel(value, type) : null;
+  return number === null ? null : h("span", { class: "mute" }, ` the number ${show(number)}`);
+}
+
+function spellAttribute(value) {
+  const text = show(value);
+  if (text.length <= LONG) return mono(text);
+  return h("details", {}, h("summary", {}, mono(`${text.slice(0, 90)}…`)), h("pre", {}, show(value, 2)));
+}
+
+/** Diagnostics; those of `path` alone where one is given. */
+export function drawDiagnostics(host, description, path, go) {
+  const all = description.diagnostics;
+  const own = path === null ? all : all.filter((each) => each.path === path);
+  if (!own.length) return fill(host, h("p", { class: "mute" }, path === null ? "None: nothing was changed or left out." : "None for this node."));
+  const items = own.map((each) => h("li", { class: `diagnostic ${each.severity}` },
+    h("span", { class: `mark ${each.severity}` }, each.severity), " ",
+    path === null && each.path !== "/" ? [h("button", { type: "button", class: "link", onclick: () => go(each.path) }, each.path), " "] : null,
+    each.message, " ", mono(each.code), each.hint ? h("div", { class: "hint" }, each.hint) : null));
+  return fill(host, h("ul", { class: "plain" }, items));
+}
+
+/** What a group holds. */
+export function drawChildren(host, node, go) {
+  if (!node.children.length) return fill(host, h("p", { class: "mute" }, "The group is empty."));
+  const rows = node.children.map((child) => h("tr", {},
+    h("td", {}, h("button", { type: "button", class: "link", onclick: () => go(child.path) }, child.name)),
+    h("td", {}, child.kind === "left-out" ? "left out" : child.kind),
+    h("td", {}, child.kind === "array" ? mono(child.description.data_type) : ""),
+    h("td", {}, child.kind === "array" ? child.description.shape.map((length, axis) => `${child.description.dimensions?.[axis] ?? ""} ${length}`.trim()).join(" × ") || "scalar" : ""),
+    h("td", { class: "number" }, child.kind === "array" ? count(child.description.chunks.stored) : child.kind === "group" ? plural(child.children.length, "node") : "")));
+  return fill(host, table("What the group holds", ["Name", "Kind", "Type", "Dimensions", "Chunks"], rows));
+}

@@ -1,0 +1,85 @@
+//! `GET /v1/chunks`: where the chunks of one array lie, as columns, for those who draw or count them.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Request, State},
+    response::Response,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use virtualize::zarr::{Array, ChunkEntry, Source};
+
+use crate::{
+    Problem,
+    conditional::hexadecimal,
+    context::Context,
+    encode::{Content, answer},
+    guard::Client,
+    query::{OF_MAPPING, Parameters},
+    sources::{Mapped, on_thread},
+};
+
+/// Most chunks of an answer. Of more every n-th is told.
+const MOST: usize = 200_000;
+
+/// The parameters that are known.
+pub(crate) fn parameters() -> Vec<&'static str> {
+    OF_MAPPING.into_iter().chain(["array", "url"]).collect()
+}
+
+/// The answer.
+pub(crate) async fn get(
+    State(context): State<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(request.uri(), &parameters())?;
+    let wanted = parameters.wanted(&context, &client)?;
+    let path = parameters.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
+    let path = path.trim_start_matches('/').to_owned();
+    let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
+    context.metrics.source_requests.inc();
+    let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
+    let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
+    let text =
+        on_thread(move || async move { table(&mapped, &path).map(|table| table.to_string()) }, ()).await?;
+    let text = text
+        .ok_or_else(|| Problem::not_found("array: there is no such array").hint("/v1/inspect lists them"))?;
+    let etag = format!("\"{}\"", hexadecimal(&Sha256::digest(text.as_bytes()), 16));
+    Ok(answer(request.headers(), Content::Memory(text.into()), "application/json", &etag))
+}
+
+fn table(mapped: &Mapped, path: &str) -> Option<Value> {
+    let hierarchy = &mapped.store.hierarchy;
+    let array = hierarchy.array(path)?;
+    let source =
+        |source: &Source| json!({"url": source.url, "size": (source.size > 0).then_some(source.size)});
+    let grid = array.chunk_grid.counts(&array.shape);
+    let step = usize::try_from(array.chunks.len()).unwrap_or(usize::MAX).div_ceil(MOST).max(1);
+    Some(json!({
+        "array": format!("/{path}"),
+        "sources": hierarchy.sources.iter().map(source).collect::<Vec<_>>(),
+        "count": grid.iter().fold(1_u64, |all, along| all.saturating_mul(*along)),
+        "grid": grid,
+        "stored": array.chunks.len(),
+        "inline": array.chunks.inline.len(),
+        "step": step,
+        "chunks": columns(array, step),
+    }))
+}
+
+/// Position in the grid (row-major), source, offset and length of chunks that lie in files.
+fn columns(array: &Array, step: usize) -> Value {
+    let mut columns: [Vec<u64>; 4] = Default::default();
+    for (position, chunk) in array.chunks.iter().step_by(step) {
+        let ChunkEntry::Reference(place) = chunk else { continue };
+        let row = [position, u64::from(place.source.0), place.offset, place.length];
+        for (column, value) in columns.iter_mut().zip(row) {
+            column.push(value);
+        }
+    }
+    let [position, source, offset, length] = columns;
+    json!({"position": position, "source": source, "offset": offset, "length": length})
+}
