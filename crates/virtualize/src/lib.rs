@@ -36,6 +36,7 @@ mod references;
 mod relocate;
 mod sniff;
 mod values;
+mod variable;
 
 #[cfg(feature = "icechunk")]
 pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit};

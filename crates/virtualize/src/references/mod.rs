@@ -7,7 +7,6 @@ mod read;
 mod resolve;
 mod text;
 mod validate;
-mod variable;
 
 pub use compare::compare;
 pub use convert::convert;

@@ -15,9 +15,8 @@ use virtualize_zarr::{
 use super::{
     ReadOptions,
     diff::{name, pairs, place},
-    variable,
 };
-use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff};
+use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff, variable};
 
 /// Problems of an array that are told one by one.
 const TOLD: usize = 10;

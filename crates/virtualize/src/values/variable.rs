@@ -1,8 +1,8 @@
 //! Elements of variable length.
 
-use virtualize_zarr::{Array, Codec, FillValue};
+use virtualize_zarr::{Array, FillValue};
 
-use crate::decode;
+use crate::variable;
 
 /// Elements as they are found; they are laid out by their numbers.
 pub(super) struct Variable {
@@ -22,25 +22,13 @@ impl Variable {
         Self { known: vec![fill], bytes: 0, most }
     }
 
-    /// The numbers of a chunk's elements, 8 bytes each. Its bytes say how many there are, and before each its length, as
-    /// 4 bytes little-endian (`vlen-utf8` and `vlen-bytes` of numcodecs).
+    /// The numbers of a chunk's elements, 8 bytes each.
     pub(super) fn chunk(&mut self, array: &Array, shape: &[u64], bytes: &[u8]) -> Result<Vec<u8>, String> {
-        if !array.codecs.iter().any(|codec| matches!(codec, Codec::VlenUtf8 | Codec::VlenBytes)) {
-            return Err(format!("{} without vlen-utf8 or vlen-bytes", array.data_type));
-        }
-        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
-        let stored = virtualize_codec::decode_variable(&array.codecs, bytes, most);
-        let stored = stored.map_err(|error| error.to_string())?;
-        let (count, mut rest) = number(&stored).ok_or("it ends before the number of its elements")?;
-        if decode::count(shape) != Some(u64::from(count)) {
-            return Err(format!("{count} elements, expected a shape of {shape:?}"));
-        }
+        let stored = variable::values(array, bytes, shape, self.most).map_err(|error| error.to_string())?;
         let mut numbers = Vec::new();
-        for _ in 0..count {
-            let (element, after) = element(rest).ok_or("it ends within an element")?;
+        for element in variable::elements(&stored) {
             numbers.extend_from_slice(&(self.known.len() as u64).to_le_bytes());
             self.add(element)?;
-            rest = after;
         }
         Ok(numbers)
     }
@@ -70,14 +58,4 @@ impl Variable {
         }
         Ok(joined)
     }
-}
-
-fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk::<4>()?;
-    Some((u32::from_le_bytes(*number), rest))
-}
-
-fn element(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = number(bytes)?;
-    rest.split_at_checked(usize::try_from(length).ok()?)
 }

@@ -6,7 +6,7 @@ use virtualize_zarr::{Array, Codec, DataType};
 
 /// Why a chunk has no values.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// A codec fails.
     #[error("{0}")]
     Codec(CodecFailure),
@@ -17,7 +17,7 @@ pub(super) enum Failure {
 
 /// The elements of a chunk in that layout, without what may follow them. They are compared so: equal elements are equal
 /// bytes, however they are compressed.
-pub(super) fn values(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> Result<Vec<u8>, Failure> {
+pub(crate) fn values(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> Result<Vec<u8>, Failure> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let is_layout = |codec: &Codec| matches!(codec, Codec::VlenUtf8 | Codec::VlenBytes);
     if !array.codecs.iter().any(is_layout) {
@@ -28,6 +28,17 @@ pub(super) fn values(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> R
     let end = end(&bytes, count.unwrap_or(usize::MAX), array.data_type == DataType::String)?;
     bytes.truncate(end);
     Ok(bytes)
+}
+
+/// The elements of what [`values`] gave.
+pub(crate) fn elements(values: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = values.get(4..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (element, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        rest = after;
+        Some(element)
+    })
 }
 
 /// Where the last element ends.
@@ -68,6 +79,7 @@ mod tests {
     fn what_follows_the_elements_does_not_count() {
         assert_eq!(end(&TWO, 2, true).unwrap(), 14);
         assert_eq!(end(&[&TWO[..], &[0; 3]].concat(), 2, true).unwrap(), 14);
+        assert!(elements(&TWO).eq(["ä".as_bytes(), b""]));
     }
 
     #[test]
