@@ -399,6 +399,11 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// A number of bytes from 1 on, such as 1000 or 64M.
+/// A number of bytes, or 0.
+fn byte_limit(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { byte_size(text) }
+}
+
 fn byte_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),

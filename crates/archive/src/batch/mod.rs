@@ -173,7 +173,8 @@ impl Batch {
     /// Lists the inputs, and holds them against what the journal has.
     async fn list(&self, journal: &mut Journal, events: &Events) -> Result<(), Error> {
         let mut listing = Listing::default();
-        let options = ListOptions { store: self.options.store.clone(), assets: self.assets.clone() };
+        let options =
+            ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
         let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
         while let Some(items) = files.next().await {
             if self.cancel.is_cancelled() {

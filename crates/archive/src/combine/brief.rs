@@ -97,7 +97,13 @@ fn existing(member: &Member, name: &str) -> Result<Extent, String> {
         if size == 0 {
             return Ok(Extent { size, range: None });
         }
-        let values = member.values.get(&path).ok_or_else(|| format!("the values of {path} were not read"))?;
+        let values = member.values.get(&path).ok_or_else(|| match array.data_type.size() {
+            Some(_) => format!("the values of {path} were not read"),
+            None => format!(
+                "coordinate {path} is of variable length, as texts are, by which files are not put in order; \
+                 --coord-from-name can tell their order"
+            ),
+        })?;
         return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });
     }
     Ok(Extent { size, range: given(member, name)? })

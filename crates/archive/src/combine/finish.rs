@@ -13,7 +13,7 @@ use super::{
     store::{Allowed, Storing, decide, grid},
     unify::unify,
 };
-use crate::Layout;
+use crate::{Along, Layout};
 
 /// The last step of a [`super::combine`].
 pub(super) struct Finish<'a> {
@@ -174,7 +174,12 @@ impl<'a> Finish<'a> {
                 what: what.to_owned(),
             };
             if self.joiner.whole.node(&name).is_some() {
-                return Err(error("the files have an array or group of that name"));
+                if self.joiner.layout.along.get(n).is_some_and(|along| matches!(along, Along::Stack(_))) {
+                    return Err(error("the files have an array or group of that name"));
+                }
+                let text = "names or catalogues give the files' order, and the values are those of the files";
+                self.joiner.notes.insert(Note::new(&name, text));
+                continue;
             }
             if sizes.iter().any(|size| *size != 1) || given.len() != sizes.len() {
                 let text = "files have several elements each: names give their order, and no coordinate";

@@ -8,7 +8,7 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest};
 
 use super::{Place, attributes::Merged, time};
-use crate::eras::{attributes::of_array, decode_alike};
+use crate::eras::{attributes::of_array, decode_alike, fill_value};
 
 /// An array in all files that were seen.
 #[derive(Debug)]
@@ -25,7 +25,12 @@ pub(super) struct Growing {
     pub(super) pieces: BTreeMap<Vec<usize>, Piece>,
     /// Its attributes.
     pub(super) attributes: Merged,
+    /// Bytes of values in the pieces.
+    kept: u64,
 }
+
+/// Most bytes of values that are kept of an array that may be copied. Past it, it is not.
+const MOST_KEPT: u64 = 256 << 20;
 
 /// The part of an array that is in one file.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl Growing {
         let mut first = first.clone();
         first.chunks = ChunkManifest::default();
         let attributes = Merged::new(&first.attributes);
-        Self { first, url, places, always, pieces: BTreeMap::new(), attributes }
+        Self { first, url, places, always, pieces: BTreeMap::new(), attributes, kept: 0 }
     }
 
     /// Where the part of a file goes.
@@ -85,6 +90,7 @@ impl Growing {
         if !assume_equal || self.varies() {
             self.means_the_same(&array)?;
             self.attributes.add(&array.attributes, true);
+            self.reads_the_same(&array)?;
         }
         let key = self.key(at);
         let units = time::text(&array.attributes, "units");
@@ -107,10 +113,34 @@ impl Growing {
             Some(there) if !assume_equal => equal(there, &piece),
             Some(_) => Ok(()),
             None => {
-                self.pieces.insert(key, piece);
+                self.keep(key, piece);
                 Ok(())
             }
         }
+    }
+
+    /// Keeps a part; without values where all parts have too many.
+    fn keep(&mut self, key: Vec<usize>, mut piece: Piece) {
+        let bytes = piece.values.as_ref().map_or(0, |values| values.len() as u64);
+        self.kept = self.kept.saturating_add(bytes);
+        if !self.always && self.varies() && self.kept > MOST_KEPT {
+            piece.values = None;
+            for piece in self.pieces.values_mut() {
+                piece.values = None;
+            }
+        }
+        self.pieces.insert(key, piece);
+    }
+
+    /// What chunks that are not stored read as, which in Zarr v2 means "missing" as well.
+    fn reads_the_same(&self, array: &Array) -> Result<(), String> {
+        if array.fill_value == self.first.fill_value {
+            return Ok(());
+        }
+        let shown = |array: &Array| {
+            array.fill_value.as_ref().map_or("none".to_owned(), |_| fill_value(array).to_string())
+        };
+        Err(format!("fill value {}, and {} before", shown(array), shown(&self.first)))
     }
 
     /// Whether it varies along any dimension.

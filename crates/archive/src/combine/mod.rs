@@ -38,4 +38,5 @@ pub use join::combine;
 pub use names::{NamePattern, catalogue_value, given};
 pub use places::{Place, is_coordinate, places, wanted};
 pub use plan::{Block, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions, PlannedEra, plan};
+pub(crate) use scalar::SECONDS;
 pub use scalar::{Scalar, time_value};

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath};
+use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath};
 
-use super::{store::is_short, time};
+use super::{store::may_be_copied, time};
 use crate::{Along, Layout, Wanted};
 
 /// How an array varies along one dimension of a layout.
@@ -152,29 +152,16 @@ fn needs_values(
     layout: &Layout,
     related: &BTreeSet<NodePath>,
 ) -> bool {
-    let Some(size) = bytes_of(array) else { return false };
-    let small = size <= layout.inline_limit;
-    let grows = |place: &Place| matches!(place, Place::Axis(_));
+    if bytes_of(array).is_none() {
+        return false;
+    }
+    let grows = || places.iter().any(|place| matches!(place, Place::Axis(_)));
     places.iter().any(|place| matches!(place, Place::Coordinate | Place::Repeated))
-        || (places.iter().any(grows)
-            && (is_coordinate(path, array)
-                || related.contains(path)
-                || (small && places.iter().any(|place| !fits(array, *place)))
-                || places
-                    .iter()
-                    .any(|place| matches!(place, Place::Axis(axis) if is_short(array, *axis, layout)))))
+        || (grows() && (is_coordinate(path, array) || related.contains(path)))
+        || may_be_copied(array, places, layout)
 }
 
 /// Bytes of all values; nothing where their size varies.
 pub(super) fn bytes_of(array: &Array) -> Option<u64> {
     array.shape.iter().try_fold(array.data_type.size()?, |product, n| product.checked_mul(*n))
-}
-
-/// Whether the file's extent along an axis is a whole number of chunks.
-fn fits(array: &Array, place: Place) -> bool {
-    let Place::Axis(axis) = place else { return true };
-    match (&array.chunk_grid, array.shape.get(axis)) {
-        (ChunkGrid::Regular(chunk), Some(n)) => chunk.get(axis).is_some_and(|c| *c > 0 && n % c == 0),
-        _ => false,
-    }
 }

@@ -24,7 +24,7 @@ pub enum Scalar {
 }
 
 /// Name of the member of a JSON object that is a time, in seconds since 1970-01-01 (proleptic Gregorian).
-const SECONDS: &str = "seconds since 1970-01-01";
+pub(crate) const SECONDS: &str = "seconds since 1970-01-01";
 
 /// A time as a coordinate that a name gives ([`crate::Member::given`]), in seconds since 1970-01-01T00:00:00Z.
 pub fn time_value(seconds: i64) -> Value {

@@ -5,7 +5,7 @@ use virtualize::zarr::{Array, ChunkGrid, Codec};
 use super::{
     geometry::{Axis, Geometry},
     grow::{Growing, Piece},
-    places::bytes_of,
+    places::{Place, bytes_of},
 };
 use crate::Layout;
 
@@ -78,16 +78,28 @@ fn all_but_last(axis: &Axis) -> impl Iterator<Item = u64> + '_ {
     axis.sizes.iter().take(axis.sizes.len().saturating_sub(1)).copied()
 }
 
-/// Whether an array is so short that it is read in any case, to be copied where other files have chunks of other sizes
-/// along an axis. Chunks of one element fit everywhere.
-pub(crate) fn is_short(array: &Array, axis: usize, layout: &Layout) -> bool {
-    let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return false };
-    let single = array.shape.get(axis) == Some(&1) && chunk.get(axis) == Some(&1);
-    !single && bytes_of(array).is_some_and(|size| size <= layout.inline_limit.min(SHORT))
+/// Whether an array is read in any case, to be copied where its chunks do not fit those of other files. What decides is
+/// alike in the files of an era, but for their lengths: arrays of up to [`Layout::inline_limit`] bytes a file, except for
+/// those whose chunks are single elements along all axes that grow (which fit everywhere) and that are not tiny.
+pub(crate) fn may_be_copied(array: &Array, places: &[Place], layout: &Layout) -> bool {
+    let grows = |axis: &usize| places.contains(&Place::Axis(*axis));
+    if !(0..array.shape.len()).any(|axis| grows(&axis)) {
+        return false;
+    }
+    let single = match &array.chunk_grid {
+        ChunkGrid::Regular(chunk) => chunk.iter().enumerate().all(|(axis, n)| *n == 1 || !grows(&axis)),
+        ChunkGrid::Rectilinear(_) => false,
+    };
+    let others = array.shape.iter().enumerate().filter(|(axis, _)| !grows(axis)).map(|(_, n)| *n);
+    let tiny = || {
+        let step = |size| others.clone().try_fold(size, |all: u64, n| all.checked_mul(n));
+        array.data_type.size().and_then(step).is_some_and(|step| step <= TINY)
+    };
+    bytes_of(array).is_some_and(|size| size <= layout.inline_limit) && (!single || tiny())
 }
 
-/// Most bytes a file of short arrays.
-const SHORT: u64 = 8 << 10;
+/// Most bytes of a single element along the axes that grow, in an array of which single elements are read.
+const TINY: u64 = 1 << 10;
 
 /// The one axis of the files' array that grows, if there is one only.
 fn growing_axis(geometry: &Geometry) -> Option<&Axis> {

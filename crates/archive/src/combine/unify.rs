@@ -49,8 +49,16 @@ pub(super) fn unify(
         return Ok(None);
     }
     let mut converted = Vec::new();
+    if let Some(packed) = packing(&parent.first.attributes) {
+        return Err(format!(
+            "files count in several units, and {packed} scales or changes the stored numbers"
+        ));
+    }
     for name in std::iter::once(path).chain(followers.iter().map(String::as_str)) {
         if let Some(growing) = arrays.get(name) {
+            if let Some(packed) = packing(&growing.first.attributes) {
+                return Err(format!("times that follow it are packed ({packed} of {name})"));
+            }
             let parents = |key: &Vec<usize>| units.get(key).cloned();
             let own = |key: &Vec<usize>, growing: &Growing| match own_units(growing, key) {
                 Some(units) if name != path => parse(units).map(Some),
@@ -80,6 +88,11 @@ pub(super) fn unify(
         }
     }
     Ok(Some(format!("files count in several units: converted to \"{spelled}\"")))
+}
+
+/// An attribute by which numbers are not what is stored.
+fn packing(attributes: &serde_json::Map<String, Value>) -> Option<&'static str> {
+    ["scale_factor", "add_offset", "_Unsigned"].into_iter().find(|name| attributes.contains_key(*name))
 }
 
 /// Units that an array has itself in the file at a place.

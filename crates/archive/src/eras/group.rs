@@ -8,6 +8,7 @@ use virtualize::zarr::{FillValue, Hierarchy};
 use super::difference::{Difference, differences};
 use super::signature::Signature;
 use super::time::{self, Number};
+use crate::combine::SECONDS;
 use crate::{Along, Layout, Member};
 
 /// Signatures that are kept, for differences to be told; of eras past these only that they are others is known.
@@ -70,6 +71,11 @@ fn extent(hierarchy: &Hierarchy, along: &Along) -> u64 {
 fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     let name = along.name();
     if let Some(given) = member.given.get(name) {
+        if let Some(seconds) = given.get(SECONDS).and_then(Value::as_i64) {
+            let (time, date) =
+                time::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
+            return Some(Coordinate { first: date.clone(), last: date, order: nanoseconds(time) });
+        }
         let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
         return Some(Coordinate {
             first: text.clone(),

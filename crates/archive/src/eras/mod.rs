@@ -12,8 +12,8 @@ mod time;
 
 pub use difference::{Difference, differences};
 pub use group::{Coordinate, Era, Eras, Seen, Stretch};
-pub(crate) use signature::decode_alike;
 pub use signature::{ArraySignature, Signature};
+pub(crate) use signature::{decode_alike, fill_value};
 
 #[cfg(test)]
 mod tests;

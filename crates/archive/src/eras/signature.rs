@@ -10,7 +10,7 @@ use virtualize::zarr::{
 };
 
 use super::attributes::{self, canonical};
-use crate::combine::{Place, join::is_copied, places, store::is_short, time};
+use crate::combine::{Place, join::is_copied, places, store::may_be_copied, time};
 use crate::{Layout, Member};
 
 /// What must be equal in files that are put together.
@@ -165,9 +165,8 @@ impl OfArray<'_> {
     /// Chunk sizes that must agree: not those along a dimension where chunks can be cut or copied, or may vary.
     fn chunks(&self, grows: impl Fn(usize) -> bool) -> Vec<Value> {
         let layout = self.layout;
-        let any = |axis| {
-            grows(axis) && (layout.rectilinear || self.can_be_cut(axis) || is_short(self.array, axis, layout))
-        };
+        let copied = may_be_copied(self.array, self.places, layout);
+        let any = |axis| copied || (grows(axis) && (layout.rectilinear || self.can_be_cut(axis)));
         let spelled = |(axis, size): (usize, Value)| if any(axis) { Value::Null } else { size };
         let sizes: Vec<Value> = match &self.array.chunk_grid {
             ChunkGrid::Regular(sizes) => sizes.iter().copied().map(Value::from).collect(),
@@ -203,7 +202,7 @@ fn type_name(data_type: &DataType) -> String {
 }
 
 /// The fill value; zero is what a missing chunk reads as where nothing is said.
-fn fill_value(array: &Array) -> Value {
+pub(crate) fn fill_value(array: &Array) -> Value {
     let said = |fill: &FillValue| {
         fill.to_json(&array.data_type, ZarrFormat::V3).unwrap_or_else(|_| format!("{fill:?}").into())
     };

@@ -51,6 +51,8 @@ pub struct ListOptions {
     pub store: StoreOptions,
     /// Which assets of STAC items are files to read.
     pub assets: Assets,
+    /// Files that are named, and are not there, are handed out too: they fail where they are opened, and end no listing.
+    pub absent: bool,
 }
 
 /// What came up while listing; complete when the stream has ended.
@@ -228,6 +230,15 @@ impl Stream for Listing {
                         return Poll::Ready(Some(Ok(item)));
                     }
                 }
+                Some(Err(ListError::Nothing { sought, .. }))
+                    if this.options.absent && names_a_file(&sought) =>
+                {
+                    this.current = None;
+                    let item = virtualize_store::url_of(&sought).ok().map(Item::of);
+                    if let Some(item) = item.filter(|item| this.admit(item)) {
+                        return Poll::Ready(Some(Ok(item)));
+                    }
+                }
                 Some(Err(error)) => {
                     this.failed = true;
                     return Poll::Ready(Some(Err(error)));
@@ -242,6 +253,11 @@ impl Stream for Listing {
             }
         }
     }
+}
+
+/// Whether text names one file, rather than a folder or what a pattern matches.
+fn names_a_file(text: &str) -> bool {
+    !text.ends_with('/') && !pattern::is_pattern(text)
 }
 
 impl Input {

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt, future::try_join_all, pin_mut};
 use virtualize::{Options, VirtualStore, digest, read_array};
 use virtualize_store::Listed;
 
-use crate::combine::{calendar::is_time, is_coordinate, wanted};
+use crate::combine::{calendar::is_time, given, is_coordinate, wanted};
 use crate::eras::{Eras, Seen};
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{Along, Error, Item, Layout, Member};
@@ -149,7 +149,8 @@ async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, S
     let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
     let digests = digests.collect();
     let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
-    Ok(Member { item, hierarchy: store.hierarchy, values, digests, given: BTreeMap::new() })
+    let given = given(&item, layout).map_err(|error| error.to_string())?;
+    Ok(Member { item, hierarchy: store.hierarchy, values, digests, given })
 }
 
 async fn opened(item: &Item, open: &Options) -> Result<VirtualStore, String> {
@@ -190,7 +191,8 @@ pub async fn scan_inputs(
     options: &ScanOptions,
     told: impl FnMut(u64, u64),
 ) -> Result<Scan, Error> {
-    let listing = ListOptions { store: options.open.store.clone(), assets: options.assets.clone() };
+    let listing =
+        ListOptions { store: options.open.store.clone(), assets: options.assets.clone(), absent: true };
     let items = list(inputs, options.filter.clone(), listing)?;
     scan(items.map(|item| Ok(item?)), options, told).await
 }

@@ -11,7 +11,7 @@ use virtualize_archive::{
 
 #[cfg(feature = "icechunk")]
 use super::Icechunk;
-use super::{Files, Mapping, OutputFormat, at_least_one, byte_size, key_value, record_size, rewrite};
+use super::{Files, Mapping, OutputFormat, at_least_one, byte_limit, key_value, record_size, rewrite};
 
 /// Makes references of many files.
 #[derive(Args)]
@@ -92,7 +92,7 @@ struct Together {
     #[arg(long)]
     fill_without_sentinel: bool,
     /// Most bytes a file of an array that is copied into the references where its chunks do not fit its neighbours'
-    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value = "64K")]
+    #[arg(long, value_name = "SIZE", value_parser = byte_limit, default_value = "64K")]
     copy_limit: u64,
 }
 

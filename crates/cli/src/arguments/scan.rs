@@ -2,16 +2,15 @@
 
 use clap::Args;
 use virtualize::zarr::ZarrFormat;
-use virtualize_archive::{Along, Layout, ScanOptions, list::Input};
+use virtualize_archive::{Along, Layout, ScanOptions, combine::NamePattern, list::Input};
 
-use super::{Mapping, byte_size};
+use super::{Files, Mapping, byte_limit, key_value};
 
 /// Says what many files hold, and which of them agree.
 #[derive(Args)]
 pub(crate) struct Scan {
-    /// Files, folders, prefixes, or patterns such as 's3://bucket/goes/**/*.nc'
-    #[arg(value_name = "INPUT", required = true)]
-    inputs: Vec<String>,
+    #[command(flatten)]
+    files: Files,
     /// The dimension along which the files are to be put together, which they have; may be repeated. Without one, and
     /// without --stack-dim, the first file's dimension of time
     #[arg(long = "concat-dim", value_name = "DIMENSION")]
@@ -28,8 +27,14 @@ pub(crate) struct Scan {
     /// This array may be in some of the files only; may be repeated
     #[arg(long = "optional-var", visible_alias = "optional", value_name = "ARRAY")]
     optional: Vec<String>,
+    /// Take the coordinate along a dimension from a property of the catalogue's item; may be repeated
+    #[arg(long = "coord-from-property", value_name = "DIMENSION=PROPERTY", value_parser = key_value)]
+    coordinate_properties: Vec<(String, String)>,
+    /// Take coordinates from the files' names, as batch does
+    #[arg(long = "coord-from-name", value_name = "PATTERN")]
+    names: Option<NamePattern>,
     /// Most bytes a file of an array whose values may be copied, so that its chunks need not agree
-    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value = "64K")]
+    #[arg(long, value_name = "SIZE", value_parser = byte_limit, default_value = "64K")]
     copy_limit: u64,
     /// Exit status 1 where files disagree
     #[arg(long)]
@@ -47,7 +52,7 @@ pub(crate) struct Scan {
 impl Scan {
     /// Which files.
     pub(crate) fn inputs(&self) -> Vec<Input> {
-        self.inputs.iter().cloned().map(Input::Files).collect()
+        self.files.inputs()
     }
 
     /// The library's options.
@@ -59,10 +64,18 @@ impl Scan {
             concat_vars: set(&self.concat_vars),
             assume_equal: set(&self.assume_equal),
             optional: set(&self.optional),
+            coordinate_properties: self.coordinate_properties.iter().cloned().collect(),
+            names: self.names.clone(),
             rectilinear: self.mapping.is_rectilinear(),
             inline_limit: self.copy_limit,
             ..Layout::default()
         };
-        ScanOptions { layout, open: self.mapping.options(ZarrFormat::V3), ..ScanOptions::default() }
+        ScanOptions {
+            layout,
+            open: self.mapping.options(ZarrFormat::V3),
+            filter: self.files.filter(),
+            assets: self.files.assets(),
+            ..ScanOptions::default()
+        }
     }
 }

@@ -119,6 +119,30 @@ def test_files_that_fail_are_listed(pair, tmp_path):
     assert json.loads((tmp_path / "out.json").read_text()) == report
 
 
+def test_a_file_that_is_not_there_is_one_that_failed(pair, tmp_path):
+    files = pair()
+    report = scan(files[0], tmp_path / "gone.nc", files[1], status=1)
+    assert report["files"] == 2 and [f["url"].rpartition("/")[2] for f in report["failed"]] == ["gone.nc"]
+    assert "gone.nc" in report["failed"][0]["error"]
+
+
+def test_lists_filters_and_names(pair, tmp_path):
+    """The same files as `batch` takes."""
+    first, second = pair()
+    (tmp_path / "list.txt").write_text(f"# two\n{first}\n{second}\n")
+    assert scan("--list", tmp_path / "list.txt")["files"] == 2
+    assert scan(f"{tmp_path}/", "--include", "b.*")["files"] == 1
+    assert scan(f"{tmp_path}/*.nc", "--max-size", str(first.stat().st_size), "--newer", "2000-01-01")["files"] >= 1
+    assert virtualize("scan", f"{tmp_path}/*.nc", "--older", "2000-01-01").status != 0
+    item = {"type": "Feature", "stac_version": "1.0.0", "id": "a", "geometry": None, "properties": {"datetime": "2020-02-29T00:00:00Z"}, "links": [],
+            "assets": {"data": {"href": str(first)}, "other": {"href": str(tmp_path / "gone.nc")}}}
+    (tmp_path / "item.json").write_text(json.dumps(item))
+    assert scan("--stac", tmp_path / "item.json", "--asset", "data")["files"] == 1
+    (tmp_path / "m_20200301.nc").write_bytes(first.read_bytes())
+    report = scan(tmp_path / "m_20200301.nc", "--stack-dim", "run", "--coord-from-name", "m_{run:%Y%m%d}.nc")
+    assert report["stretches"][0]["coordinates"] == {"run": {"first": "2020-03-01", "last": "2020-03-01"}}
+
+
 def test_h5netcdf(tmp_path):
     h5netcdf = pytest.importorskip("h5netcdf")
     for n, fill in enumerate((np.nan, -1.0)):
