@@ -23,5 +23,5 @@ mod write;
 pub use append::ReadChunk;
 pub use commit::{CommitOptions, Committed, Mode, commit};
 pub use error::IcechunkError;
-pub use read::{ReadRepository, read};
+pub use read::{ReadRepository, has_commit, read};
 pub use storage::{RepositoryLocation, StorageOptions};

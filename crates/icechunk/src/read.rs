@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use icechunk::{
     Repository,
     format::{
@@ -29,6 +29,8 @@ use crate::{
 
 /// Most bytes of native chunks that are held.
 const NATIVE: u64 = 1 << 30;
+/// Commits of a branch that are looked through.
+const NEWEST: usize = 1000;
 
 /// A repository that was read.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,6 +50,46 @@ pub async fn read(
     version: &str,
     options: &StorageOptions,
 ) -> Result<Option<ReadRepository>, IcechunkError> {
+    let Some(repository) = open(location, options).await? else { return Ok(None) };
+    let version = find(&repository, version).await?;
+    let session = repository.readonly_session(&version).await;
+    let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
+    Reader { session: &session, sources: Vec::new(), ids: HashMap::new(), native: NATIVE }
+        .read()
+        .await
+        .map(Some)
+}
+
+/// Whether one of a branch's newest commits has this property. `false` where there is no repository or no such branch.
+///
+/// # Errors
+/// See [`IcechunkError`].
+pub async fn has_commit(
+    location: &RepositoryLocation,
+    branch: &str,
+    (key, value): (&str, &str),
+    options: &StorageOptions,
+) -> Result<bool, IcechunkError> {
+    let Some(repository) = open(location, options).await? else { return Ok(false) };
+    let failed = IcechunkError::of("reading the log");
+    if !repository.list_branches().await.map_err(&failed)?.contains(branch) {
+        return Ok(false);
+    }
+    let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
+    let mut log = std::pin::pin!(log.take(NEWEST));
+    while let Some(commit) = log.try_next().await.map_err(&failed)? {
+        if commit.metadata.get(key).and_then(Value::as_str) == Some(value) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Opens a repository; `None` where there is none.
+async fn open(
+    location: &RepositoryLocation,
+    options: &StorageOptions,
+) -> Result<Option<Repository>, IcechunkError> {
     if matches!(location, RepositoryLocation::Local(path) if !path.is_dir()) {
         return Ok(None);
     }
@@ -57,14 +99,7 @@ pub async fn read(
         return Ok(None);
     }
     let repository = Repository::open(storage).execute().await;
-    let repository = repository.map_err(IcechunkError::of("opening the repository"))?;
-    let version = find(&repository, version).await?;
-    let session = repository.readonly_session(&version).await;
-    let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
-    Reader { session: &session, sources: Vec::new(), ids: HashMap::new(), native: NATIVE }
-        .read()
-        .await
-        .map(Some)
+    repository.map(Some).map_err(IcechunkError::of("opening the repository"))
 }
 
 /// A branch of this name, else a tag, else a snapshot.

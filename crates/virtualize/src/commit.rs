@@ -29,6 +29,24 @@ pub async fn commit(
     virtualize_icechunk::commit(&store.hierarchy, &location, &options, &reader).await.map_err(failed)
 }
 
+/// Whether one of the newest commits of a repository's branch has this property, (key, value). `false` where there is no
+/// repository or no such branch.
+///
+/// # Errors
+/// [`Error::Icechunk`].
+pub async fn has_commit(
+    target: &str,
+    branch: &str,
+    property: (&str, &str),
+    store_options: &StoreOptions,
+) -> Result<bool, Error> {
+    let failed = |source| Error::Icechunk { name: target.to_owned(), source };
+    let location = RepositoryLocation::parse(&absolute(target)).map_err(failed)?;
+    virtualize_icechunk::has_commit(&location, branch, property, &storage(store_options))
+        .await
+        .map_err(failed)
+}
+
 /// Reads a branch, tag or snapshot of a repository; `None` where there is none.
 pub(crate) async fn read(
     target: &str,

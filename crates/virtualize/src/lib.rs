@@ -39,7 +39,7 @@ mod values;
 mod variable;
 
 #[cfg(feature = "icechunk")]
-pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit};
+pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit, has_commit};
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};

@@ -7,21 +7,19 @@ use std::{
 
 use virtualize::VirtualStore;
 #[cfg(feature = "icechunk")]
-use {
-    std::collections::BTreeSet,
-    virtualize::{
-        CommitMode, CommitOptions, Error as FileError, IcechunkError, Options, ReadOptions, StoreOptions,
-    },
-};
+use virtualize::{CommitMode, CommitOptions, Error as FileError, IcechunkError, Options};
 
 use super::{Batch, Summary, Target, combined::Combination, python};
 use crate::{Error, Event, Journal, Layout, combine::PlanOptions, event::Events};
 
 /// The digest of what was written last.
 const WRITTEN: &str = "written";
-/// The digest of what is being committed: it may be there though it is not known to be written.
+/// The mark of the last commit that was begun: it may be there though it is not known to be written.
 #[cfg(feature = "icechunk")]
 const COMMITTING: &str = "committing";
+/// The property of commits that has their mark: the digest of what is committed, and a random number.
+#[cfg(feature = "icechunk")]
+const MARK: &str = "virtualize-batch";
 
 /// How files are put together.
 #[derive(Clone, Debug)]
@@ -128,7 +126,18 @@ impl Writing<'_> {
     /// Commits what the repository does not have yet: the part of the new files where they follow the others, else all
     /// anew, in one commit.
     async fn commit(&mut self, combination: Combination, options: &CommitOptions) -> Result<(), Error> {
-        let again = self.journal().fact(WRITTEN)?.is_some();
+        let last = self.last_commit(&options.branch).await?;
+        if last.as_ref() == Some(&combination.digest) {
+            self.summary.notes.push("the run that was ended before had committed all".to_owned());
+            return Ok(());
+        }
+        let written = self.journal().fact(WRITTEN)?;
+        // Else the run that committed it was killed before it kept which rows are in it.
+        let rows_are_known = last.is_none() || last == written;
+        if !rows_are_known {
+            self.journal().set_fact(WRITTEN, last.as_deref())?;
+        }
+        let again = last.is_some() || (written.is_some() && is_there(&self.batch.output));
         if !again || options.mode != CommitMode::Add {
             return self.commit_as(combination, options.clone()).await;
         }
@@ -136,7 +145,7 @@ impl Writing<'_> {
             let reason = "the repository has the files of the last run; --append brings what is new into it";
             return Err(Error::Usage(reason.to_owned()));
         }
-        if let Some((tail, dimension)) = combination.tail() {
+        if let Some((tail, dimension)) = combination.tail().filter(|_| rows_are_known) {
             let options = CommitOptions { mode: CommitMode::Append(dimension), ..options.clone() };
             match self.commit_as(tail, options).await {
                 Err(Error::File(FileError::Icechunk {
@@ -152,44 +161,30 @@ impl Writing<'_> {
         self.commit_as(combination, options).await
     }
 
-    /// Commits, unless a run that was killed has done so.
+    /// The digest of what was committed last, if the repository has that commit: the run may have been killed before it
+    /// wrote so.
+    async fn last_commit(&self, branch: &str) -> Result<Option<String>, Error> {
+        let Some(mark) = self.journal().fact(COMMITTING)? else { return Ok(None) };
+        let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
+        let is_there = virtualize::has_commit(output, branch, (MARK, &mark), reaching).await?;
+        let digest = mark.split_once(' ').map_or(mark.as_str(), |(digest, _)| digest);
+        Ok(is_there.then(|| digest.to_owned()))
+    }
+
+    /// Commits, with a mark by which the commit is known again.
     async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<(), Error> {
-        let digest = combination.digest.clone();
-        let killed = self.journal().fact(COMMITTING)?.as_ref() == Some(&digest);
+        let mark = format!("{} {:016x}", combination.digest, fastrand::u64(..));
         let store = self.put_together(combination).await?;
         let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
-        if killed && is_committed(output, &store, &options, reaching).await? {
-            self.summary.notes.push("the run that was ended before had committed all".to_owned());
-            return Ok(());
-        }
         self.events.tell(Event::Writing { target: output.clone() });
-        self.journal().set_fact(COMMITTING, Some(&digest))?;
-        let done = virtualize::commit(&store, output, &options, reaching).await;
-        self.journal().set_fact(COMMITTING, None)?;
-        let done = done?;
+        self.journal().set_fact(COMMITTING, Some(&mark))?;
+        let mut options = options;
+        options.properties.insert(MARK.to_owned(), mark);
+        let done = virtualize::commit(&store, output, &options, reaching).await?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
         self.summary.python = Some(done.python);
         Ok(())
     }
-}
-
-/// Whether a repository refers to all files of a dataset.
-#[cfg(feature = "icechunk")]
-async fn is_committed(
-    output: &str,
-    store: &VirtualStore,
-    options: &CommitOptions,
-    reaching: &StoreOptions,
-) -> Result<bool, Error> {
-    let (store_options, version) = (reaching.clone(), options.branch.clone());
-    let reading = ReadOptions { store: store_options, version, ..ReadOptions::default() };
-    let there = match virtualize::read_references(output, &reading).await {
-        Ok(there) => there,
-        // No commit, or not even a repository.
-        Err(_) => return Ok(false),
-    };
-    let known: BTreeSet<&str> = there.hierarchy.sources.iter().map(|source| source.url.as_str()).collect();
-    Ok(store.hierarchy.sources.iter().all(|source| known.contains(source.url.as_str())))
 }
 
 /// Whether there is anything at a path; of urls it is taken for granted.

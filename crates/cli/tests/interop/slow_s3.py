@@ -63,7 +63,8 @@ class SlowS3:
             return self.send(request, 404, b"<Error><Code>NoSuchKey</Code></Error>", {}, with_body)
         tag = etag(body)
         head = {"ETag": tag, "Accept-Ranges": "bytes", "Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
-        if request.headers.get("If-Match", tag) not in (tag, "*"):
+        # S3 takes a tag with or without its quotation marks.
+        if request.headers.get("If-Match", tag).strip('"') not in (tag.strip('"'), "*"):
             return self.send(request, 412, b"", {}, with_body)
         wanted = request.headers.get("Range")
         if wanted:

@@ -1,0 +1,116 @@
+"""`batch` into an Icechunk repository, killed at any moment: the same command ends with one commit, whose dataset is that of a run that nobody disturbed."""
+import os, random, shutil, signal, subprocess, time, warnings
+
+import clients
+import pytest
+from slow_s3 import SlowS3
+from test_batch import command, day, together, urls, write_list
+
+icechunk = pytest.importorskip("icechunk")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+DAYS = 8
+KILLS = 17
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("days")
+    return [day(folder / f"day_{k:02}.nc", k) for k in range(DAYS)]
+
+
+@pytest.fixture
+def bucket(days):
+    with SlowS3({f"era/{path.name}": path.read_bytes() for path in days}, latency=0.01) as server:
+        yield server
+
+
+def opened(output):
+    """The log of main, newest first, and its dataset, through icechunk-python."""
+    import xarray as xr
+    storage = icechunk.local_filesystem_storage(str(output))
+    containers = icechunk.Repository.fetch_config(storage).virtual_chunk_containers
+    access = icechunk.containers_credentials({prefix: icechunk.s3_anonymous_credentials() for prefix in containers})
+    repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = xr.open_zarr(repository.readonly_session("main").store, consolidated=False).load()
+    return [snapshot.message for snapshot in repository.ancestry(branch="main")], dataset
+
+
+def run(arguments, seconds=None):
+    """Whether it ended before it was killed."""
+    with subprocess.Popen(**arguments) as process:
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        assert process.wait() in (0, -signal.SIGKILL), process.stderr.read().decode()
+        return process.returncode == 0
+
+
+def timed(arguments):
+    start = time.monotonic()
+    assert run(arguments)
+    return time.monotonic() - start
+
+
+def moments(seed, took):
+    """When to kill: mostly in the last part, where the commit is."""
+    choose = random.Random(seed)
+    while True:
+        yield took * choose.choice([choose.uniform(0, 1), choose.uniform(0.6, 1), choose.uniform(0.6, 1)])
+
+
+def test_killed_at_any_moment_one_commit_is_made(bucket, days, tmp_path):
+    import xarray as xr
+    whole = tmp_path / "whole.icechunk"
+    took = timed(command(bucket, whole, "--concat-dim", "time"))
+    log, undisturbed = opened(whole)
+    xr.testing.assert_equal(undisturbed, together(days))
+    assert len(log) == 2
+    kills, turn, moment = 0, 0, moments(7, took)
+    while kills < KILLS:
+        turn += 1
+        output = tmp_path / f"turn{turn}" / "out.icechunk"
+        output.parent.mkdir()
+        while not run(command(bucket, output, "--concat-dim", "time"), next(moment) if kills < KILLS else None):
+            kills += 1
+        assert opened(output)[0] == log, turn
+        xr.testing.assert_identical(opened(output)[1], undisturbed)
+
+
+@pytest.mark.parametrize("change", ["new files", "a changed file"])
+def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path, change):
+    """Neither twice, nor taken for done since the repository knows all urls already."""
+    import xarray as xr
+    key = "era/day_05.nc"
+    changed = day(tmp_path / "changed.nc", 105, start=24 * 5)
+    before = tmp_path / "before"
+    before.mkdir()
+    listing = write_list(bucket, before)
+    first = ["--list", listing] if change == "a changed file" else urls(bucket)[:5]
+    base = dict(command(bucket, before / "out.icechunk"), cwd=before)
+
+    def arguments(folder, inputs, *more):
+        args = [clients.BINARY, "batch", *map(str, inputs), "-o", "out.icechunk", "--concat-dim", "time", "-q", *more]
+        return {**base, "args": args, "cwd": folder}
+
+    assert run(arguments(before, first))
+    if change == "a changed file":
+        bucket.objects[key] = changed.read_bytes()
+        write_list(bucket, before)
+        second, expected = ["--list", listing, "--overwrite"], together([*days[:5], changed, *days[6:]])
+    else:
+        second, expected = [*urls(bucket)[5:], "--append"], together(days)
+    trial = shutil.copytree(before, tmp_path / "trial")
+    took = timed(arguments(trial, second))
+    log, _ = opened(trial / "out.icechunk")
+    kills, turn, moment = 0, 0, moments(change, took)
+    while kills < KILLS // 2:
+        turn += 1
+        folder = shutil.copytree(before, tmp_path / f"turn{turn}")
+        while not run(arguments(folder, second), next(moment) if kills < KILLS // 2 else None):
+            kills += 1
+        found = opened(folder / "out.icechunk")
+        assert found[0] == log and len(log) == 3, turn
+        xr.testing.assert_equal(found[1], expected)

@@ -1,0 +1,180 @@
+"""`scan` and `batch` from S3 to S3 (moto, which speaks the protocol, behind a gate that checks credentials): signed, refused and anonymous, and
+more keys than a page of a listing has."""
+import io, json, warnings
+
+import clients
+import h5py
+import numpy as np
+import pytest
+from clients import virtualize
+from test_stores import CREDENTIALS, REGION, s3  # noqa: F401
+
+DAYS, MANY = 6, 1_050
+OUTPUTS = {"out.json": [], "v3.json": ["--format", "zarr3-json"], "out.zarr": [], "out.parquet": [], "out.icechunk": []}
+
+
+def day(k):
+    """The bytes of a file with one time and three values, some hundred of them in an instant."""
+    with io.BytesIO() as made:
+        with h5py.File(made, "w", libver="latest") as f:
+            f["time"] = np.array([k], "i4")
+            f["time"].attrs["units"] = "days since 2000-01-01"
+            f["time"].make_scale("time")
+            t = f.create_dataset("t", data=values(k), chunks=(1, 3))
+            t.dims[0].attach_scale(f["time"])
+        return made.getvalue()
+
+
+def values(*days):
+    return np.stack([[k, 2.5 * k, -k] for k in days]).astype("f8")
+
+
+@pytest.fixture(scope="module")
+def filled(s3):  # noqa: F811
+    """(endpoint, gate, client) of the server, with files in both buckets."""
+    import boto3
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+    endpoint, gate = s3
+    client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id="the-key", aws_secret_access_key="the-secret", region_name=REGION)
+    gate.open = True
+    for k in range(DAYS):
+        client.put_object(Bucket="private", Key=f"days/d{k:04}.nc", Body=day(k))
+        client.put_object(Bucket="public", Key=f"days/d{k:04}.nc", Body=day(k), ACL="public-read")
+    # So many over HTTP would take half a minute.
+    memory = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    for k in range(MANY):
+        memory.put_object("private", f"many/d{k:04}.nc", day(k))
+    gate.open = False
+    return endpoint, gate, client
+
+
+@pytest.fixture
+def signed(filled, monkeypatch):
+    """An environment with the right key, for the binary and for the lines that it prints."""
+    environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": filled[0]}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return environment
+
+
+def batch(tmp_path, inputs, output, *more, status=0, env=None):
+    run = virtualize("batch", inputs, "--concat-dim", "time", "-o", output, "--journal", tmp_path / "journal", *more, env=env)
+    assert run.status == status, run.stderr
+    return run
+
+
+def opened(references, **options):
+    """The dataset as xarray reads it through fsspec, with the files' bytes from S3."""
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store = clients.open_store(references, protocol="s3", **options)
+        return xr.open_dataset(store, engine="zarr", consolidated=False, decode_times=False, chunks=None).load()
+
+
+def fetched(client, prefix, folder):
+    """An output as boto3 fetches it: the text of its references, or the folder of Parquet files."""
+    keys = [entry["Key"] for entry in client.list_objects_v2(Bucket="private", Prefix=prefix)["Contents"]]
+    for key in keys:
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        client.download_file("private", key, str(path))
+    whole = [key for key in keys if key in (prefix, f"{prefix}/references.json")]
+    return json.loads((folder / whole[0]).read_text()) if whole else str(folder / prefix)
+
+
+def check(dataset, days):
+    assert dataset["time"].values.tolist() == list(days)
+    assert np.array_equal(dataset["t"].values, values(*days))
+
+
+def remote(endpoint, **more):
+    return {**more, "client_kwargs": {"endpoint_url": endpoint, "region_name": REGION}}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_from_s3_to_s3_with_credentials(filled, signed, tmp_path, name):
+    endpoint, gate, client = filled
+    gate.log.clear()
+    run = batch(tmp_path, "s3://private/days/*.nc", f"s3://private/refs/{name}", *OUTPUTS[name], env=signed)
+    assert gate.log and all(is_signed for _, _, is_signed in gate.log)
+    if name == "out.icechunk":
+        pytest.importorskip("icechunk")
+        scope = {}
+        exec(run.stdout, scope)
+        assert np.array_equal(scope["dataset"]["t"].values, values(*range(DAYS)))
+        return
+    references = fetched(client, f"refs/{name}", tmp_path)
+    check(opened(references, **remote(endpoint, key="the-key", secret="the-secret")), range(DAYS))
+    # The same command finds that nothing is new.
+    gate.log.clear()
+    run = batch(tmp_path, "s3://private/days/*.nc", f"s3://private/refs/{name}", *OUTPUTS[name], env=signed)
+    assert "nothing is new" in run.stderr and {method for method, *_ in gate.log} == {"GET"}
+
+
+def test_each_file_has_references_on_s3(filled, signed, tmp_path):
+    _, gate, client = filled
+    run = virtualize("batch", "s3://private/days/", "--each", "-o", "s3://private/each/", "--journal", tmp_path / "journal", env=signed)
+    assert run.status == 0, run.stderr
+    gate.open = True
+    keys = [entry["Key"] for entry in client.list_objects_v2(Bucket="private", Prefix="each/")["Contents"]]
+    text = client.get_object(Bucket="private", Key="each/d0003.nc.json")["Body"].read()
+    gate.open = False
+    assert keys == [f"each/d{k:04}.nc.json" for k in range(DAYS)]
+    assert json.loads(text) == clients.virtualize("s3://private/days/d0003.nc", env=signed).references
+
+
+def test_more_keys_than_a_page_has(filled, signed, tmp_path):
+    endpoint, gate, _ = filled
+    gate.log.clear()
+    report = json.loads(virtualize("scan", "s3://private/many/d000?.nc", "--json", env=signed).stdout)
+    assert report["files"] == 10 and len(report["eras"]) == 1
+    gate.log.clear()
+    batch(tmp_path, "s3://private/many/", tmp_path / "out.json", env=signed)
+    listings = [path for method, path, _ in gate.log if method == "GET" and path.rstrip("/") == "/private"]
+    files = [path for method, path, _ in gate.log if path.startswith("/private/many/")]
+    assert len(listings) == 2 and len(files) == len(set(files)) == MANY
+    references = json.loads((tmp_path / "out.json").read_text())
+    named = {value[0] for value in references["refs"].values() if isinstance(value, list)}
+    assert named == {f"s3://private/many/d{k:04}.nc" for k in range(MANY)}
+    import xarray as xr
+    store = clients.open_store(references, protocol="s3", **remote(endpoint, key="the-key", secret="the-secret"))
+    with xr.open_dataset(store, engine="zarr", consolidated=False, decode_times=False, chunks=None) as dataset:
+        assert np.array_equal(dataset["time"].values, np.arange(MANY))
+        assert np.array_equal(dataset["t"][995:1005].values, values(*range(995, 1005)))
+
+
+def test_a_wrong_key_is_denied_in_one_clear_line(filled, signed, tmp_path):
+    wrong = {**signed, "AWS_ACCESS_KEY_ID": "another-key"}
+    output = tmp_path / "out.json"
+    for command in (["scan"], ["batch", "--concat-dim", "time", "-o", output, "--journal", tmp_path / "journal"]):
+        for inputs in ("s3://private/days/*.nc", "s3://private/days/d0000.nc"):
+            run = virtualize(*command, inputs, env=wrong)
+            assert run.status == 1 and not output.exists(), (command, inputs)
+            last = run.stderr.splitlines()[-1]
+            assert "s3://private/days/" in last and "access denied: " in last and "AWS_ACCESS_KEY_ID" in last, run.stderr
+            assert "the-secret" not in run.stderr
+    # With the right key the same journal goes on.
+    batch(tmp_path, "s3://private/days/*.nc", output, "--retry-failed", env=signed)
+    assert output.exists()
+
+
+def test_an_output_that_may_not_be_written_says_so(filled, signed, tmp_path):
+    """The inputs are public, the output's bucket is not."""
+    endpoint, _, _ = filled
+    anonymous = ["--anonymous", "--endpoint", endpoint, "--store-option", f"aws_region={REGION}", "--store-option", "aws_allow_http=true"]
+    run = batch(tmp_path, "s3://public/days/*.nc", "s3://private/refs/denied.json", *anonymous, status=1)
+    assert run.stderr.splitlines()[-1].startswith("error: s3://private/refs/denied.json: access denied: "), run.stderr
+
+
+def test_anonymous(filled, tmp_path):
+    endpoint, gate, _ = filled
+    anonymous = ["--anonymous", "--endpoint", endpoint, "--store-option", f"aws_region={REGION}", "--store-option", "aws_allow_http=true"]
+    gate.log.clear()
+    run = virtualize("scan", "s3://public/days/*.nc", "--json", *anonymous)
+    assert run.status == 0, run.stderr
+    assert json.loads(run.stdout)["files"] == DAYS
+    batch(tmp_path, "s3://public/days/", tmp_path / "out.json", *anonymous)
+    assert gate.log and not any(is_signed for _, _, is_signed in gate.log)
+    check(opened(json.loads((tmp_path / "out.json").read_text()), **remote(endpoint, anon=True)), range(DAYS))
