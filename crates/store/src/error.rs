@@ -221,7 +221,9 @@ fn reason(error: &object_store::Error) -> String {
     let text = without_markup(&text);
     let after = text.strip_prefix("Error performing ").and_then(|rest| rest.split_once(" - "));
     let said = after.map_or(text.as_ref(), |(_, said)| said);
-    one_line(said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said))
+    let said = said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said);
+    // What follows the status is the answer's body, which may be empty.
+    one_line(said.trim_end_matches([':', ' ']))
 }
 
 /// An error document of S3 or Azure as its code and message.
