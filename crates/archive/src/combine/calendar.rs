@@ -125,6 +125,10 @@ impl TimeUnits {
             return None;
         }
         let since = words.collect::<Vec<_>>().join(" ");
+        // Clients read what follows two blanks in several ways.
+        if !units.trim_end().ends_with(&since) {
+            return None;
+        }
         let reference = reference(&since, calendar)?;
         Some(Self { unit, since, reference })
     }
@@ -144,7 +148,8 @@ fn unit(word: &str) -> Option<Unit> {
     UNITS.get(at).copied()
 }
 
-/// `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00`, `… UTC` in nanoseconds.
+/// `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00`, `… UTC` in nanoseconds. Nothing for what pandas
+/// and cftime read as different times: zones whose hours have one digit, hours without minutes, digits past microseconds.
 pub(super) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
     let (date, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let mut parts = date.split('-').map(digits);
@@ -173,8 +178,9 @@ fn zone(text: &str) -> Option<(&str, i64)> {
         (None, 4) => zone.split_at_checked(2)?,
         (None, _) => (zone, "0"),
     };
+    let written = hours.len() == 2 && (minutes.len() == 2 || zone.len() == 2);
     let (hours, minutes) = (digits(hours)?, digits(minutes)?);
-    let sane = hours <= 14 && minutes < 60;
+    let sane = written && hours <= 14 && minutes < 60;
     sane.then_some((clock.trim(), sign * (hours * 3600 + minutes * 60)))
 }
 
@@ -184,7 +190,7 @@ fn time_of_day(clock: &str) -> Option<i128> {
         return Some(0);
     }
     let mut parts = clock.split(':');
-    let (hour, minute, second) = (parts.next()?, parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
+    let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0"));
     let (whole, fraction) = second.split_once('.').unwrap_or((second, ""));
     let (hour, minute, whole) = (digits(hour)?, digits(minute)?, digits(whole)?);
     let sane = parts.next().is_none() && hour < 24 && minute < 60 && whole < 60;
@@ -192,13 +198,14 @@ fn time_of_day(clock: &str) -> Option<i128> {
     sane.then_some(seconds * 1_000_000_000 + nanoseconds(fraction)?)
 }
 
-/// Digits behind the point as nanoseconds; nothing where they are more than zeros past the ninth.
+/// Digits behind the point as nanoseconds; nothing where they are more than zeros past the sixth.
 fn nanoseconds(fraction: &str) -> Option<i128> {
     let fraction = fraction.trim_end_matches('0');
     if fraction.is_empty() {
         return Some(0);
     }
-    let power = u32::try_from(fraction.len()).ok().and_then(|len| 9_u32.checked_sub(len))?;
+    let power = u32::try_from(fraction.len()).ok().filter(|len| *len <= 6)?;
+    let power = 9_u32.checked_sub(power)?;
     Some(i128::from(digits(fraction)?) * 10_i128.pow(power))
 }
 

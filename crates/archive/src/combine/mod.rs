@@ -29,6 +29,8 @@ mod refer;
 mod scalar;
 mod sentinel;
 pub(crate) mod store;
+#[cfg(test)]
+mod tests;
 pub(crate) mod time;
 mod unify;
 

@@ -76,6 +76,21 @@ def test_time_units_changed(tmp_path, fmt, dtype):
     xr.testing.assert_equal(got.t.drop_vars("time"), want.t.drop_vars("time"))
 
 
+@pytest.mark.parametrize("since, fine", [("2000-01-01 -06:00", True), ("2000-01-01 12:00 +0530", True), ("2000-01-01T00:00:00Z", True), ("2000-01-01 -6:00", False),
+                                         ("2000-01-01 12", False), ("2000-01-01  12:00", False)])
+def test_reference_times_in_zones(tmp_path, fmt, since, fine):
+    """What xarray and cftime read differently is not converted."""
+    files = [day(tmp_path / "a.nc", 0, units="hours since 2000-03-01"), day(tmp_path / "b.nc", 24 * 365, units=f"hours since {since}")]
+    for use_cftime in (False, True):
+        how = dict(decode_times=xr.coders.CFDatetimeCoder(use_cftime=use_cftime))
+        for order in (files, files[::-1]):
+            if not fine:
+                combined(tmp_path, fmt, order, *CONCAT, status=1, text="units")
+                continue
+            got, _ = combined(tmp_path, fmt, order, *CONCAT, **how)
+            assert (got.time.values == originals(files, **MINIMAL, **how).time.values).all()
+
+
 def test_times_that_are_not_exact_in_one_unit(tmp_path, fmt):
     files = []
     for name, first, units in (("a", 0, "days since 2000-01-01"), ("b", 0.1, "days since 2010-01-01")):
