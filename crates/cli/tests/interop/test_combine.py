@@ -323,3 +323,10 @@ def test_random_cuts_make_the_whole(tmp_path, fmt, seed):
     rng.shuffle(files)
     got, _ = combined(tmp_path, fmt, files, *(word for d in along for word in ("--concat-dim", d)))
     xr.testing.assert_identical(got, full)
+    words = [*(word for d in along for word in ("--concat-dim", d)), *NEVER]
+    run = virtualize("batch", *files, *words, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+    if run.status:
+        assert any(text in run.stderr for text in ("chunk shape", "no whole number of chunks", "beside each other", "chunks of")), run.stderr
+    else:
+        got, _ = combined(tmp_path, fmt, files, *words)
+        xr.testing.assert_identical(got, full)
