@@ -20,17 +20,19 @@ pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
 }
 
 async fn begin(location: String, options: &ListOptions) -> Result<Files, ListError> {
-    if location == "-" {
+    let guarded = options.store.allowed.is_some();
+    if location == "-" && !guarded {
         return Ok(Lines::new("standard input", None, std::io::BufReader::new(std::io::stdin())).stream());
     }
     let url = url_of(&location)?;
-    if let Some(path) = url.strip_prefix("file://") {
+    if let Some(path) = url.strip_prefix("file://").filter(|_| !guarded) {
         let file = std::fs::File::open(path).map_err(|error| unreadable(&location, &error))?;
         return Ok(Lines::new(&location, None, std::io::BufReader::new(file)).stream());
     }
     let bytes: Bytes = fetch(&url, LARGEST, &options.store).await?;
     let name = url.split('?').next().unwrap_or(&url).to_owned();
-    Ok(Lines::new(&name, Some(url), std::io::Cursor::new(bytes)).stream())
+    let from = Some(url);
+    Ok(Lines::new(&name, from, std::io::Cursor::new(bytes)).stream())
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> ListError {

@@ -25,7 +25,7 @@ async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
         return web(text);
     }
     let bucket = text.contains("://") && !text.starts_with("file://");
-    if !bucket && let Some(files) = local(text)? {
+    if !bucket && let Some(files) = local(text, store)? {
         return Ok(files);
     }
     if is_pattern(text) {
@@ -57,12 +57,18 @@ fn web(text: &str) -> Result<Files, ListError> {
 }
 
 /// A local file or folder, where it is one; its name may have the characters of patterns.
-fn local(text: &str) -> Result<Option<Files>, ListError> {
+fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>, ListError> {
     let url = url_of(text)?;
     let path = Path::new(url.strip_prefix("file://").unwrap_or(&url));
+    if let Some(allowed) = &store.allowed
+        && !is_pattern(text)
+    {
+        // Nothing is said of what lies elsewhere, not even whether it is there.
+        allowed.check(url.trim_end_matches('/'))?;
+    }
     let Ok(found) = fs::metadata(path) else { return Ok(None) };
     if found.is_dir() {
-        return Ok(Some(Walk::of_folder(text, &StoreOptions::default())?.stream()));
+        return Ok(Some(Walk::of_folder(text, store)?.stream()));
     }
     let since = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let modified = since.and_then(|since| i64::try_from(since.as_millis()).ok());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, future::try_join_all, pin_mut};
-use virtualize::{Options, VirtualStore, digest, read_array};
+use virtualize::{ErrorClass, Options, VirtualStore, digest, read_array};
 use virtualize_store::Listed;
 
 use crate::combine::{calendar::is_time, given, is_coordinate, wanted};
@@ -48,6 +48,8 @@ pub struct Scan {
 pub struct FailedFile {
     /// The file.
     pub url: String,
+    /// Class of the error.
+    pub class: ErrorClass,
     /// Why, in one line.
     pub error: String,
 }
@@ -122,28 +124,31 @@ impl Scan {
     }
 }
 
+/// Why a file could not be read: its class, and one line.
+type Reason = (ErrorClass, String);
+
 /// Looks at a file in a task of its own, so that one that panics is only one that failed.
 async fn task(item: Item, open: Arc<Options>, layout: Arc<Layout>) -> Result<Seen, FailedFile> {
     let url = item.url.clone();
-    let failed = |error: String| FailedFile { url, error: error.replace('\n', " ") };
+    let failed = |(class, error): Reason| FailedFile { url, class, error: error.replace('\n', " ") };
     let task = tokio::spawn(async move {
         let member = member(item, &open, &layout).await?;
-        Ok::<_, String>(Seen::of(&member, &layout))
+        Ok::<_, Reason>(Seen::of(&member, &layout))
     });
     match task.await {
         Ok(Ok(seen)) => Ok(seen),
         Ok(Err(error)) => Err(failed(error)),
-        Err(error) => Err(failed(format!("the reader ended early: {error}"))),
+        Err(error) => Err(failed((ErrorClass::File, format!("the reader ended early: {error}")))),
     }
 }
 
-async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, String> {
+async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, Reason> {
     let store = opened(&item, open).await?;
     let wanted = wanted(&store.hierarchy, layout);
     let paths = wanted.values.union(&wanted.digests);
     let read = paths.map(|path| async {
         let values = read_array(&store, path, &open.store).await.map_err(|error| hinted(&error))?;
-        Ok::<_, String>((path.clone(), values))
+        Ok::<_, Reason>((path.clone(), values))
     });
     let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
     let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
@@ -153,7 +158,7 @@ async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, S
     Ok(Member { item, hierarchy: store.hierarchy, values, digests, given })
 }
 
-async fn opened(item: &Item, open: &Options) -> Result<VirtualStore, String> {
+async fn opened(item: &Item, open: &Options) -> Result<VirtualStore, Reason> {
     let Item { size, etag, modified, .. } = item.clone();
     let listed = Listed { size, etag, modified, ..Listed::of(&item.url) };
     let object = virtualize_store::open_listed(&listed, &open.store).await;
@@ -161,17 +166,18 @@ async fn opened(item: &Item, open: &Options) -> Result<VirtualStore, String> {
     virtualize::open_object(object, open).await.map_err(|error| hinted(&error))
 }
 
-fn hinted(error: &virtualize::Error) -> String {
-    match error {
+fn hinted(error: &virtualize::Error) -> Reason {
+    let text = match error {
         virtualize::Error::Values { path, .. } => {
             format!("{error} (--assume-equal {path} takes the first file's)")
         }
         other => other.hint().map_or_else(|| other.to_string(), |hint| format!("{other} ({hint})")),
-    }
+    };
+    (error.class(), text)
 }
 
 /// The dimension of time of a file: the first that is a coordinate, nearest to the root, and counts from a time.
-async fn guess(item: &Item, open: &Options) -> Result<Option<String>, String> {
+async fn guess(item: &Item, open: &Options) -> Result<Option<String>, Reason> {
     let store = opened(item, open).await?;
     let arrays = store.hierarchy.arrays().into_iter();
     let times = arrays.filter(|(path, array)| {
