@@ -96,6 +96,11 @@ impl Tokens {
         tokens.collect::<Result<_, _>>().map(Self)
     }
 
+    /// The token of a name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Token> {
+        self.0.iter().find(|token| token.name() == name)
+    }
+
     /// The token that a client gave. All are compared, and each in constant time.
     pub(crate) fn find(&self, given: &str) -> Option<&Token> {
         let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();

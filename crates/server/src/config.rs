@@ -91,6 +91,30 @@ pub struct Settings {
     /// Most bytes of references in one answer [default: 2G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
     pub output_size: Option<Size>,
+    /// Folder for jobs, which run in the background; without one there are none
+    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_JOBS")]
+    pub jobs: Option<PathBuf>,
+    /// Jobs may write to urls that start with PREFIX, and nowhere else; may be repeated, or parted by commas
+    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW_WRITE", value_delimiter = ',')]
+    pub allow_write: Vec<String>,
+    /// Jobs that run at once [default: 2]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
+    pub jobs_running: Option<usize>,
+    /// Jobs that wait; others get 429 [default: 100]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
+    pub jobs_queued: Option<usize>,
+    /// Most bytes of jobs that ended, of which the oldest are removed, and of one that runs [default: 10G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
+    pub jobs_keep: Option<Size>,
+    /// Most files of a job [default: 1000000]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
+    pub jobs_files: Option<u64>,
+    /// Files that a job reads at once [default: 16]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
+    pub jobs_openings: Option<usize>,
+    /// Seconds that a job may run, anew after a restart [default: 86400]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
+    pub jobs_time: Option<u64>,
     /// Log lines as text or json [default: text]
     #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
     pub log: Option<String>,
@@ -182,6 +206,15 @@ pub struct Config {
     pub(crate) limits: Limits,
     pub(crate) memory: u64,
     pub(crate) output_size: u64,
+    pub(crate) jobs: Option<PathBuf>,
+    /// Where jobs may write.
+    pub(crate) allow_write: Option<Allowed>,
+    pub(crate) jobs_running: usize,
+    pub(crate) jobs_queued: usize,
+    pub(crate) jobs_keep: u64,
+    pub(crate) jobs_files: u64,
+    pub(crate) jobs_openings: usize,
+    pub(crate) jobs_time: Duration,
     /// How sources are reached, without what is allowed.
     pub(crate) store: StoreOptions,
 }
@@ -228,6 +261,14 @@ impl Settings {
             request_size: self.request_size.or(file.request_size),
             memory: self.memory.or(file.memory),
             output_size: self.output_size.or(file.output_size),
+            jobs: self.jobs.or(file.jobs),
+            allow_write: list(self.allow_write, file.allow_write),
+            jobs_running: self.jobs_running.or(file.jobs_running),
+            jobs_queued: self.jobs_queued.or(file.jobs_queued),
+            jobs_keep: self.jobs_keep.or(file.jobs_keep),
+            jobs_files: self.jobs_files.or(file.jobs_files),
+            jobs_openings: self.jobs_openings.or(file.jobs_openings),
+            jobs_time: self.jobs_time.or(file.jobs_time),
             log: self.log.or(file.log),
             anonymous: self.anonymous || file.anonymous,
             endpoint: self.endpoint.or(file.endpoint),
@@ -285,8 +326,21 @@ impl Settings {
             limits: limits(memory),
             memory,
             output_size: bytes(self.output_size, 2 << 30),
+            jobs: self.jobs.clone(),
+            allow_write: self.writable()?,
+            jobs_running: self.jobs_running.unwrap_or(2).clamp(1, 1 << 10),
+            jobs_queued: self.jobs_queued.unwrap_or(100).clamp(1, 10_000),
+            jobs_keep: bytes(self.jobs_keep, 10 << 30),
+            jobs_files: self.jobs_files.unwrap_or(1_000_000).max(1),
+            jobs_openings: self.jobs_openings.unwrap_or(16).clamp(1, 1 << 10),
+            jobs_time: seconds(self.jobs_time, 86_400),
             store: self.store()?,
         })
+    }
+
+    fn writable(&self) -> Result<Option<Allowed>, ConfigError> {
+        let writable = (!self.allow_write.is_empty()).then(|| Allowed::parse(&self.allow_write));
+        writable.transpose().map_err(|error| ConfigError(format!("--allow-write: {error}")))
     }
 
     fn store(&self) -> Result<StoreOptions, ConfigError> {
@@ -304,6 +358,13 @@ impl Settings {
             cache_bytes: 4 << 20,
             ..StoreOptions::default()
         })
+    }
+}
+
+impl Config {
+    /// How sources are reached by a client who may read what is allowed.
+    pub(crate) fn store_options(&self, allowed: &Allowed) -> StoreOptions {
+        StoreOptions { allowed: Some(allowed.clone()), ..self.store.clone() }
     }
 }
 

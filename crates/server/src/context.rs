@@ -8,12 +8,14 @@ use std::sync::{
 use tokio::sync::Semaphore;
 use virtualize_store::{Allowed, StoreOptions};
 
-use crate::{Config, ConfigError, disk::Disk, metrics::Metrics, plain, rate::Rate, sources::Sources};
+use crate::{
+    Config, ConfigError, disk::Disk, jobs::Jobs, metrics::Metrics, plain, rate::Rate, sources::Sources,
+};
 
 /// The service itself.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) metrics: Metrics,
     pub(crate) rate: Rate,
     /// Places for requests.
@@ -23,19 +25,24 @@ pub(crate) struct Context {
     pub(crate) decoding: Arc<Semaphore>,
     /// References that were made.
     pub(crate) disk: Option<Disk>,
+    pub(crate) jobs: Option<Jobs>,
     stopping: AtomicBool,
 }
 
 impl Context {
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
+        let config = Arc::new(config);
+        let metrics = Metrics::new()?;
+        let jobs = Jobs::open(&config, &metrics)?;
         let disk = config.cache.as_deref().map(|folder| Disk::open(folder, config.cache_size)).transpose()?;
         Ok(Self {
-            metrics: Metrics::new()?,
+            metrics,
             rate: Rate::new(config.rate, config.burst),
             places: Arc::new(Semaphore::new(config.concurrent)),
             sources: Sources::new(&config),
             decoding: Arc::new(Semaphore::new(plain::PIECES)),
             disk,
+            jobs,
             stopping: AtomicBool::new(false),
             config,
         })
@@ -43,12 +50,15 @@ impl Context {
 
     /// How sources are reached by a client who may read what is allowed.
     pub(crate) fn store_options(&self, allowed: &Allowed) -> StoreOptions {
-        StoreOptions { allowed: Some(allowed.clone()), ..self.config.store.clone() }
+        self.config.store_options(allowed)
     }
 
     /// No more requests are wanted.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        if let Some(jobs) = &self.jobs {
+            jobs.stop();
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

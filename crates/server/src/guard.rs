@@ -204,11 +204,14 @@ fn decorate(headers: &mut HeaderMap, id: &str, origin: Option<HeaderValue>) {
     let Some(origin) = origin else { return };
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, if-none-match, if-range, range, x-request-id"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, if-none-match, if-range, last-event-id, range, x-request-id",
+        ),
         (
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            "accept-ranges, content-range, etag, retry-after, x-request-id",
+            "accept-ranges, content-range, etag, link, location, retry-after, x-request-id",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
     ] {

@@ -34,6 +34,9 @@ pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
 
 /// What Prometheus scrapes.
 pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
+    for (state, count) in context.jobs.iter().flat_map(crate::jobs::Jobs::counts) {
+        context.metrics.jobs.with_label_values(&[state]).set(count);
+    }
     let text = context.metrics.text().ok_or_else(Problem::internal)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

@@ -17,6 +17,7 @@ mod encode;
 mod guard;
 mod health;
 mod inspect;
+mod jobs;
 mod layout;
 mod listen;
 mod logging;

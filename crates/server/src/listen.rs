@@ -142,8 +142,19 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
     }
     drop(listener);
     context.stop();
-    if tokio::time::timeout(context.config.stop_time, graceful.shutdown()).await.is_err() {
+    let (served, parked) = tokio::join!(
+        tokio::time::timeout(context.config.stop_time, graceful.shutdown()),
+        tokio::time::timeout(context.config.stop_time, async {
+            if let Some(jobs) = &context.jobs {
+                jobs.parked().await;
+            }
+        })
+    );
+    if served.is_err() {
         tracing::warn!("requests that were not done in time were cut off");
+    }
+    if parked.is_err() {
+        tracing::warn!("jobs that did not stop in time go on at the next start nevertheless");
     }
 }
 

@@ -1,7 +1,8 @@
 //! What Prometheus scrapes.
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::ConfigError;
@@ -19,6 +20,8 @@ pub(crate) struct Metrics {
     pub(crate) bytes: IntCounterVec,
     /// By which cache (`references`, `stores`) and whether it had it (`hit`, `miss`).
     pub(crate) cache: IntCounterVec,
+    /// By state, as they were when the metrics were asked for.
+    pub(crate) jobs: IntGaugeVec,
     pub(crate) source_requests: IntCounter,
     pub(crate) source_bytes: IntCounter,
 }
@@ -42,6 +45,7 @@ impl Metrics {
                 named("cache_lookups_total", "Lookups in a cache"),
                 &["cache", "outcome"],
             )?,
+            jobs: IntGaugeVec::new(named("jobs", "Jobs"), &["state"])?,
             source_requests: IntCounter::with_opts(named("source_requests_total", "Requests to sources"))?,
             source_bytes: IntCounter::with_opts(named("source_bytes_total", "Bytes from sources"))?,
         };
@@ -50,6 +54,7 @@ impl Metrics {
         this.registry.register(Box::new(this.in_flight.clone()))?;
         this.registry.register(Box::new(this.bytes.clone()))?;
         this.registry.register(Box::new(this.cache.clone()))?;
+        this.registry.register(Box::new(this.jobs.clone()))?;
         this.registry.register(Box::new(this.source_requests.clone()))?;
         this.registry.register(Box::new(this.source_bytes.clone()))?;
         Ok(this)

@@ -23,7 +23,7 @@ mod tests {
     use serde_json::Value;
 
     use super::DOCUMENT;
-    use crate::{inspect, layout, references, routes};
+    use crate::{inspect, jobs, layout, references, routes};
 
     fn document() -> Value {
         serde_json::from_str(DOCUMENT).unwrap()
@@ -43,6 +43,7 @@ mod tests {
             ("/v1/references", references::parameters()),
             ("/v1/inspect", inspect::parameters()),
             ("/v1/chunks", layout::parameters()),
+            ("/v1/jobs", jobs::api::parameters()),
         ] {
             let document = document();
             let listed = document["paths"][path]["get"]["parameters"].as_array().unwrap();

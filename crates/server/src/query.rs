@@ -1,11 +1,13 @@
 //! Parameters of requests: each is known, comes once, and is checked before anything is opened.
 
 use axum::http::Uri;
+use serde_json::{Map, Value};
 use virtualize::{
     CarryOptions, ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, zarr::ZarrFormat,
 };
+use virtualize_store::Allowed;
 
-use crate::{Problem, context::Context, guard::Client};
+use crate::{Config, Problem, context::Context, guard::Client};
 
 /// Parameters of mapping, which all endpoints that read a source take.
 pub(crate) const OF_MAPPING: [&str; 14] = [
@@ -66,6 +68,22 @@ impl Parameters {
         Ok(Self(found))
     }
 
+    /// Those of mapping, as members of a JSON object, whose names have `_` for `-`.
+    pub(crate) fn of_members(members: &Map<String, Value>) -> Result<Self, Problem> {
+        let pair = |(name, value): (&String, &Value)| {
+            let (shown, name) = (name.chars().take(40).collect::<String>(), name.replace('_', "-"));
+            if name == "format" || !OF_MAPPING.contains(&name.as_str()) {
+                return Err(Problem::parameter(&shown, "is not known here"));
+            }
+            match value {
+                Value::String(text) if text.len() <= LONGEST => Ok((name, text.clone())),
+                Value::Bool(_) | Value::Number(_) => Ok((name, value.to_string())),
+                _ => Err(Problem::parameter(&shown, "expected a text, a number, true or false")),
+            }
+        };
+        members.iter().map(pair).collect::<Result<_, _>>().map(Self)
+    }
+
     /// The value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
@@ -95,33 +113,42 @@ impl Parameters {
         let url = url.ok_or_else(|| Problem::parameter("url", "is missing"))?;
         let url = client.allowed.check(url)?;
         let format = format(self.get("format"))?;
-        let map = self.map(context, format.zarr_format())?;
-        let carry = CarryOptions {
-            below: self.number("inline-below", 0, context.config.memory)?.unwrap_or(0),
-            coordinates: self.is_set("inline-coordinates")?,
-            total: context.config.memory.min(CarryOptions::default().total),
-        };
-        let readers = self.get("readable-by").unwrap_or_default().split(',').filter(|name| !name.is_empty());
-        let readable_by =
-            readers.map(|name| name.parse().map_err(|error| Problem::parameter("readable-by", error)));
-        let options = Options {
-            store: context.store_options(&client.allowed),
-            map,
-            limits: context.config.limits,
-            carry,
-            strict: self.is_set("strict")?,
-            readable_by: readable_by.collect::<Result<_, _>>()?,
-            ..Options::default()
-        };
+        let options = self.options(&context.config, &client.allowed, format.zarr_format())?;
         let others = self.0.iter().filter(|(name, _)| OF_MAPPING.contains(&name.as_str()));
         let key = others
             .fold(format!("{}\n{url}", client.reach), |key, (name, value)| format!("{key}\n{name}={value}"));
         Ok(Wanted { url, options, format, key })
     }
 
-    fn map(&self, context: &Context, format: ZarrFormat) -> Result<MapOptions, Problem> {
+    /// How sources are reached and mapped.
+    pub(crate) fn options(
+        &self,
+        config: &Config,
+        allowed: &Allowed,
+        format: ZarrFormat,
+    ) -> Result<Options, Problem> {
+        let carry = CarryOptions {
+            below: self.number("inline-below", 0, config.memory)?.unwrap_or(0),
+            coordinates: self.is_set("inline-coordinates")?,
+            total: config.memory.min(CarryOptions::default().total),
+        };
+        let readers = self.get("readable-by").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+        let readable_by =
+            readers.map(|name| name.parse().map_err(|error| Problem::parameter("readable-by", error)));
+        Ok(Options {
+            store: config.store_options(allowed),
+            map: self.map(config, format)?,
+            limits: config.limits,
+            carry,
+            strict: self.is_set("strict")?,
+            readable_by: readable_by.collect::<Result<_, _>>()?,
+            ..Options::default()
+        })
+    }
+
+    fn map(&self, config: &Config, format: ZarrFormat) -> Result<MapOptions, Problem> {
         let usual = MapOptions::default();
-        let most = context.config.memory;
+        let most = config.memory;
         let unpack = self.is_set("unpack")?;
         if unpack && format == ZarrFormat::V2 {
             return Err(Problem::parameter(

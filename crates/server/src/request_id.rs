@@ -23,7 +23,7 @@ pub(crate) fn of(headers: &HeaderMap) -> String {
 }
 
 /// Sixteen hexadecimal digits that nobody foresees.
-fn new() -> String {
+pub(crate) fn new() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{:016x}", RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)))
 }

@@ -11,11 +11,11 @@ use axum::{
 };
 
 use crate::{
-    Problem, context::Context, guard, health, inspect, layout, openapi, page, plain, references, zarr,
+    Problem, context::Context, guard, health, inspect, jobs::api as jobs, layout, openapi, page, plain,
+    references, zarr,
 };
 
-/// Routes of the API, which its description has as well. All read. Those of jobs will stand here too: below `/v1/jobs`,
-/// for which the guard asks for the scope `jobs`.
+/// Routes of the API, which its description has as well. All read but those of jobs.
 pub(crate) fn api() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
     vec![
         ("/healthz", get(health::alive)),
@@ -24,6 +24,11 @@ pub(crate) fn api() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
         ("/v1/openapi.json", get(openapi::get)),
         ("/v1/references", get(references::get)),
         ("/v1/inspect", get(inspect::get)),
+        ("/v1/jobs", get(jobs::list).post(jobs::submit)),
+        ("/v1/jobs/{id}", get(jobs::get).delete(jobs::delete)),
+        ("/v1/jobs/{id}/events", get(jobs::follow)),
+        ("/v1/jobs/{id}/result", get(jobs::result)),
+        ("/v1/jobs/{id}/result/{*key}", get(jobs::file)),
         ("/v1/zarr/{source}/{*key}", get(zarr::get)),
         ("/v1/about", get(page::about)),
         ("/v1/chunks", get(layout::get)),

@@ -71,6 +71,22 @@ impl Allowed {
         }
     }
 
+    /// The canonical form of a url that may be written, without a slash at its end: the folder in which it lies is really
+    /// below a prefix, and there is no symbolic link in its place.
+    ///
+    /// # Errors
+    /// As [`Allowed::check`].
+    pub fn check_output(&self, url: &str) -> Result<String, StoreError> {
+        let canonical = self.check(url.strip_suffix('/').unwrap_or(url))?;
+        if let Some(path) = canonical.strip_prefix("file://") {
+            self.check_listing(&canonical)?;
+            if std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+                return Err(StoreError::NotAllowed { name: canonical });
+            }
+        }
+        Ok(canonical)
+    }
+
     /// Whether what starts with a url may be listed: the folder in which all of it lies is allowed.
     pub(crate) fn check_listing(&self, start: &str) -> Result<(), StoreError> {
         let folder = start.rsplit_once('/').map_or(start, |(folder, _)| folder);

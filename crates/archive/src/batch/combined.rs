@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
 
 use crate::{
-    Along, Error, Event, Journal, Layout,
+    Error, Event, Journal, Layout,
     combine::{Brief, CombineError, Plan, PlanOptions, PlannedEra, combine, plan},
     eras::{Difference, Signature, differences},
     event::Events,
@@ -31,6 +31,7 @@ pub(super) struct Combination {
     /// Ids of rows by their places in the listing.
     ids: HashMap<u64, i64>,
     /// Places of rows that are in the output's last commit.
+    #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are appended to"))]
     committed: HashSet<u64>,
     /// Tells whether an output is of the same rows and options.
     pub(super) digest: String,
@@ -76,8 +77,10 @@ impl Combination {
 
     /// What is to be appended, and along which dimension, where that is all there is to do: all files of the last commit
     /// come first, and only one dimension grows.
+    #[cfg(feature = "icechunk")]
     pub(super) fn tail(&self) -> Option<(Self, String)> {
-        let ([Along::Concat(name)], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice()) else {
+        let ([crate::Along::Concat(name)], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice())
+        else {
             return None;
         };
         let known = era.blocks.iter().take_while(|block| self.committed.contains(&block.row)).count();

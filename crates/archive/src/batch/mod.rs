@@ -213,6 +213,7 @@ impl Batch {
 
     /// How outputs of single files are written. Those that are no longer there are made again.
     fn each(&self, journal: &mut Journal) -> Result<Each, Error> {
+        #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let Target::References(format) = self.target else {
             return Err(Error::Usage("an Icechunk repository holds one dataset: not with --each".to_owned()));
         };

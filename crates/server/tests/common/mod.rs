@@ -79,3 +79,13 @@ pub async fn metric(service: &Router, line: &str) -> f64 {
     let found = text.lines().find_map(|found| found.strip_prefix(line));
     found.map_or(0.0, |number| number.trim().parse().unwrap())
 }
+
+/// Sends a body of JSON.
+pub async fn post(service: &Router, target: &str, body: &Value) -> Answer {
+    let request = Request::builder().method("POST").uri(target).header("content-type", "application/json");
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    let response = service.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    Answer { status: parts.status, headers: parts.headers, body }
+}

@@ -1,0 +1,234 @@
+//! `/v1/jobs`: the requests.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, Request as HttpRequest, State as Shared, rejection::PathRejection},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use super::{Job, Jobs, events, record::State, request::Request, result};
+use crate::{Problem, context::Context, guard::Client, query::Parameters};
+
+/// Jobs of a page where nothing is said, and at most.
+const PAGE: (usize, u64) = (100, 1000);
+
+/// The parameters of the list.
+pub(crate) fn parameters() -> Vec<&'static str> {
+    vec!["before", "limit"]
+}
+
+fn jobs(context: &Context) -> Result<&Jobs, Problem> {
+    context
+        .jobs
+        .as_ref()
+        .ok_or_else(|| Problem::not_found("the service keeps no jobs").hint("it was started without --jobs"))
+}
+
+fn job(context: &Context, client: &Client, id: &str) -> Result<Arc<Job>, Problem> {
+    let job = jobs(context)?.get(id, &client.reach);
+    job.ok_or_else(|| Problem::not_found("there is no such job"))
+}
+
+/// What a path names; what is no text names nothing.
+fn named<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Problem> {
+    path.map(|Path(named)| named).map_err(|_| Problem::not_found("there is no such job"))
+}
+
+fn document(status: StatusCode, document: &Value) -> Response {
+    let mut response = (status, document.to_string()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Work that waits for the disk.
+async fn on_disk<T: Send + 'static>(
+    context: &Arc<Context>,
+    work: impl FnOnce(&Context) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let context = Arc::clone(context);
+    let done = tokio::task::spawn_blocking(move || work(&context)).await;
+    done.map_err(|error| {
+        tracing::error!("work on a job failed: {error}");
+        Problem::internal()
+    })?
+}
+
+/// `POST /v1/jobs`.
+pub(crate) async fn submit(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    request: HttpRequest,
+) -> Result<Response, Problem> {
+    jobs(&context)?;
+    if context.is_stopping() {
+        let detail = "the service is stopping";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(10));
+    }
+    is_json(request.headers())?;
+    let body = body(request.into_body(), context.config.request_size).await?;
+    let job = on_disk(&context, move |context| {
+        let mut request = Request::read(&body)?;
+        request.check(&context.config, &client.allowed)?;
+        jobs(context)?.submit(request, &client.reach)
+    });
+    let record = job.await?.record();
+    let answer = json!({"id": record.id, "state": record.state, "links": record.links()});
+    let mut response = document(StatusCode::ACCEPTED, &answer);
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/jobs/{}", record.id)) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// Pages of other origins can send other types without being asked, and so could start jobs of a service on the user's
+/// own machine.
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match kind.eq_ignore_ascii_case("application/json") {
+        true => Ok(()),
+        false => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "content-type",
+            "expected content-type: application/json",
+        )),
+    }
+}
+
+async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
+    to_bytes(body, most).await.map_err(|_| {
+        let detail = format!("the body is longer than {most} bytes, or broke off");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "size", detail)
+            .hint("name a list of files by its url in `lists`")
+    })
+}
+
+/// `GET /v1/jobs`.
+pub(crate) async fn list(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    request: HttpRequest,
+) -> Result<Response, Problem> {
+    let jobs = jobs(&context)?;
+    let parameters = Parameters::read(request.uri(), &parameters())?;
+    let most = parameters.number("limit", 1, PAGE.1)?;
+    let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(PAGE.0);
+    let before = parameters.get("before");
+    let (listed, more) = jobs.list(&client.reach, before, most);
+    let records: Vec<_> = listed.iter().map(|job| job.record()).collect();
+    let shown: Vec<Value> = records.iter().map(super::Record::shown).collect();
+    let mut response = document(StatusCode::OK, &Value::Array(shown));
+    if let Some(last) = records.last().filter(|_| more) {
+        let next = format!("</v1/jobs?before={}&limit={most}>; rel=\"next\"", last.id);
+        if let Ok(next) = HeaderValue::from_str(&next) {
+            response.headers_mut().insert(header::LINK, next);
+        }
+    }
+    Ok(response)
+}
+
+/// `GET /v1/jobs/{id}`.
+pub(crate) async fn get(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let record = job(&context, &client, &named(id)?)?.record();
+    let mut shown = record.shown();
+    if let Some(members) = shown.as_object_mut() {
+        members.insert("request".to_owned(), json!(record.request.as_ref()));
+    }
+    Ok(document(StatusCode::OK, &shown))
+}
+
+/// `DELETE /v1/jobs/{id}`: cancels; removes what is over.
+pub(crate) async fn delete(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let job = job(&context, &client, &named(id)?)?;
+    let shared = Arc::clone(&job);
+    match on_disk(&context, move |context| Ok(jobs(context)?.delete(&shared))).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Ok(document(StatusCode::ACCEPTED, &job.record().shown())),
+    }
+}
+
+/// `GET /v1/jobs/{id}/events`.
+pub(crate) async fn follow(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let job = job(&context, &client, &named(id)?)?;
+    let jobs = jobs(&context)?;
+    let place = Arc::clone(&jobs.followers).try_acquire_owned().map_err(|_| {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many clients follow jobs").retry_after(5)
+    })?;
+    // Ended by the service in good order, shortly before it would be cut off.
+    let most = context.config.answer_time.mul_f64(0.9);
+    Ok(events::answer(&job, &headers, jobs.stopping(), place, most))
+}
+
+/// `GET /v1/jobs/{id}/result`: the file, or of a folder the names of its files.
+pub(crate) async fn result(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let record = done(&context, &client, &named(id)?)?;
+    on_disk(&context, move |context| {
+        let place = jobs(context)?.place(&record.id);
+        if !record.request.is_folder() {
+            return result::respond(&headers, result::open(&record.id, &place, "result.json")?);
+        }
+        let index = result::index(&place.join("result")).map_err(|error| {
+            tracing::error!("a result cannot be listed: {error}");
+            Problem::internal()
+        })?;
+        Ok(document(StatusCode::OK, &index))
+    })
+    .await
+}
+
+/// `GET /v1/jobs/{id}/result/{key}`: a file of a folder.
+pub(crate) async fn file(
+    Shared(context): Shared<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (id, key) = named(path)?;
+    let record = done(&context, &client, &id)?;
+    if !record.request.is_folder() {
+        return Err(Problem::not_found("the result is one file").hint("…/result has it"));
+    }
+    on_disk(&context, move |context| {
+        let place = jobs(context)?.place(&record.id).join("result");
+        result::respond(&headers, result::open(&record.id, &place, &key)?)
+    })
+    .await
+}
+
+/// A job that is done and has its result here.
+fn done(context: &Context, client: &Client, id: &str) -> Result<super::Record, Problem> {
+    let record = job(context, client, id)?.record();
+    match (record.state, &record.request.output) {
+        (State::Done, None) => Ok(record),
+        (State::Done, Some(output)) => Err(Problem::not_found(format!("the result was written to {output}"))),
+        (state, _) => {
+            let detail = format!("the job is {}: there is no result", state.name());
+            Err(Problem::new(StatusCode::CONFLICT, "job-not-done", detail))
+        }
+    }
+}

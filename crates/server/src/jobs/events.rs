@@ -1,0 +1,98 @@
+//! Server-sent events of a job (WHATWG HTML, section 9.2): each is the whole of what is known then, so that a client that
+//! comes back has missed nothing. The id counts changes.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderName, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::stream;
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Job, Shown};
+
+/// Between two events.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Between two comments where nothing happens.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const LAST: HeaderName = HeaderName::from_static("last-event-id");
+
+struct Feed {
+    changes: watch::Receiver<Shown>,
+    /// Id of what the client has.
+    last: Option<u64>,
+    /// The next event goes out then at the earliest.
+    next: Instant,
+    /// The stream ends then, and the client comes back.
+    until: Instant,
+    stopping: CancellationToken,
+    over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The answer: events until the job is over, or for so long.
+pub(super) fn answer(
+    job: &Arc<Job>,
+    headers: &HeaderMap,
+    stopping: CancellationToken,
+    place: OwnedSemaphorePermit,
+    most: Duration,
+) -> Response {
+    let last = headers.get(LAST).and_then(|id| id.to_str().ok()?.parse().ok());
+    let feed = Feed {
+        changes: job.shown.subscribe(),
+        last,
+        next: Instant::now(),
+        until: Instant::now() + most,
+        stopping,
+        over: false,
+        _place: place,
+    };
+    let events = stream::unfold(feed, |mut feed| async move {
+        let text = feed.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(text)), feed))
+    });
+    let mut response = Body::from_stream(events).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies that gather answers let this one through.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+impl Feed {
+    async fn next(&mut self) -> Option<String> {
+        if self.over {
+            return None;
+        }
+        loop {
+            tokio::select! {
+                () = sleep_until(self.next) => {}
+                () = self.stopping.cancelled() => return None,
+            }
+            let Shown { version, record } = self.changes.borrow_and_update().clone();
+            let ends = record.state.is_over();
+            if self.last != Some(version) || ends {
+                let name = if ends { "done" } else { "progress" };
+                (self.last, self.over, self.next) = (Some(version), ends, Instant::now() + PAUSE);
+                let shown = record.shown();
+                return Some(format!("retry: 2000\nid: {version}\nevent: {name}\ndata: {shown}\n\n"));
+            }
+            tokio::select! {
+                // Without a change, it was removed.
+                changed = self.changes.changed() => changed.ok()?,
+                () = sleep(HEARTBEAT) => return Some(": still here\n\n".to_owned()),
+                () = self.stopping.cancelled() => return None,
+                () = sleep_until(self.until) => return None,
+            }
+        }
+    }
+}

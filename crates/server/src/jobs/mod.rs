@@ -1,0 +1,494 @@
+//! Jobs: scans and batches that run in the background.
+//!
+//! Each has a folder: its record (`job.json`: the request, its state, what came of it), the journal of a batch, and the
+//! result. That is all there is, so that a job goes on after the process was killed: what was not over when a folder is
+//! found is begun again, and the journal knows what was done. Jobs run on threads of their own.
+
+pub(crate) mod api;
+mod events;
+mod record;
+mod request;
+mod result;
+mod run;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use futures::FutureExt;
+use prometheus::IntCounter;
+use serde_json::Value;
+use tokio::{
+    runtime::Runtime,
+    sync::{Semaphore, watch},
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use virtualize_store::Allowed;
+
+use crate::{Config, ConfigError, Problem, metrics::Metrics, request_id};
+use record::{Record, State};
+use request::Request;
+
+/// Time that a job is given to stop by itself.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often the disk of a job that runs is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+/// Most jobs that are kept after their end.
+const KEPT: usize = 10_000;
+/// Reach of a client who may read all that is allowed.
+const ALL: &str = "all";
+
+/// All jobs.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    inner: Arc<Inner>,
+    runtime: Option<Runtime>,
+    tracker: TaskTracker,
+    stopping: CancellationToken,
+    /// Places for those who follow events.
+    pub(crate) followers: Arc<Semaphore>,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Inner {
+    folder: PathBuf,
+    config: Arc<Config>,
+    /// Requests to sources, and bytes from them.
+    metrics: (IntCounter, IntCounter),
+    /// By id, which is by time.
+    table: Mutex<BTreeMap<String, Arc<Job>>>,
+    running: Arc<Semaphore>,
+}
+
+/// A job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    shown: watch::Sender<Shown>,
+    cancel: CancellationToken,
+    stop: OnceLock<Stop>,
+    failures: Mutex<Vec<String>>,
+    /// Bytes of its folder, once it is over.
+    bytes: AtomicU64,
+}
+
+/// A record with the number of its changes, from the time on when it was loaded: it grows over restarts.
+#[derive(Clone, Debug)]
+struct Shown {
+    version: u64,
+    record: Record,
+}
+
+/// Why a job is stopped, unless the service stops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    Cancelled,
+    Files,
+    Time,
+    Disk,
+}
+
+impl Job {
+    fn new(record: Record, parent: &CancellationToken) -> Self {
+        let (shown, _) = watch::channel(Shown { version: record::millis(), record });
+        Self {
+            shown,
+            cancel: parent.child_token(),
+            stop: OnceLock::new(),
+            failures: Mutex::default(),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// As it is now.
+    pub(crate) fn record(&self) -> Record {
+        self.shown.borrow().record.clone()
+    }
+
+    fn state(&self) -> State {
+        self.shown.borrow().record.state
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Record)) {
+        self.shown.send_modify(|shown| {
+            change(&mut shown.record);
+            shown.version += 1;
+        });
+    }
+
+    fn stop(&self, why: Stop) {
+        let _ = self.stop.set(why);
+        self.cancel.cancel();
+    }
+
+    /// Remembers a file that failed.
+    fn failed(&self, text: String, most: usize) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < most {
+            failures.push(text);
+        }
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Jobs {
+    /// Takes up the jobs of a folder, and goes on with those that are not over.
+    pub(crate) fn open(config: &Arc<Config>, metrics: &Metrics) -> Result<Option<Self>, ConfigError> {
+        let Some(folder) = &config.jobs else { return Ok(None) };
+        let failed = |error: io::Error| ConfigError(format!("--jobs {}: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(failed)?;
+        let folder = folder.canonicalize().map_err(failed)?;
+        let lock = File::options().create(true).append(true).open(folder.join("lock")).map_err(failed)?;
+        lock.try_lock()
+            .map_err(|_| ConfigError(format!("--jobs {}: another service has it", folder.display())))?;
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 8);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("job")
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let inner = Arc::new(Inner {
+            metrics: (metrics.source_requests.clone(), metrics.source_bytes.clone()),
+            table: Mutex::default(),
+            running: Arc::new(Semaphore::new(config.jobs_running)),
+            config: Arc::clone(config),
+            folder,
+        });
+        let this = Self {
+            inner,
+            runtime: Some(runtime),
+            tracker: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            followers: Arc::new(Semaphore::new((config.concurrent / 4).max(1))),
+            _lock: lock,
+        };
+        this.load().map_err(failed)?;
+        Ok(Some(this))
+    }
+
+    fn load(&self) -> io::Result<()> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(&self.inner.folder)? {
+            let (path, name) = {
+                let entry = entry?;
+                (entry.path(), entry.file_name())
+            };
+            if name.to_string_lossy().starts_with('.') {
+                // Its removal was begun.
+                let _ = fs::remove_dir_all(&path);
+                continue;
+            }
+            if !path.is_dir() {
+                continue;
+            }
+            match Record::load(&path) {
+                Ok(record) if name.to_str() == Some(&record.id) => {
+                    drop(found.insert(record.id.clone(), record));
+                }
+                Ok(_) => tracing::warn!("{}: holds the record of another job", path.display()),
+                Err(error) => tracing::warn!("{}: not taken up: {error}", path.display()),
+            }
+        }
+        for (id, mut record) in found {
+            let over = record.state.is_over();
+            if matches!(record.state, State::Running) {
+                record.state = State::Parked;
+            }
+            let job = Arc::new(Job::new(record, &self.stopping));
+            self.inner.table().insert(id.clone(), Arc::clone(&job));
+            if over {
+                job.bytes.store(result::bytes(&self.inner.place(&id)), Ordering::Relaxed);
+            } else {
+                self.start(job);
+            }
+        }
+        self.inner.tidy();
+        Ok(())
+    }
+
+    fn start(&self, job: Arc<Job>) {
+        let Some(runtime) = &self.runtime else { return };
+        let inner = Arc::clone(&self.inner);
+        self.tracker.spawn_on(async move { inner.work(job).await }, runtime.handle());
+    }
+
+    /// A new job, which is on the disk when this returns. Waits for the disk.
+    pub(crate) fn submit(&self, request: Request, reach: &str) -> Result<Arc<Job>, Problem> {
+        let waiting = self.inner.table().values().filter(|job| job.state() == State::Queued).count();
+        if waiting >= self.inner.config.jobs_queued {
+            return Err(
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, "jobs", "too many jobs wait").retry_after(30)
+            );
+        }
+        let tail: String = request_id::new().chars().take(8).collect();
+        let id = format!("{:012x}{tail}", record::millis());
+        let record = Record::new(id.clone(), reach.to_owned(), request);
+        let place = self.inner.place(&id);
+        let saved = fs::create_dir(&place).and_then(|()| record.save(&place));
+        saved.map_err(|error| {
+            tracing::error!("a job was not kept: {error}");
+            Problem::internal()
+        })?;
+        let job = Arc::new(Job::new(record, &self.stopping));
+        self.inner.table().insert(id, Arc::clone(&job));
+        self.start(Arc::clone(&job));
+        Ok(job)
+    }
+
+    /// A job that a client of this reach may see.
+    pub(crate) fn get(&self, id: &str, reach: &str) -> Option<Arc<Job>> {
+        let job = self.inner.table().get(id).cloned()?;
+        (reach == ALL || job.shown.borrow().record.reach == reach).then_some(job)
+    }
+
+    /// Jobs before an id, the newest first, and whether there are more.
+    pub(crate) fn list(&self, reach: &str, before: Option<&str>, most: usize) -> (Vec<Arc<Job>>, bool) {
+        let table = self.inner.table();
+        let older = table.iter().rev().filter(|(id, _)| before.is_none_or(|before| id.as_str() < before));
+        let mut seen = older.filter(|(_, job)| reach == ALL || job.shown.borrow().record.reach == reach);
+        let jobs: Vec<_> = seen.by_ref().take(most).map(|(_, job)| Arc::clone(job)).collect();
+        (jobs, seen.next().is_some())
+    }
+
+    /// Cancels a job, or removes it where it is over. Whether it was removed. Waits for the disk.
+    pub(crate) fn delete(&self, job: &Job) -> bool {
+        if job.state().is_over() {
+            self.inner.remove(&job.record().id);
+            return true;
+        }
+        job.stop(Stop::Cancelled);
+        false
+    }
+
+    /// Number of jobs in each state.
+    pub(crate) fn counts(&self) -> [(&'static str, i64); 6] {
+        let table = self.inner.table();
+        State::ALL.map(|state| {
+            let count = table.values().filter(|job| job.state() == state).count();
+            (state.name(), i64::try_from(count).unwrap_or(i64::MAX))
+        })
+    }
+
+    /// The folder of a job.
+    pub(crate) fn place(&self, id: &str) -> PathBuf {
+        self.inner.place(id)
+    }
+
+    /// Cancelled when the service stops.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
+    }
+
+    /// Jobs that run are parked: they stop, and go on at the next start.
+    pub(crate) fn stop(&self) {
+        self.stopping.cancel();
+        self.tracker.close();
+    }
+
+    /// Waits until they are.
+    pub(crate) async fn parked(&self) {
+        self.tracker.wait().await;
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Inner {
+    fn table(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Job>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, id: &str) -> PathBuf {
+        self.folder.join(id)
+    }
+
+    /// A job from its turn to its end.
+    async fn work(self: Arc<Self>, job: Arc<Job>) {
+        let turn = tokio::select! {
+            biased;
+            () = job.cancel.cancelled() => None,
+            turn = Arc::clone(&self.running).acquire_owned() => turn.ok(),
+        };
+        let outcome = match &turn {
+            Some(_) => self.run(&job).await,
+            None => Err(run::stopped()),
+        };
+        self.ended(&job, outcome);
+        drop(turn);
+        let this = Arc::clone(&self);
+        let _ = tokio::task::spawn_blocking(move || this.tidy()).await;
+    }
+
+    async fn run(self: &Arc<Self>, job: &Arc<Job>) -> Result<Value, Problem> {
+        let record = job.record();
+        let allowed = self.allowed(&record)?;
+        let again = record.state == State::Parked;
+        // What is allowed may be less than it was when the job was made.
+        let mut request = record.request.as_ref().clone();
+        request.check(&self.config, &allowed)?;
+        job.update(|record| {
+            record.state = State::Running;
+            record.started.get_or_insert_with(record::now);
+            record.progress = record::Progress::default();
+        });
+        self.save(job);
+        let folder = self.place(&record.id);
+        let work = run::Work {
+            inner: Arc::clone(self),
+            job: Arc::clone(job),
+            folder: folder.clone(),
+            allowed,
+            again,
+        };
+        let running = AssertUnwindSafe(work.run()).catch_unwind();
+        tokio::select! {
+            done = running => done.unwrap_or_else(|_| Err(Problem::internal())),
+            () = self.watched(job, &folder) => Err(run::stopped()),
+        }
+    }
+
+    /// Returns when a job was stopped and did not end by itself.
+    async fn watched(&self, job: &Job, folder: &Path) {
+        let look = async {
+            loop {
+                sleep(LOOK).await;
+                let folder = folder.to_owned();
+                let bytes = tokio::task::spawn_blocking(move || result::bytes(&folder)).await;
+                if bytes.is_ok_and(|bytes| bytes > self.config.jobs_keep) {
+                    job.stop(Stop::Disk);
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = job.cancel.cancelled() => {}
+            late = timeout(self.config.jobs_time, look) => if late.is_err() { job.stop(Stop::Time) },
+        }
+        sleep(GRACE).await;
+    }
+
+    /// What the owner of a job may read now.
+    fn allowed(&self, record: &Record) -> Result<Allowed, Problem> {
+        let config = &self.config;
+        if record.reach == ALL {
+            return Ok(config.allowed.clone());
+        }
+        let less = config.tokens.named(&record.reach).and_then(|token| token.allowed.as_ref());
+        less.map(|less| config.allowed.and(less)).ok_or_else(|| {
+            Problem::new(StatusCode::FORBIDDEN, "not-allowed", "the token of the job is no longer known")
+        })
+    }
+
+    /// Writes down how a job ended, or that it is to go on.
+    fn ended(&self, job: &Job, outcome: Result<Value, Problem>) {
+        let stop = job.stop.get().copied();
+        let parked = job.cancel.is_cancelled() && stop.is_none();
+        let config = &self.config;
+        let limit = |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "limit", detail);
+        let (state, summary, error) = match (outcome, stop) {
+            (Ok(summary), None | Some(Stop::Cancelled)) => (State::Done, Some(summary), None),
+            (_, Some(Stop::Cancelled)) => (State::Cancelled, None, None),
+            (_, Some(Stop::Files)) => {
+                let detail = format!("there are more than {} files", config.jobs_files);
+                (State::Failed, None, Some(limit(detail)))
+            }
+            (_, Some(Stop::Time)) => {
+                let detail = format!("it took more than {} seconds", config.jobs_time.as_secs());
+                (State::Failed, None, Some(limit(detail)))
+            }
+            (_, Some(Stop::Disk)) => {
+                let detail = format!("it takes more than {} bytes", config.jobs_keep);
+                (State::Failed, None, Some(limit(detail)))
+            }
+            (Err(_), None) if parked => {
+                let waited = job.state() == State::Queued;
+                (if waited { State::Queued } else { State::Parked }, None, None)
+            }
+            (Err(problem), None) => (State::Failed, None, Some(problem)),
+        };
+        let place = self.place(&job.record().id);
+        if state.is_over() {
+            // The journal has served; the result is what is kept.
+            if state != State::Done {
+                remove_result(&place);
+            }
+            remove_journal(&place);
+            job.bytes.store(result::bytes(&place), Ordering::Relaxed);
+        }
+        // First on the disk, then for all to see.
+        let mut record = job.record();
+        record.state = state;
+        record.summary = summary;
+        record.error = error.map(Into::into);
+        record.ended = state.is_over().then(record::now);
+        if let Err(error) = record.save(&place) {
+            tracing::error!("the record of job {} was not written: {error}", record.id);
+        }
+        tracing::info!(job = %record.id, state = state.name(), "job");
+        job.update(|shown| *shown = record);
+    }
+
+    fn save(&self, job: &Job) {
+        let record = job.record();
+        if let Err(error) = record.save(&self.place(&record.id)) {
+            tracing::error!("the record of job {} was not written: {error}", record.id);
+        }
+    }
+
+    fn remove(&self, id: &str) {
+        self.table().remove(id);
+        let (place, aside) = (self.place(id), self.folder.join(format!(".{id}")));
+        if fs::rename(&place, &aside).is_ok() {
+            let _ = fs::remove_dir_all(aside);
+        }
+    }
+
+    /// Removes the oldest jobs that are over where there are too many.
+    fn tidy(&self) {
+        let over: Vec<(String, u64)> = {
+            let table = self.table();
+            let over = table.iter().rev().filter(|(_, job)| job.state().is_over());
+            over.map(|(id, job)| (id.clone(), job.bytes.load(Ordering::Relaxed))).collect()
+        };
+        let mut bytes = 0_u64;
+        for (at, (id, size)) in over.iter().enumerate() {
+            bytes = bytes.saturating_add(*size);
+            if at >= KEPT || (at > 0 && bytes > self.config.jobs_keep) {
+                self.remove(id);
+            }
+        }
+    }
+}
+
+fn remove_journal(place: &Path) {
+    for name in ["journal", "journal-wal", "journal-shm"] {
+        let _ = fs::remove_file(place.join(name));
+    }
+}
+
+fn remove_result(place: &Path) {
+    let _ = fs::remove_file(place.join("result.json"));
+    let _ = fs::remove_dir_all(place.join("result"));
+}

@@ -1,0 +1,250 @@
+//! Runs a job.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use virtualize::{Error as FileError, ErrorClass};
+use virtualize_archive::{
+    Batch, Error, Event, ScanOptions, Summary, Target,
+    list::{ListError, ListOptions, list},
+    scan,
+};
+use virtualize_store::Allowed;
+
+use super::{Inner, Job, Stop, record::write_whole, request::Kind};
+use crate::Problem;
+
+/// Notes that are kept.
+const NOTES: usize = 100;
+/// Failed files that are named.
+const NAMED: usize = 10;
+
+/// What a job needs to run.
+pub(super) struct Work {
+    pub(super) inner: Arc<Inner>,
+    pub(super) job: Arc<Job>,
+    pub(super) folder: PathBuf,
+    /// What the client may read.
+    pub(super) allowed: Allowed,
+    /// Whether it ran before.
+    pub(super) again: bool,
+}
+
+impl Work {
+    /// Does it, and says what came of it.
+    pub(super) async fn run(&self) -> Result<Value, Problem> {
+        let kind = self.job.record().request.kind;
+        let done = match kind {
+            Kind::Scan => self.scan().await,
+            Kind::Batch => self.batch().await,
+        };
+        done.map_err(|problem| Problem { detail: self.hidden(&problem.detail), ..problem })
+    }
+
+    /// Text without the place of the job's folder.
+    fn hidden(&self, text: &str) -> String {
+        let folder = self.folder.display().to_string();
+        text.replace(&format!("{folder}/"), "").replace(&folder, "the job")
+    }
+
+    async fn scan(&self) -> Result<Value, Problem> {
+        let request = Arc::clone(&self.job.record().request);
+        let config = &self.inner.config;
+        let open = request.options(config, &self.allowed)?;
+        let listing = ListOptions { store: open.store.clone(), assets: request.assets() };
+        let files =
+            list(request.files(), request.filter(), listing).map_err(|error| problem(error.into()))?;
+        let listed = AtomicU64::new(0);
+        let (job, most) = (&self.job, config.jobs_files);
+        let items = files.map(|item| {
+            let count = listed.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            if count > most {
+                job.stop(Stop::Files);
+            }
+            Ok(item?)
+        });
+        let items = items.chain(futures::stream::iter(std::iter::from_fn(|| {
+            job.update(|record| record.progress.total = Some(listed.load(Ordering::Relaxed)));
+            None
+        })));
+        let options = ScanOptions {
+            layout: request.layout()?,
+            open,
+            files: config.jobs_openings,
+            ..ScanOptions::default()
+        };
+        let told = |read: u64, failed: u64| {
+            job.update(|record| {
+                let progress = &mut record.progress;
+                progress.listed = listed.load(Ordering::Relaxed);
+                (progress.read, progress.failed) = (read.saturating_sub(failed), failed);
+            });
+        };
+        let work = scan(items, &options, told);
+        let found = tokio::select! {
+            found = work => found,
+            () = self.job.cancel.cancelled() => return Err(stopped()),
+        };
+        let mut found = found.map_err(problem)?;
+        for failed in &mut found.failed {
+            failed.error = of_file(&failed.url, failed.class, &failed.error);
+        }
+        let path = self.folder.join("result.json");
+        let summary = json!({
+            "files": found.eras.len() + found.failed.len(),
+            "failed": found.failed.len(),
+            "eras": found.eras.eras().len(),
+        });
+        let write = move || {
+            write_whole(&path, |out| {
+                serde_json::to_writer_pretty(&mut *out, &found.to_json())?;
+                out.write_all(b"\n")
+            })
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        match written {
+            Ok(Ok(())) => Ok(summary),
+            error => {
+                tracing::error!("the report of a scan was not written: {error:?}");
+                Err(Problem::internal())
+            }
+        }
+    }
+
+    async fn batch(&self) -> Result<Value, Problem> {
+        let request = Arc::clone(&self.job.record().request);
+        let config = &self.inner.config;
+        let name = if request.is_folder() { "result" } else { "result.json" };
+        let own = self.folder.join(name).display().to_string();
+        let output = request.output.clone().unwrap_or(own);
+        let mut builder = Batch::builder(&output)
+            .inputs(request.files())
+            .filter(request.filter())
+            .assets(request.assets())
+            .target(Target::References(request.format()?))
+            .layout(request.layout()?)
+            .plan(request.plan())
+            .overwrite(request.overwrite || request.output.is_none())
+            .options(request.options(config, &self.allowed)?)
+            .journal(self.folder.join("journal"))
+            .files_at_once(config.jobs_openings)
+            .attempts(3, Duration::from_secs(1))
+            .retry_failed(self.again)
+            .max_failures(request.max_failures)
+            .skip_failed(request.skip_failed)
+            .cancel(self.job.cancel.clone());
+        if request.each {
+            builder = builder.each();
+        }
+        let (job, metrics, most) = (Arc::clone(&self.job), self.inner.metrics.clone(), config.jobs_files);
+        let batch = builder.build();
+        let summary = batch.run(move |event| {
+            if let Event::Read { requests, bytes, .. } = &event {
+                metrics.0.inc_by(*requests);
+                metrics.1.inc_by(*bytes);
+            }
+            heard(&job, event, most);
+        });
+        let summary = summary.await.map_err(|error| match error {
+            Error::Failures { count, allowed, .. } => self.failures(count, allowed),
+            other => problem(other),
+        })?;
+        Ok(self.summary(summary))
+    }
+
+    fn failures(&self, count: u64, allowed: u64) -> Problem {
+        let first = self.job.failures().join("; ");
+        let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
+        let detail = format!("{files} failed, at most {allowed} may: {first}");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "failures", detail)
+            .hint("max_failures lets some fail, skip_failed any number")
+    }
+
+    fn summary(&self, summary: Summary) -> Value {
+        let notes = summary.notes.iter().take(NOTES).map(|note| self.hidden(note));
+        json!({
+            "files": summary.files,
+            "failed": summary.failed,
+            "failures": self.job.failures(),
+            "skipped": summary.skipped,
+            "warnings": summary.warnings,
+            "eras": summary.eras,
+            "notes": notes.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What an event changes.
+fn heard(job: &Job, event: Event, most: u64) {
+    match event {
+        Event::Listed { files, pending, complete } => {
+            job.update(|record| {
+                let progress = &mut record.progress;
+                progress.listed = files;
+                if complete {
+                    progress.total = Some(files);
+                    (progress.read, progress.failed) = (files.saturating_sub(pending), 0);
+                }
+            });
+            if files > most {
+                job.stop(Stop::Files);
+            }
+        }
+        Event::Read { .. } => job.update(|record| record.progress.read += 1),
+        Event::Failed { url, class, error, .. } => {
+            let class = match class.as_str() {
+                "unavailable" => ErrorClass::Unavailable,
+                "denied" => ErrorClass::Denied,
+                _ => ErrorClass::File,
+            };
+            job.failed(of_file(&url, class, &error), NAMED);
+            job.update(|record| record.progress.failed += 1);
+        }
+        _ => {}
+    }
+}
+
+/// Why a file failed, for clients: what stores say goes to the log alone.
+fn of_file(url: &str, class: ErrorClass, error: &str) -> String {
+    match class {
+        ErrorClass::Denied => format!("{url}: may not be read"),
+        ErrorClass::Unavailable => {
+            tracing::warn!("{error}");
+            format!("{url}: the store cannot be reached, or failed")
+        }
+        _ => error.chars().take(1000).collect(),
+    }
+}
+
+pub(super) fn stopped() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", "the job was stopped")
+}
+
+/// Why a run came to no good end.
+fn problem(error: Error) -> Problem {
+    let refused =
+        |code, error: &Error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string());
+    match error {
+        Error::File(error) => error.into(),
+        Error::List(ListError::Store(error)) => FileError::from(error).into(),
+        Error::Journal(_) | Error::Internal(_) => {
+            tracing::error!("a job failed: {error}");
+            Problem::internal()
+        }
+        Error::Mismatch { .. } => refused("mismatch", &error)
+            .hint("on_mismatch \"split\" makes each a group, \"skip\" keeps the most; a scan tells all"),
+        Error::List(_) => refused("listing", &error),
+        Error::Vanished { .. } => refused("source-changed", &error),
+        Error::Usage(_) => refused("parameter", &error),
+        _ => refused("combine", &error),
+    }
+}
