@@ -147,14 +147,21 @@ impl Work {
         }
         let (job, metrics, most) = (Arc::clone(&self.job), self.inner.metrics.clone(), config.jobs_files);
         let batch = builder.build();
-        let summary = batch.run(move |event| {
-            if let Event::Read { requests, bytes, .. } = &event {
-                metrics.0.inc_by(*requests);
-                metrics.1.inc_by(*bytes);
-            }
-            heard(&job, event, most);
+        // On a thread of its own: what it waits for may be bound to one.
+        let running = tokio::task::spawn_blocking(move || {
+            tokio::runtime::Handle::current().block_on(batch.run(move |event| {
+                if let Event::Read { requests, bytes, .. } = &event {
+                    metrics.0.inc_by(*requests);
+                    metrics.1.inc_by(*bytes);
+                }
+                heard(&job, event, most);
+            }))
         });
-        let summary = summary.await.map_err(|error| match error {
+        let done = running.await.map_err(|error| {
+            tracing::error!("a batch ended early: {error}");
+            Problem::internal()
+        })?;
+        let summary = done.map_err(|error| match error {
             Error::Failures { count, allowed, .. } => self.failures(count, allowed),
             other => problem(other),
         })?;
