@@ -154,7 +154,7 @@ async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, R
     let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
     let digests = digests.collect();
     let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
-    let given = given(&item, layout).map_err(|error| error.to_string())?;
+    let given = given(&item, layout).map_err(|error| (ErrorClass::File, error.to_string()))?;
     Ok(Member { item, hierarchy: store.hierarchy, values, digests, given })
 }
 
