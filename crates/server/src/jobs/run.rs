@@ -60,7 +60,8 @@ impl Work {
         let request = Arc::clone(&self.job.record().request);
         let config = &self.inner.config;
         let open = request.options(config, &self.allowed)?;
-        let listing = ListOptions { store: open.store.clone(), assets: request.assets() };
+        let listing =
+            ListOptions { store: open.store.clone(), assets: request.assets(), ..ListOptions::default() };
         let files =
             list(request.files(), request.filter(), listing).map_err(|error| problem(error.into()))?;
         let listed = AtomicU64::new(0);
