@@ -302,3 +302,57 @@ def test_a_group_with_other_times(tmp_path, fmt):
         with xr.open_dataset(f, group="fine", engine="h5netcdf") as part:
             parts.append(part.load())
     xr.testing.assert_identical(got, xr.concat(parts, "time"))
+
+
+def test_times_beside_the_coordinate(tmp_path, fmt):
+    """Small arrays of times that count from another time in each file are converted; large ones must agree."""
+    for width, status in ((50, 0), (5000, 1)):
+        files = []
+        for k in range(2):
+            seen = (("time", "x"), np.arange(4.0 * width).reshape(4, width), {"units": f"seconds since 2000-01-0{k + 1}"})
+            files.append(write(tmp_path / f"{width}_{k}.nc", xr.Dataset({"seen": seen}, coords={"time": np.arange(4) + 4 * k})))
+        found = combined(tmp_path, fmt, files, *CONCAT, status=status, text=None if status == 0 else "attribute units")
+        if status == 0:
+            xr.testing.assert_equal(found[0], originals(files))
+
+
+def test_bounds_larger_than_what_is_copied(tmp_path, fmt):
+    files = []
+    for k in range(2):
+        t = np.arange(5000.0)
+        ds = xr.Dataset({"v": ("time", t), "time_bnds": (("time", "nv"), np.stack([t, t + 1], 1))},
+                        coords={"time": ("time", t, {"units": f"minutes since 200{k}-01-01", "bounds": "time_bnds"})})
+        files.append(write(tmp_path / f"{k}.nc", ds))
+    got, _ = combined(tmp_path, fmt, files, *CONCAT)
+    xr.testing.assert_equal(got, originals(files))
+
+
+def test_files_on_both_sides_of_the_limit(tmp_path, fmt):
+    """Some are read to be copied, and some are too large for it."""
+    files, at = [], 0
+    for n in (75, 85, 70):
+        ds = xr.Dataset({"v": (("time", "x"), np.random.default_rng(n).random((n, 100)))}, coords={"time": np.arange(n) + at})
+        files.append(write(tmp_path / f"{n}.nc", ds, encoding={"v": {"chunksizes": (32, 100), "zlib": True}}))
+        at += n
+    combined(tmp_path, fmt, files, *CONCAT, status=1, text="chunk")
+    got, _ = combined(tmp_path, fmt, files, *CONCAT, "--copy-limit", "100K")
+    same(got, files)
+
+
+@pytest.mark.parametrize("limit", [(), ("--copy-limit", "0")])
+def test_an_array_that_a_file_in_the_middle_lacks(tmp_path, fmt, limit):
+    files = [day(tmp_path / f"{k}.nc", 4 * k) for k in range(3)]
+    with xr.open_dataset(files[1], decode_cf=False) as f:
+        without = f.load().drop_vars("t")
+    write(files[1], without)
+    got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--optional-var", "t")
+    assert np.isnan(got.t.values[4:8]).all()
+    for k in (0, 2):
+        with xr.open_dataset(files[k]) as f:
+            assert np.array_equal(got.t.values[4 * k:4 * k + 4], f.t.values, equal_nan=True)
+
+
+def test_a_hole_in_copied_data(tmp_path, fmt):
+    files = [day(tmp_path / f"r{m}_{k}.nc", 4 * k) for m in (1, 2) for k in range(2)]
+    got, _ = combined(tmp_path, fmt, files[:-1], "--stack-dim", "member", *CONCAT, "--coord-from-name", "r{member:d}_*.nc", "--allow-holes")
+    assert np.isnan(got.t.values[1, 4:]).all() and np.array_equal(got.t.values[0], originals(files[:2]).t.values, equal_nan=True)
