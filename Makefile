@@ -68,6 +68,7 @@ bench: build ## beside the other tools, if ../shared is there
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
+	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
 
 fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz: cargo install cargo-fuzz); TARGETS=… for some
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
