@@ -24,13 +24,13 @@ def archive(tmp_path_factory):
 
 
 class Service:
-    def __init__(self, folder, archive, *more):
+    def __init__(self, folder, archive, *more, environment={}):
         self.folder = folder
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "RUST_LOG", "VIRTUALIZE_"))}
         (folder / "out").mkdir(exist_ok=True)
         command = [clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{archive}/", "--jobs", folder / "jobs",
                    "--allow-write", f"file://{folder}/out/", "--log", "json", *more]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=keep)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**keep, **environment})
         self.url = None
         for line in self.process.stderr:
             found = re.search(r"listening on (http://[^\s\"]+)", line)
