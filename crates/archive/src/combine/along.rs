@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Brief, CombineError, Direction, Note, Range, calendar::TimeUnits, plan::two, scalar::Key};
+use crate::eras::date_of;
 
 /// A file's coordinates along the dimension, ready to be compared.
 struct Span<'a> {
@@ -133,10 +134,17 @@ fn apart(name: &str, left: &Span<'_>, right: &Span<'_>, down: bool) -> Result<()
     }
 }
 
+/// First and last coordinate: dates, or numbers with their units.
 fn shown(span: &Span<'_>) -> String {
-    let Range { first, last, .. } = span.range;
-    let units = span.range.units.as_deref().map(|units| format!(" {units}")).unwrap_or_default();
-    if first == last { format!("{first}{units}") } else { format!("{first} to {last}{units}") }
+    let Range { first, last, units, calendar, .. } = span.range;
+    let date = |value| date_of(value, units.as_deref()?, calendar.as_deref());
+    let units = units.as_deref().map(|units| format!(" {units}")).unwrap_or_default();
+    match (date(first), date(last)) {
+        (Some(from), Some(_)) if first == last => from,
+        (Some(from), Some(to)) => format!("{from} to {to}"),
+        _ if first == last => format!("{first}{units}"),
+        _ => format!("{first} to {last}{units}"),
+    }
 }
 
 /// Notes where the step from file to file is not the usual one.
@@ -163,9 +171,9 @@ fn gaps(name: &str, spans: &[&Span<'_>]) -> Vec<Note> {
     let count = pairs.clone().count();
     for (pair, step) in pairs.take(MOST_LISTED) {
         if let [left, right] = pair {
-            let ratio = step / usual;
+            let ratio = (step / usual * 1e3).round() / 1e3;
             let text = format!(
-                "{ratio:.3} usual steps between {} ({}) and {} ({})",
+                "{ratio} usual steps between {} ({}) and {} ({})",
                 shown(left),
                 left.brief.url,
                 shown(right),

@@ -14,6 +14,7 @@ pub use difference::{Difference, differences};
 pub use group::{Coordinate, Era, Eras, Seen, Stretch};
 pub use signature::{ArraySignature, Signature};
 pub(crate) use signature::{decode_alike, fill_value};
+pub(crate) use time::date_of;
 
 #[cfg(test)]
 mod tests;

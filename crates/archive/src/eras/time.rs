@@ -1,6 +1,9 @@
 //! Times for people.
 
-use crate::combine::calendar::{Calendar, TimeUnits};
+use crate::combine::{
+    Scalar,
+    calendar::{Calendar, TimeUnits},
+};
 
 const DAY: i128 = 86_400_000_000_000;
 
@@ -22,6 +25,17 @@ pub(super) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Opt
     let (year, month, day) = civil(known, time)?;
     let days = i128::from((year * 12 + month) * 31 + day);
     Some((days * DAY + time.rem_euclid(DAY), date(known, time)?))
+}
+
+/// The date of a coordinate in units of time.
+pub(crate) fn date_of(value: &Scalar, units: &str, calendar: Option<&str>) -> Option<String> {
+    let number = match value {
+        Scalar::Int(number) => Number::Whole((*number).into()),
+        Scalar::Unsigned(number) => Number::Whole((*number).into()),
+        Scalar::Float(number) => Number::Float(*number),
+        Scalar::Text(_) => return None,
+    };
+    decode(number, units, calendar).map(|(_, date)| date)
 }
 
 /// A number of a coordinate.
