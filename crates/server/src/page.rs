@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
-    extract::Request,
+    extract::{Request, State},
     http::{HeaderName, HeaderValue, header},
     response::Response,
     routing::{MethodRouter, get},
@@ -82,9 +82,18 @@ fn file(request: &Request, kind: &'static str, text: &'static str) -> Response {
     response
 }
 
-/// `GET /v1/about`: the version of the service, and below which prefixes the client may read.
-pub(crate) async fn about(Extension(client): Extension<Client>, request: Request) -> Response {
-    let text = json!({"version": env!("CARGO_PKG_VERSION"), "allow": client.allowed.prefixes()}).to_string();
+/// `GET /v1/about`: the version of the service, below which prefixes the client may read, and whether there are jobs.
+pub(crate) async fn about(
+    State(context): State<Arc<Context>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Response {
+    let text = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "allow": client.allowed.prefixes(),
+        "jobs": context.jobs.is_some(),
+    })
+    .to_string();
     let etag = tag(&["about", &text]);
     answer(request.headers(), Content::Memory(text.into()), "application/json", &etag)
 }
