@@ -4,15 +4,19 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{sync::Arc, time::Duration};
 
 use common::{settings, url};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::Semaphore,
     time::timeout,
 };
 use virtualize_server::{Running, Settings, start};
+
+/// After this long, the service hangs: far beyond what anything takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
 
 async fn running(settings: Settings) -> Running {
     let settings = Settings { listen: Some("127.0.0.1:0".parse().unwrap()), ..settings };
@@ -22,9 +26,18 @@ async fn running(settings: Settings) -> Running {
 /// All that comes until the end.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    let _ =
-        timeout(Duration::from_secs(20), stream.read_to_end(&mut text)).await.expect("the connection ends");
+    let _ = timeout(LIMIT, stream.read_to_end(&mut text)).await.expect("the connection ends");
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Asks again until it goes well.
+async fn until_good(running: &Running, request: &str) {
+    let asking = async {
+        while !asked(running, request).await.contains(" 200 OK\r\n") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LIMIT, asking).await.expect("never goes well");
 }
 
 async fn asked(running: &Running, request: &str) -> String {
@@ -50,19 +63,18 @@ async fn slow_heads_are_cut_off() {
     for start in
         ["", "GET /healthz HTTP/1.1\r\nhost: local", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"]
     {
-        let begun = Instant::now();
         let mut stream = TcpStream::connect(running.address).await.unwrap();
         stream.write_all(start.as_bytes()).await.unwrap();
         answer(&mut stream).await;
-        assert!(begun.elapsed() < Duration::from_secs(10), "{start:?}");
     }
     // One that drips is not given more time for it.
     let mut stream = TcpStream::connect(running.address).await.unwrap();
-    let begun = Instant::now();
-    while stream.write_all(b"GET").await.is_ok() && begun.elapsed() < Duration::from_secs(10) {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    let sent = async {
+        while stream.write_all(b"GET").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    timeout(LIMIT, sent).await.expect("a head that never ends is cut off");
     running.stop().await;
 }
 
@@ -115,61 +127,61 @@ async fn clients_that_take_nothing_are_left() {
             }
         }
     };
-    assert!(timeout(Duration::from_secs(30), sent).await.is_ok(), "the service went on waiting");
+    timeout(LIMIT, sent).await.expect("clients that take nothing are left");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_does_not_delay_the_end() {
-    let running = running(Settings { stop_time: Some(5), ..settings() }).await;
+    let running = running(Settings { stop_time: Some(600), ..settings() }).await;
     let address = running.address;
     let mut idle = TcpStream::connect(address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let begun = Instant::now();
-    running.stop().await;
-    assert!(begun.elapsed() < Duration::from_secs(4));
+    timeout(LIMIT, running.stop()).await.expect("it does not wait for its time to end");
     assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
 }
 
-/// A web server that takes connections and says nothing.
-async fn silent() -> (String, tokio::task::JoinHandle<()>) {
+/// A web server that takes connections, tells of them, and says nothing.
+async fn silent() -> (String, Arc<Semaphore>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let held = tokio::spawn(async move {
+    let taken = Arc::new(Semaphore::new(0));
+    let tell = taken.clone();
+    tokio::spawn(async move {
         let mut held = Vec::new();
         while let Ok(connection) = listener.accept().await {
             held.push(connection);
+            tell.add_permits(1);
         }
     });
-    (url, held)
+    (url, taken)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
-    let (source, _server) = silent().await;
+    let (source, taken) = silent().await;
     let slow =
         format!("GET /v1/references?url={source}a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let quick = format!("GET /v1/references?url={} HTTP/1.0\r\n\r\n", url("hdf5/chunked.h5"));
     let allow = [settings().allow, vec![source]].concat();
-    let running = running(Settings { allow, concurrent: Some(1), request_time: Some(3), ..settings() }).await;
+    let settings = Settings { allow, concurrent: Some(1), ..settings() };
 
-    let mut leaving = TcpStream::connect(running.address).await.unwrap();
+    let patient = running(Settings { request_time: Some(3600), ..settings.clone() }).await;
+    let mut leaving = TcpStream::connect(patient.address).await.unwrap();
     leaving.write_all(slow.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let text = asked(&running, &quick).await;
-    assert!(
-        text.contains(" 503 ") && text.to_lowercase().contains("retry-after: 1") && text.contains("busy"),
-        "{text}"
-    );
+    timeout(LIMIT, taken.acquire()).await.expect("the source is asked").unwrap().forget();
+    let text = asked(&patient, &quick).await;
+    assert!(text.contains(" 503 "), "{text}");
+    assert!(text.to_lowercase().contains("retry-after: 1") && text.contains("busy"), "{text}");
     // The client leaves, and its place is free long before its time is over.
     drop(leaving);
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let text = asked(&running, &quick).await;
-    assert!(text.contains(" 200 "), "{text}");
+    until_good(&patient, &quick).await;
+    patient.stop().await;
 
-    let text = asked(&running, &slow).await;
+    let hasty = running(Settings { request_time: Some(1), ..settings }).await;
+    let text = asked(&hasty, &slow).await;
     assert!(text.contains(" 504 ") && text.contains("\"time\""), "{text}");
-    assert!(asked(&running, &quick).await.contains(" 200 "));
-    running.stop().await;
+    until_good(&hasty, &quick).await;
+    hasty.stop().await;
 }

@@ -15,8 +15,12 @@ use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{Listed, StoreError, StoreOptions, list_page, open, open_listed};
 
-/// Longest time that any of these may take.
-const LIMIT: Duration = Duration::from_secs(20);
+/// After this long, a test hangs. Waits between tries are random and machines slow, so it is far beyond what any takes.
+const LIMIT: Duration = Duration::from_secs(240);
+/// Longest wait for a server, where one is to keep its clients waiting; healthy ones answer sooner, even on busy machines.
+const TIMEOUT: &str = "4s";
+/// How long such a server keeps them waiting.
+const STALL: Duration = Duration::from_secs(12);
 const URL: &str = "s3://bucket/a.nc";
 const SLOW_DOWN: Fault = Fault::Refused(503, "SlowDown", None);
 
@@ -25,10 +29,10 @@ fn options(server: &Faulty) -> StoreOptions {
     StoreOptions { anonymous: true, endpoint, retries: 3, ..StoreOptions::default() }
 }
 
-/// Waits of at most a second for servers that are to keep clients waiting.
+/// Waits for servers that keep clients waiting.
 fn patience(fault: &Fault) -> Vec<(String, String)> {
     let short = matches!(fault, Fault::Stalled(_) | Fault::StalledBody(..));
-    if short { vec![("timeout".to_owned(), "1s".to_owned())] } else { Vec::new() }
+    if short { vec![("timeout".to_owned(), TIMEOUT.to_owned())] } else { Vec::new() }
 }
 
 fn within<T>(future: impl Future<Output = T>) -> T {
@@ -49,7 +53,6 @@ async fn read(location: &str, options: &StoreOptions) -> Result<(Vec<u8>, u64), 
 
 #[test]
 fn what_passes_is_tried_again_until_it_goes_well() {
-    let second = Duration::from_secs(2);
     let faults = [
         SLOW_DOWN,
         Fault::Refused(500, "InternalError", None),
@@ -58,46 +61,41 @@ fn what_passes_is_tried_again_until_it_goes_well() {
         Fault::Reset,
         Fault::Closed,
         Fault::Garbage,
-        Fault::Stalled(second),
+        Fault::Stalled(STALL),
         Fault::Truncated(0),
         Fault::Truncated(100_000),
-        Fault::StalledBody(1000, second),
+        Fault::StalledBody(1000, STALL),
         Fault::Short(1),
     ];
-    for fault in faults {
-        for web in [false, true] {
-            let server =
-                Faulty::start(content(), vec![fault.clone(), Fault::None, fault.clone()], Fault::None);
-            let mut options = StoreOptions { values: patience(&fault), ..options(&server) };
-            let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
-            options.endpoint = options.endpoint.filter(|_| !web);
-            let (bytes, retries) = within(read(&location, &options)).unwrap();
-            assert!(bytes == content(), "{fault:?}: wrong bytes");
-            assert_eq!(retries, 2, "{fault:?}");
-            assert_eq!(
-                server.requests().len(),
-                4,
-                "{fault:?}: first bytes, the rest, and each of them again"
-            );
-        }
-    }
+    let cases = faults.iter().flat_map(|fault| [(fault, false), (fault, true)]);
+    within(join_all(cases.map(async |(fault, web)| {
+        let script = vec![fault.clone(), Fault::None, fault.clone()];
+        let server = Faulty::start(content(), script, Fault::None);
+        let mut options = StoreOptions { values: patience(fault), ..options(&server) };
+        let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
+        options.endpoint = options.endpoint.filter(|_| !web);
+        let (bytes, retries) = read(&location, &options).await.unwrap();
+        assert!(bytes == content(), "{fault:?}: wrong bytes");
+        assert_eq!(retries, 2, "{fault:?}");
+        assert_eq!(server.requests().len(), 4, "{fault:?}: first bytes, the rest, and each of them again");
+    })));
 }
 
 #[test]
 fn what_does_not_pass_is_reported_after_the_tries() {
-    let second = Duration::from_secs(2);
-    for (fault, expected) in [
+    let cases = [
         (SLOW_DOWN, "503 Service Unavailable: SlowDown: Said by SlowDown."),
         (Fault::Reset, ""),
         (Fault::Closed, ""),
-        (Fault::Stalled(second), "timed out"),
+        (Fault::Stalled(STALL), "timed out"),
         (Fault::Truncated(5), "broke off"),
-        (Fault::StalledBody(5, second), "broke off"),
+        (Fault::StalledBody(5, STALL), "broke off"),
         (Fault::Short(5), "expected"),
-    ] {
+    ];
+    within(join_all(cases.map(async |(fault, expected)| {
         let server = Faulty::start(content(), vec![], fault.clone());
         let options = StoreOptions { values: patience(&fault), ..options(&server) };
-        let error = within(open(URL, &options)).unwrap_err();
+        let error = open(URL, &options).await.unwrap_err();
         let text = error.to_string();
         assert_eq!(error.kind(), ReadErrorKind::Unavailable, "{fault:?}: {text}");
         assert!(
@@ -106,7 +104,7 @@ fn what_does_not_pass_is_reported_after_the_tries() {
         );
         assert!(!text.contains('\n') && !text.contains('<'), "{text}");
         assert_eq!(server.requests().len(), 4, "{fault:?}");
-    }
+    })));
 }
 
 #[test]
@@ -114,9 +112,9 @@ fn tries_end_when_their_time_is_over() {
     let server = Faulty::start(content(), vec![], SLOW_DOWN);
     let options =
         StoreOptions { retries: 1000, retry_timeout: Duration::from_millis(500), ..options(&server) };
-    let start = Instant::now();
     assert_eq!(within(open(URL, &options)).unwrap_err().kind(), ReadErrorKind::Unavailable);
-    assert!(start.elapsed() < Duration::from_secs(2) && (2..10).contains(&server.requests().len()));
+    // Each wait is at least 50 ms, and each twice as long as the one before.
+    assert!((2..10).contains(&server.requests().len()));
     let none = StoreOptions { retries: 0, ..options };
     let before = server.requests().len();
     assert!(!within(open(URL, &none)).unwrap_err().to_string().contains("tried"));
@@ -130,9 +128,8 @@ fn a_server_that_wants_to_be_left_alone_is() {
     within(open(URL, &options(&server))).unwrap();
     assert!(start.elapsed() >= Duration::from_secs(1));
     let server = Faulty::start(content(), vec![], Fault::Refused(503, "SlowDown", Some(3600)));
-    let start = Instant::now();
     within(open(URL, &options(&server))).unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(1), "an hour is longer than all tries may take");
+    assert_eq!(server.requests().len(), 1, "an hour is longer than all tries may take");
 }
 
 #[test]
@@ -216,21 +213,14 @@ fn listings_are_tried_again_too() {
 
 #[test]
 fn many_files_in_a_storm_of_faults() {
-    let faults = [
-        SLOW_DOWN,
-        Fault::Reset,
-        Fault::None,
-        Fault::Truncated(9),
-        Fault::Short(7),
-        Fault::Closed,
-        Fault::None,
-    ];
+    let bad = [SLOW_DOWN, Fault::Reset, Fault::Truncated(9), Fault::Short(7), Fault::Closed];
     let mut state = 7_u32;
     let script = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        faults[(state >> 16) as usize % faults.len()].clone()
+        // Half of the requests fail.
+        bad.get((state >> 16) as usize % (2 * bad.len())).cloned().unwrap_or(Fault::None)
     });
-    let script: Vec<_> = script.take(200).collect();
+    let script: Vec<_> = script.take(150).collect();
     let server = Faulty::start(content(), script, Fault::None);
     let options = StoreOptions { retries: 20, concurrency: 8, ..options(&server) };
     let read_one = async |n: usize| {

@@ -23,7 +23,7 @@ def started(*folders, arguments=()):
     process = subprocess.Popen([clients.BINARY, "serve", "--listen", address, *allow, *arguments], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=log)
     try:
-        for _ in range(200):
+        for _ in range(1200):
             with contextlib.suppress(urllib.error.URLError):
                 urllib.request.urlopen(f"http://{address}/healthz").close()
                 break
@@ -32,4 +32,4 @@ def started(*folders, arguments=()):
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=90)

@@ -283,13 +283,16 @@ def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
     bucket.latency = 0.2
     out = tmp_path / "out.json"
     process = subprocess.Popen(**command(bucket, out, "--concat-dim", "time"))
-    time.sleep(0.7)
+    journal = out.with_name("out.json.journal")
+    while len(bucket.asked) < DAYS // 2:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 1
+    assert process.wait(90) == 1
     said = process.stderr.read().decode()
     process.stderr.close()
     assert "stopped" in said and "the same command goes on" in said and not out.exists()
-    assert 0 < sum(state == 1 for state in states(out.with_name("out.json.journal")).values()) < DAYS
+    assert 0 < sum(state == 1 for state in states(journal).values()) < DAYS
     bucket.latency = 0
     assert subprocess.run(**command(bucket, out, "--concat-dim", "time")).returncode == 0 and out.exists()
 

@@ -43,6 +43,7 @@ def page(chromium, base):
     page = context.new_page()
     page.set_default_timeout(15000)
     page.errors, page.expected = [], []
+    page.set_default_timeout(90_000)
     page.on("console", lambda message: page.errors.append(f"{message.text} {message.location.get('url')}") if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: page.errors.append(str(error)))
     page.on("request", lambda request: page.errors.append(f"asked {request.url}") if not request.url.startswith((base, "blob:", "data:")) else None)
@@ -53,7 +54,7 @@ def page(chromium, base):
     context.close()
 
 
-def until(page, expression, seconds=20):
+def until(page, expression, seconds=90):
     """Waits for something to hold; Playwright's own wait evaluates text in the page, which its policy forbids."""
     end = time.monotonic() + seconds
     while not page.evaluate(expression):
@@ -483,7 +484,7 @@ def test_a_job_of_the_service(chromium, tmp_path):
         form.locator("[name=kind]").select_option("scan")
         form.locator("[name=inputs]").fill(service.url(CHUNKED))
         form.locator("button").click()
-        until_done = time.monotonic() + 20
+        until_done = time.monotonic() + 90
         while "done" not in (shown := page.locator("#job-list").inner_text()):
             assert time.monotonic() < until_done, shown
             page.wait_for_timeout(100)
