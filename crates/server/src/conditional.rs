@@ -15,6 +15,11 @@ pub(crate) fn tag(parts: &[&str]) -> String {
     format!("\"{}\"", hexadecimal(&digest.finalize(), 16))
 }
 
+/// A strong entity tag of what an answer holds.
+pub(crate) fn of_content(content: &[u8]) -> String {
+    format!("\"{}\"", hexadecimal(&Sha256::digest(content), 16))
+}
+
 /// The first bytes of a digest.
 pub(crate) fn hexadecimal(digest: &[u8], bytes: usize) -> String {
     digest.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()

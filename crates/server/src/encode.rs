@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncBufRead, BufReader};
 use tokio_util::io::ReaderStream;
 
-use crate::conditional::none_match;
+use crate::conditional::{none_match, of_content};
 
 /// Answers that are shorter are sent as they are.
 const SHORT: u64 = 1024;
@@ -83,6 +83,12 @@ pub(crate) fn answer(headers: &HeaderMap, content: Content, kind: &'static str, 
     all.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     described(all, &etag);
     response
+}
+
+/// JSON that was made for this request alone, so that its content is its tag.
+pub(crate) fn json(headers: &HeaderMap, text: String) -> Response {
+    let etag = of_content(text.as_bytes());
+    answer(headers, Content::Memory(text.into()), "application/json", &etag)
 }
 
 /// 304.

@@ -8,14 +8,12 @@ use axum::{
     response::Response,
 };
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use virtualize::describe;
 
 use crate::{
     Problem,
-    conditional::hexadecimal,
     context::Context,
-    encode::{Content, answer},
+    encode,
     guard::Client,
     query::{OF_MAPPING, Parameters},
     sources::{Mapped, on_thread},
@@ -42,14 +40,11 @@ pub(crate) async fn get(
     let wanted = parameters.wanted(&context, &client)?;
     let places = parameters.number("places", 0, PLACES.1)?.unwrap_or(PLACES.0);
     let places = usize::try_from(places).unwrap_or(usize::MAX);
-    let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
-    context.metrics.source_requests.inc();
-    let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
+    let (object, key) = context.opened_now(&wanted).await?;
     let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
     let text =
         on_thread(move || async move { described(&mapped, &wanted.url, places).to_string() }, ()).await?;
-    let etag = format!("\"{}\"", hexadecimal(&Sha256::digest(text.as_bytes()), 16));
-    Ok(answer(request.headers(), Content::Memory(text.into()), "application/json", &etag))
+    Ok(encode::json(request.headers(), text))
 }
 
 fn described(mapped: &Mapped, url: &str, places: usize) -> Value {

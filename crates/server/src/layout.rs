@@ -8,14 +8,12 @@ use axum::{
     response::Response,
 };
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use virtualize::zarr::{Array, ChunkEntry, Source};
 
 use crate::{
     Problem,
-    conditional::hexadecimal,
     context::Context,
-    encode::{Content, answer},
+    encode,
     guard::Client,
     query::{OF_MAPPING, Parameters},
     sources::{Mapped, on_thread},
@@ -39,16 +37,13 @@ pub(crate) async fn get(
     let wanted = parameters.wanted(&context, &client)?;
     let path = parameters.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
     let path = path.trim_start_matches('/').to_owned();
-    let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
-    context.metrics.source_requests.inc();
-    let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
+    let (object, key) = context.opened_now(&wanted).await?;
     let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
     let text =
         on_thread(move || async move { table(&mapped, &path).map(|table| table.to_string()) }, ()).await?;
     let text = text
         .ok_or_else(|| Problem::not_found("array: there is no such array").hint("/v1/inspect lists them"))?;
-    let etag = format!("\"{}\"", hexadecimal(&Sha256::digest(text.as_bytes()), 16));
-    Ok(answer(request.headers(), Content::Memory(text.into()), "application/json", &etag))
+    Ok(encode::json(request.headers(), text))
 }
 
 fn table(mapped: &Mapped, path: &str) -> Option<Value> {

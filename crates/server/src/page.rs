@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     conditional::tag,
     context::Context,
-    encode::{Content, answer},
+    encode::{self, Content, answer},
     guard::Client,
 };
 
@@ -94,8 +94,7 @@ pub(crate) async fn about(
         "jobs": context.jobs.is_some(),
     })
     .to_string();
-    let etag = tag(&["about", &text]);
-    answer(request.headers(), Content::Memory(text.into()), "application/json", &etag)
+    encode::json(request.headers(), text)
 }
 
 #[cfg(test)]

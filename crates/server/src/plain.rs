@@ -12,7 +12,6 @@ use axum::{
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 use virtualize::{
     ByteRange, chunk_size, decode_chunk,
@@ -21,9 +20,9 @@ use virtualize::{
 
 use crate::{
     Problem,
-    conditional::{hexadecimal, none_match, tag},
+    conditional::{none_match, of_content, tag},
     context::Context,
-    encode::{Content, answer, not_modified},
+    encode::{self, Content, answer, not_modified},
     guard::Client,
     sources::on_thread,
     zarr::{self, Asked, Chunk, Found},
@@ -84,9 +83,7 @@ fn document(asked: &Asked, bytes: &Bytes, headers: &HeaderMap) -> Result<Respons
         all.retain(|path, _| hierarchy.array(path).is_none_or(is_fixed));
         all.iter_mut().for_each(|(path, document)| say(document, path, hierarchy));
     }
-    let text = document.to_string();
-    let etag = tag(&["plain", &text]);
-    Ok(answer(headers, Content::Memory(text.into()), "application/json", &etag))
+    Ok(encode::json(headers, document.to_string()))
 }
 
 /// Says the one codec in the metadata of an array.
@@ -115,7 +112,7 @@ async fn elements(
         return Ok(not_modified(&etag));
     }
     let bytes = decoded(context, asked, chunk, size).await?;
-    let etag = if has_etag { etag } else { format!("\"{}\"", hexadecimal(&Sha256::digest(&bytes), 16)) };
+    let etag = if has_etag { etag } else { of_content(&bytes) };
     Ok(answer(headers, Content::Memory(bytes), "application/octet-stream", &etag))
 }
 

@@ -42,9 +42,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let wanted = Parameters::read(request.uri(), &parameters())?.wanted(&context, &client)?;
     let headers = request.headers();
-    let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
-    context.metrics.source_requests.inc();
-    let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
+    let (object, key) = context.opened_now(&wanted).await?;
     let etag = key.as_ref().map(|key| tag(&["references", env!("CARGO_PKG_VERSION"), key]));
     let name = etag.as_deref().map(|etag| etag.trim_matches('"').to_owned());
     if let (Some(name), Some(etag)) = (&name, &etag)

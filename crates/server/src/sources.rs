@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use virtualize::{Object, Options, VirtualStore, chunks::ChunkReader, zarr::manifest::Lengths};
 
-use crate::{Config, Problem, conditional::tag, context::Context};
+use crate::{Config, Problem, conditional::tag, context::Context, query::Wanted};
 
 /// Bytes that an array or a group takes beside its chunks.
 const NODE: u64 = 8 << 10;
@@ -126,6 +126,14 @@ impl Context {
             move |options| async move { virtualize_store::open(&url, &options.store).await },
         )
         .await
+    }
+
+    /// A source as it is now, and a name of url, options and version, where it has one.
+    pub(crate) async fn opened_now(&self, wanted: &Wanted) -> Result<(Arc<Object>, Option<String>), Problem> {
+        let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
+        self.metrics.source_requests.inc();
+        let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
+        Ok((object, key))
     }
 
     /// A file that was opened just now. `key` names url, options and version.

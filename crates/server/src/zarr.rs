@@ -20,7 +20,7 @@ use virtualize::{
 
 use crate::{
     Problem,
-    conditional::{Wanted, none_match, range, tag},
+    conditional::{Wanted, none_match, of_content, range, tag},
     context::Context,
     encode::{Content, answer, not_modified},
     guard::Client,
@@ -199,8 +199,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn inline(headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Problem> {
-    use sha2::Digest;
-    let etag = format!("\"{}\"", crate::conditional::hexadecimal(&sha2::Sha256::digest(bytes), 16));
+    let etag = of_content(bytes);
     if none_match(headers, &etag) {
         return Ok(not_modified(&etag));
     }
