@@ -2,10 +2,11 @@
 import { address, request, token } from "./api.js";
 import { announce, copyButton, fill, h } from "./dom.js";
 
-/** Formats of one file that the service gives, with what they are for. */
+/** Formats that the service gives, with what they are for, and ends of names. */
 const FORMATS = [
-  ["kerchunk-json", "kerchunk JSON", "Zarr v2 keys: fsspec, xarray, GDAL"],
-  ["zarr3-json", "Zarr v3 references", "the same JSON with Zarr v3 keys"],
+  ["kerchunk-json", "kerchunk JSON", "Zarr v2 keys: fsspec, xarray, GDAL", "json"],
+  ["zarr3-json", "Zarr v3 references", "the same JSON with Zarr v3 keys", "json"],
+  ["kerchunk-parquet", "kerchunk Parquet", "a zip archive; unpacked: fsspec, xarray, read piece by piece", "parquet.zip"],
 ];
 
 /** Draws buttons and lines for a source; `failed` shows what went wrong. */
@@ -14,7 +15,7 @@ export function drawUse(host, description, url, group, failed) {
   const store = new URL(description.zarr.store.replace(/^\/|\/$/g, ""), document.baseURI).href;
   fill(host,
     h("h3", {}, "References"),
-    h("div", { class: "buttons" }, FORMATS.map(([format, label, title]) => download(url, format, `${name}.json`, label, title, failed))),
+    h("div", { class: "buttons" }, FORMATS.map(([format, label, title, end]) => download(url, format, `${name}.${end}`, label, title, failed))),
     lines("Open the references (Python)", openReferences(description, url, name, group)),
     h("h3", {}, "No reference file: the Zarr endpoint"),
     lines("Address", store),

@@ -95,7 +95,8 @@ impl Disk {
             index.touch(key)?
         };
         let opened = File::open(self.path(key, &entry.digest)).and_then(|mut file| {
-            if !entry.checked && (file.metadata()?.len() != entry.bytes || digest(&mut file)? != entry.digest)
+            if !entry.checked
+                && (file.metadata()?.len() != entry.bytes || digest(&mut file, 32)? != entry.digest)
             {
                 return Err(io::ErrorKind::InvalidData.into());
             }
@@ -128,7 +129,7 @@ impl Disk {
         }
         aside.as_file_mut().flush()?;
         aside.as_file_mut().rewind()?;
-        let digest = digest(aside.as_file_mut())?;
+        let digest = digest(aside.as_file_mut(), 32)?;
         aside.persist(self.path(key, &digest)).map_err(|error| error.error)?;
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         self.insert(&mut index, key.to_owned(), digest, bytes, true);
@@ -190,14 +191,15 @@ impl Index {
     }
 }
 
-fn digest(content: &mut impl Read) -> io::Result<String> {
+/// The first bytes of the digest of all that is still to be read.
+pub(crate) fn digest(content: &mut impl Read, bytes: usize) -> io::Result<String> {
     let start = Instant::now();
     let (mut digest, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
         let count = content.read(&mut buffer)?;
         if count == 0 {
             tracing::trace!("digest in {:?}", start.elapsed());
-            return Ok(hexadecimal(&digest.finalize(), 32));
+            return Ok(hexadecimal(&digest.finalize(), bytes));
         }
         digest.update(buffer.get(..count).unwrap_or_default());
     }

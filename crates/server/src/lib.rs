@@ -9,6 +9,7 @@
 
 mod auth;
 mod body;
+mod bundle;
 mod conditional;
 mod config;
 mod context;

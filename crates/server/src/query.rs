@@ -186,13 +186,17 @@ fn format(name: Option<&str>) -> Result<Format, Problem> {
     match name {
         None | Some("kerchunk-json") => Ok(Format::KerchunkJson),
         Some("zarr3-json") => Ok(Format::Zarr3Json),
-        Some("kerchunk-parquet" | "zarr3" | "icechunk") => {
-            let detail = "format: is of several files, and an answer is one";
+        Some("kerchunk-parquet") => Ok(Format::KerchunkParquet { record_size: Format::RECORD_SIZE }),
+        Some("zarr3") => Ok(Format::Zarr3),
+        Some("icechunk") => {
+            let detail = "format: commits to a repository, which is no answer";
             let status = axum::http::StatusCode::NOT_ACCEPTABLE;
-            Err(Problem::new(status, "format-several-files", detail)
-                .hint("take zarr3-json or kerchunk-json, a job that writes to a store, or /v1/zarr"))
+            Err(Problem::new(status, "format-repository", detail)
+                .hint("take a job, which commits to one, or another format"))
         }
-        Some(_) => Err(Problem::parameter("format", "expected kerchunk-json or zarr3-json")),
+        Some(_) => {
+            Err(Problem::parameter("format", "expected kerchunk-json, zarr3-json, kerchunk-parquet or zarr3"))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use common::{Answer, fixtures, get, metric, send, service, settings, url};
 use serde_json::json;
 use virtualize::{Format, Options};
-use virtualize_server::Settings;
+use virtualize_server::{Settings, Size};
 
 async fn references(url: &str, format: Format) -> Vec<u8> {
     let mut options = Options::default();
@@ -56,6 +56,27 @@ async fn references_are_what_the_command_writes() {
             (head.header("content-length"), head.body.len()),
             (expected.len().to_string().as_str(), 0)
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn formats_of_several_files_are_one_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Settings { cache: Some(folder.path().to_owned()), ..settings() };
+    let (plain, kept) = (service(&settings()), service(&kept));
+    for format in ["zarr3", "kerchunk-parquet"] {
+        let target = format!("/v1/references?url={}&format={format}", url("hdf5/chunked.h5"));
+        let first = get(&plain, &target).await;
+        assert_eq!((first.status.as_u16(), first.header("content-type")), (200, "application/zip"));
+        assert!(first.header("content-disposition").starts_with("attachment; filename="));
+        for service in [&plain, &kept, &kept] {
+            let again = get(service, &target).await;
+            assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
+        }
+        let same = send(&plain, "GET", &target, &[("if-none-match", first.header("etag"))]).await;
+        assert_eq!(same.status, 304);
+        let small = service(&Settings { output_size: Some(Size(1000)), ..settings() });
+        assert_eq!(get(&small, &target).await.problem(), (422, "output-limit".to_owned()));
     }
 }
 
@@ -133,7 +154,7 @@ async fn refusals_have_status_and_code() {
         (format!("/v1/references?url={good}&unpack=true"), 400, "parameter"),
         (format!("/v1/references?url={good}&places=3"), 400, "parameter"),
         (format!("/v1/inspect?url={good}&places=10001"), 400, "parameter"),
-        (format!("/v1/references?url={good}&format=kerchunk-parquet"), 406, "format-several-files"),
+        (format!("/v1/references?url={good}&format=icechunk"), 406, "format-repository"),
         ("/v1/references?url=file:///etc/passwd".to_owned(), 403, "not-allowed"),
         (format!("/v1/references?url={outside}"), 403, "not-allowed"),
         (format!("/v1/references?url={good}/../../../README.md"), 400, "url"),

@@ -43,7 +43,7 @@ pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit, has_c
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};
-pub use output::{metadata, write, write_folder, write_to};
+pub use output::{metadata, write, write_files, write_folder, write_to};
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
     convert, diff, from_text, read_references, record_sources, to_text, validate,
@@ -51,7 +51,7 @@ pub use references::{
 pub use relocate::{Relocation, Rewrite};
 pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};
 pub use virtualize_bytes::{ByteRange, Limits};
-pub use virtualize_emit::{Format, MOST_RECORDS};
+pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{

@@ -74,6 +74,14 @@ pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> R
     written.and_then(|()| Ok(out.flush()?)).map_err(|error| failed(store.name(), error))
 }
 
+/// Writes a format of several files to anything that takes files. What was put before an error is no valid output.
+///
+/// # Errors
+/// [`Error::Emit`].
+pub fn write_files(store: &VirtualStore, format: Format, sink: &mut dyn Sink) -> Result<(), Error> {
+    virtualize_emit::write_files(&store.hierarchy, format, sink).map_err(|error| failed(store.name(), error))
+}
+
 /// The metadata documents of a store by their keys, in its own Zarr format: the root's, which has all others in it as
 /// well, first.
 ///

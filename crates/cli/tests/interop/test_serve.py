@@ -1,5 +1,5 @@
 """`virtualize serve` on loopback: real clients read HDF5 and TIFF through it as Zarr stores, and see what h5py and tifffile see."""
-import base64, json, os, re, shutil, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request
+import base64, json, os, re, shutil, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request, zipfile
 
 import clients
 import numpy as np
@@ -92,6 +92,36 @@ def test_values_are_those_of_tifffile(server):
     clients.register_codecs()
     group = zarr.open_group(store(server, "tiff/cog.tif"), mode="r")
     np.testing.assert_array_equal(np.squeeze(group["band_data"][...]), tifffile.imread(FIXTURES / "tiff/cog.tif", key=0))
+
+
+@pytest.mark.parametrize("name", ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "hdf5/layouts.h5"])
+@pytest.mark.parametrize("format, opened", [("kerchunk-parquet", "unpacked"), ("kerchunk-parquet", "zipped"), ("zarr3", "unpacked")])
+def test_archives_of_references_open(server, name, format, opened, tmp_path):
+    """What fsspec reads through an archive, unpacked or in its zip, is what h5py reads."""
+    import h5py, zarr
+    clients.register_codecs()
+    (tmp_path / "refs.zip").write_bytes(get(server, "/v1/references", url=source(name), format=format))
+    with zipfile.ZipFile(tmp_path / "refs.zip") as archive:
+        assert archive.testzip() is None
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+        archive.extractall(tmp_path / "refs")
+    if format == "zarr3":
+        store = clients.open_store(json.loads((tmp_path / "refs" / "references.json").read_text()))
+    elif opened == "unpacked":
+        store = clients.open_store(str(tmp_path / "refs"))
+    else:
+        import fsspec
+        from fsspec.implementations.reference import LazyReferenceMapper
+        inside = fsspec.filesystem("zip", fo=str(tmp_path / "refs.zip"))
+        store = clients.open_store(LazyReferenceMapper("", fs=inside))
+    group = zarr.open_group(store, mode="r", zarr_format=3 if format == "zarr3" else 2)
+    compared = 0
+    with h5py.File(FIXTURES / name) as file:
+        for path, array in group.members(max_depth=None):
+            if isinstance(array, zarr.Array) and array.dtype.kind in "iuf" and path in file:
+                np.testing.assert_array_equal(array[...], file[path][()], err_msg=path)
+                compared += 1
+    assert compared >= 3
 
 
 @pytest.mark.parametrize("versioned", [False, True])
