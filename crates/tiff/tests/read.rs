@@ -167,6 +167,15 @@ fn offsets_that_are_lacking_count_as_sparse_and_are_noted() {
     assert_eq!(ifd.unreadable_tags[0].tag(), Some(273));
 }
 
+/// GDAL reads the file's header as samples, tifffile shows no samples.
+#[test]
+fn pieces_at_the_start_of_the_file_are_refused() {
+    let message = only_ifd(vec![long(273, &[0]), long(279, &[0x20])]).image.unwrap_err().to_string();
+    assert!(message.contains("tag 273 (StripOffsets)"), "{message}");
+    assert!(message.contains("0 for piece 0, which has 32 bytes"), "{message}");
+    assert!(only_ifd(vec![long(273, &[0]), long(279, &[0])]).image.is_ok());
+}
+
 /// libtiff reads such a table as if it were shorter, tifffile as none; each gets other values.
 #[test]
 fn a_table_that_is_too_long_for_image_and_file_is_refused() {

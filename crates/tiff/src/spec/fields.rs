@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use super::tag;
 use crate::{Error, Structure, model::Value};
 
 /// The values of a directory by tag.
@@ -39,7 +40,8 @@ impl Fields {
         }
     }
 
-    /// Non-negative integers of any width. A value without elements counts as absent.
+    /// Non-negative integers of any width. A value without elements counts as absent, but not where the layout of the
+    /// image depends on it, as libtiff has it.
     pub(crate) fn integers(&self, tag: u16) -> Result<Option<Cow<'_, [u64]>>, Error> {
         let Some(value) = self.value(tag)? else { return Ok(None) };
         let numbers = match value {
@@ -47,7 +49,11 @@ impl Fields {
             Value::Signed(numbers) => Cow::Owned(self.non_negative(tag, numbers)?),
             other => return Err(self.malformed(tag, format!("{}, expected integers", describe(other)))),
         };
-        Ok(if numbers.is_empty() { None } else { Some(numbers) })
+        match numbers.is_empty() {
+            true if tag::says_the_layout(tag) => Err(self.malformed(tag, "no value")),
+            true => Ok(None),
+            false => Ok(Some(numbers)),
+        }
     }
 
     /// Integers from 0 on, which are taken away. Empty where the tag is absent.
@@ -167,8 +173,20 @@ mod tests {
         assert_eq!(bits(&[8, 8]), Some(vec![8, 8, 8]));
         assert_eq!(bits(&[5, 6, 5, 9]), Some(vec![5, 6, 5]));
         assert_eq!(bits(&[5, 6]), None);
-        assert_eq!(bits(&[]), Some(vec![1, 1, 1]), "no element counts as absent");
+        assert_eq!(bits(&[]), None);
         assert_eq!(bits(&[70_000]), None);
+    }
+
+    #[test]
+    fn no_element_counts_as_absent_where_the_layout_is_known_without() {
+        let empty = |tag| Fields {
+            offset: 8,
+            values: [(tag, Value::Unsigned(vec![]))].into(),
+            unreadable: BTreeMap::new(),
+        };
+        assert_eq!(empty(274).integer(274).unwrap(), None);
+        let error = empty(284).integer(284).unwrap_err();
+        assert_eq!(error.to_string(), "tag 284 (PlanarConfiguration) at 0x8: no value");
     }
 
     #[test]

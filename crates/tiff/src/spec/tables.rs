@@ -20,11 +20,13 @@ pub(crate) fn fill(
     doubts: &mut Vec<Error>,
 ) -> Result<(), Error> {
     let tags = Tags::of(image.cut);
-    image.offsets = offsets(fields, tags, pieces, doubts)?;
+    let (offsets, stored_offsets) = offsets(fields, tags, pieces, doubts)?;
+    image.offsets = offsets;
     let stored = take(fields, tags.byte_counts)?;
     if !stored.is_empty() {
         note_if_short(fields, tags.byte_counts, stored.len(), pieces, doubts);
     }
+    check_start(image, stored_offsets, &stored, fields)?;
     (image.byte_counts, image.derived_byte_counts) = byte_counts::resolve(image, stored, size);
     check_end(image, size, fields.offset)
 }
@@ -57,13 +59,13 @@ fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error
     if table.is_empty() { fields.take_unsigned(other) } else { Ok(table) }
 }
 
-/// As many offsets as there are pieces. Those that the table lacks are 0, as other readers have it: no such pieces.
+/// As many offsets as there are pieces, and how many of them the table has. Those that the table lacks are 0, as other readers have it: no such pieces.
 fn offsets(
     fields: &mut Fields,
     tags: Tags,
     pieces: usize,
     doubts: &mut Vec<Error>,
-) -> Result<Vec<u64>, Error> {
+) -> Result<(Vec<u64>, usize), Error> {
     let [tag, _] = tags.offsets;
     let mut offsets = take(fields, tags.offsets)?;
     if offsets.is_empty() {
@@ -75,13 +77,25 @@ fn offsets(
     }
     note_if_short(fields, tags.offsets, stored, pieces, doubts);
     offsets.resize(pieces, 0);
-    Ok(offsets)
+    Ok((offsets, stored))
 }
 
 fn note_if_short(fields: &Fields, [tag, _]: [u16; 2], stored: usize, pieces: usize, doubts: &mut Vec<Error>) {
     if stored < pieces {
         let structure = Structure::Tag(tag);
         doubts.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
+    }
+}
+
+/// Refuses pieces that are neither there nor left out: of an offset of 0, GDAL reads the file's header as samples.
+fn check_start(image: &Image, listed: usize, stored: &[u64], fields: &Fields) -> Result<(), Error> {
+    let both = image.offsets.iter().take(listed).zip(stored);
+    match both.enumerate().find(|(_, (offset, count))| **offset == 0 && **count != 0) {
+        Some((index, (_, count))) => {
+            let [tag, _] = Tags::of(image.cut).offsets;
+            Err(fields.malformed(tag, format!("0 for piece {index}, which has {count} bytes")))
+        }
+        None => Ok(()),
     }
 }
 

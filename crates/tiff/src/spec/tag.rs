@@ -52,6 +52,26 @@ pub(crate) const fn is_byte_counts(tag: u16) -> bool {
     matches!(tag, STRIP_BYTE_COUNTS | TILE_BYTE_COUNTS)
 }
 
+/// Whether the place of samples depends on the tag.
+pub(crate) const fn says_the_layout(tag: u16) -> bool {
+    matches!(
+        tag,
+        IMAGE_WIDTH
+            | IMAGE_LENGTH
+            | IMAGE_DEPTH
+            | BITS_PER_SAMPLE
+            | COMPRESSION
+            | SAMPLES_PER_PIXEL
+            | ROWS_PER_STRIP
+            | PLANAR_CONFIGURATION
+            | TILE_WIDTH
+            | TILE_LENGTH
+            | TILE_DEPTH
+            | SAMPLE_FORMAT
+            | PREDICTOR
+    )
+}
+
 /// Number and, where known, name of a tag: `tag 258 (BitsPerSample)`.
 pub(crate) fn name(tag: u16) -> String {
     match (Tag::from_u16(tag), tag) {
