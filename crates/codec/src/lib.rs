@@ -12,6 +12,7 @@ mod blosc;
 mod chain;
 mod compressors;
 mod fletcher;
+pub mod jpeg;
 pub mod lerc;
 mod lz4;
 mod lzf;

@@ -52,6 +52,20 @@ pub enum ChunkContent {
         /// Where.
         range: ByteRange,
     },
+    /// An image of its own format, made taller, as the array's first codec says which; the rows that are added have any
+    /// values.
+    TallerImage {
+        /// In which file.
+        source: SourceId,
+        /// Where.
+        range: ByteRange,
+        /// Columns.
+        width: u64,
+        /// Rows that count.
+        rows: u64,
+        /// Rows of the chunk.
+        height: u64,
+    },
     /// Decode LERC blobs, set masked pixels to NaN, and encode the result as one LERC blob without a mask, with the
     /// array's codecs after LERC around it.
     UnmaskLerc {
@@ -97,6 +111,7 @@ impl ChunkContent {
         match self {
             Self::AsStored { source, range }
             | Self::Headed { source, range, .. }
+            | Self::TallerImage { source, range, .. }
             | Self::UnmaskLerc { source, range, .. }
             | Self::BitsReversed { source, range } => Some((*source, *range)),
             Self::Assemble { .. } | Self::Variable { .. } => None,
@@ -133,6 +148,7 @@ impl ChunkContent {
         let (whole, pieces) = match self {
             Self::AsStored { source, .. }
             | Self::Headed { source, .. }
+            | Self::TallerImage { source, .. }
             | Self::UnmaskLerc { source, .. }
             | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),

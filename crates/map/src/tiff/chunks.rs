@@ -207,7 +207,21 @@ impl ChunkMaker<'_> {
             return Err(Refusal { hint: Some(hint.into()), ..Refusal::unsupported(message) });
         }
         self.check_inline(short.len() as u64, rows)?;
+        if self.encoding.short_strip()? == ShortStrip::Taller {
+            return Ok(short.iter().map(|stretch| self.taller(stretch, rows)).collect());
+        }
         self.tasks(short, rows)
+    }
+
+    fn taller(&self, stretch: &Stretch, rows: u64) -> InlineTask {
+        let content = ChunkContent::TallerImage {
+            source: SourceId(0),
+            range: stretch.range,
+            width: self.geometry.segment[2],
+            rows: stretch.rows,
+            height: rows,
+        };
+        InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
     }
 
     fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>, Refusal> {

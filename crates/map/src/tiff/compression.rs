@@ -30,6 +30,8 @@ pub(super) enum ShortStrip {
     Reencode,
     /// Readers pad it.
     AsItIs,
+    /// Readers fail on it, but its image can be made taller.
+    Taller,
     /// Readers fail on it, and nothing here can decode it.
     Unreadable,
 }
@@ -93,6 +95,7 @@ impl<'a> Encoding<'a> {
     pub(super) fn short_strip(&self) -> Result<ShortStrip, Refusal> {
         Ok(match self.scheme()? {
             Scheme::Fax(_) => ShortStrip::AsItIs,
+            Scheme::Jpeg => ShortStrip::Taller,
             _ if self.is_decodable()? => ShortStrip::Reencode,
             _ => ShortStrip::Unreadable,
         })

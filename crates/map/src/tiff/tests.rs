@@ -115,10 +115,24 @@ fn fax_strips_are_padded_by_readers() {
 }
 
 #[test]
+fn a_shorter_last_strip_of_jpeg_is_made_taller() {
+    let mut jpeg = image(4, 5, 1, 2);
+    (jpeg.compression, jpeg.bits_per_sample) = (7, vec![8]);
+    let mapped = map(ifd(jpeg), ZarrFormat::V2);
+    assert_eq!(main_array(&mapped).chunks.len(), 2);
+    let [task] = mapped.tasks.as_slice() else { panic!("{:?}", mapped.tasks) };
+    assert_eq!(task.positions, [2]);
+    let ChunkContent::TallerImage { range, width, rows, height, .. } = &task.content else { panic!() };
+    assert_eq!((*range, *width, *rows, *height), (ByteRange::new(200, 50), 4, 1, 2));
+}
+
+#[test]
 fn lossy_short_strips_and_unknown_compressions_are_refused_by_name() {
     let mut jpeg = image(4, 5, 1, 2);
     (jpeg.compression, jpeg.bits_per_sample) = (7, vec![8]);
-    for (compression, word) in [(7, "JPEG (7)"), (34676, "SGI LogLuv (34676)"), (9999, "9999 (unknown)")] {
+    for (compression, word) in
+        [(34712, "JPEG 2000 (34712)"), (34676, "SGI LogLuv (34676)"), (9999, "9999 (unknown)")]
+    {
         let mapped = map(ifd(Image { compression, ..jpeg.clone() }), ZarrFormat::V2);
         let left_out = mapped.report.arrays["band_data"].left_out.clone().unwrap();
         assert!(left_out.contains(word), "{left_out}");

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, Mapped, Severity};
-use virtualize_zarr::{Hierarchy, NodePath};
+use virtualize_zarr::{Array, Codec, Hierarchy, NodePath};
 
 pub(crate) use self::sources::{Context, Fetched};
 
@@ -90,6 +90,9 @@ async fn chunk(
         ChunkContent::BitsReversed { source, range } => {
             Ok(fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect())
         }
+        ChunkContent::TallerImage { source, range, width, rows, height } => {
+            taller(array, fetched.range(*source, *range)?, (*width, *rows, *height))
+        }
         ChunkContent::UnmaskLerc { source, range, elements, samples } => {
             let bytes = fetched.range(*source, *range)?;
             lerc::unmasked(context.limits, array, bytes, *elements, *samples)
@@ -103,6 +106,16 @@ async fn chunk(
             assemble::encode(&array.codecs, vlen::encode(&array.codecs, &elements, (objects, *text))?)
         }
     }
+}
+
+/// An image with more rows, by the codec of its array.
+fn taller(array: &Array, bytes: &[u8], (width, rows, height): (u64, u64, u64)) -> Result<Bytes, Failure> {
+    let is_jpeg = |codec: &Codec| matches!(codec, Codec::Image { name: "imagecodecs_jpeg", .. });
+    if !array.codecs.iter().any(is_jpeg) {
+        return Err(Failure::Chunk("images of this format cannot be made taller".into()));
+    }
+    let taller = virtualize_codec::jpeg::with_rows(bytes, width, rows, height);
+    taller.map(Bytes::from).map_err(|error| Failure::Chunk(format!("its last strip: {error}")))
 }
 
 fn place_inline(hierarchy: &mut Hierarchy, task: &InlineTask, bytes: &Bytes) {

@@ -1,0 +1,145 @@
+//! JPEG (ITU-T T.81) whose image gets more rows, so that readers which want a whole chunk decode a shorter one.
+
+use crate::{CodecFailure, corrupt};
+
+const NAME: &str = "JPEG";
+
+/// Says another number of rows in the frame header, and leaves all else as it is: decoders fill up the blocks that are
+/// then missing at the end. The first `rows` rows decode as before.
+///
+/// Where chroma has half as many rows, decoders of the libjpeg family calculate each row from the nearest two rows of
+/// chroma. The last of an even number of rows would see a row of chroma that is not there otherwise.
+///
+/// # Errors
+/// Another frame than a baseline or extended sequential one, another width, fewer rows, or the case above.
+pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec<u8>, CodecFailure> {
+    let frame = Frame::find(bytes)?;
+    if u64::from(frame.width) != width || u64::from(frame.height) < rows {
+        return Err(corrupt(
+            NAME,
+            format!("an image of {} x {}, expected {rows} rows of {width}", frame.height, frame.width),
+        ));
+    }
+    if !frame.keeps(rows) {
+        return Err(CodecFailure::Parameters {
+            codec: NAME,
+            reason: format!("the last of its {rows} rows depends on what follows, as chroma is subsampled"),
+        });
+    }
+    let height = u16::try_from(height).map_err(|_| CodecFailure::Parameters {
+        codec: NAME,
+        reason: format!("{height} rows, at most 65535 can be said"),
+    })?;
+    let mut taller = bytes.to_vec();
+    if let Some(place) = taller.get_mut(frame.height_at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = height.to_be_bytes();
+    }
+    Ok(taller)
+}
+
+/// What the frame header says (T.81, B.2.2).
+struct Frame {
+    /// Where the number of rows is.
+    height_at: usize,
+    height: u16,
+    width: u16,
+    /// Vertical sampling factors.
+    vertical: Vec<u8>,
+}
+
+impl Frame {
+    /// Follows the segments up to the frame header.
+    ///
+    /// ```text
+    /// ff d8                           start of image
+    /// ff kind, 2 length, …            segments
+    /// ff c0 or c1, 2 length, 1 bits, 2 rows, 2 columns, 1 components, for each: 1 name, 1 sampling, 1 table
+    /// ```
+    fn find(bytes: &[u8]) -> Result<Self, CodecFailure> {
+        let mut rest = bytes.strip_prefix(b"\xff\xd8").ok_or_else(|| corrupt(NAME, "no start of image"))?;
+        loop {
+            rest =
+                rest.strip_prefix(b"\xff").ok_or_else(|| corrupt(NAME, "no marker where one should be"))?;
+            let (&kind, after) = rest.split_first().ok_or_else(cut_off)?;
+            if kind == 0xff {
+                continue; // Markers may be filled up.
+            }
+            let (length, _) = after.split_first_chunk().ok_or_else(cut_off)?;
+            let length = usize::from(u16::from_be_bytes(*length)).max(2);
+            let (segment, next) = after.split_at_checked(length).ok_or_else(cut_off)?;
+            match kind {
+                0xc0 | 0xc1 => {
+                    return Self::parse(segment, bytes.len().saturating_sub(after.len())).ok_or_else(cut_off);
+                }
+                0xc4 | 0xcc | 0xdb | 0xdd | 0xe0..=0xef | 0xfe => rest = next,
+                other => return Err(corrupt(NAME, format!("segment {other:#x} before a sequential frame"))),
+            }
+        }
+    }
+
+    fn parse(segment: &[u8], at: usize) -> Option<Self> {
+        let (head, components) = segment.split_first_chunk::<8>()?;
+        let [_, _, _, high, low, wide, narrow, count] = *head;
+        let components = components.get(..usize::from(count).checked_mul(3)?)?;
+        Some(Self {
+            height_at: at.checked_add(3)?,
+            height: u16::from_be_bytes([high, low]),
+            width: u16::from_be_bytes([wide, narrow]),
+            vertical: components.chunks_exact(3).filter_map(|one| Some(one.get(1)? & 15)).collect(),
+        })
+    }
+
+    /// Whether so many rows decode alike whatever follows.
+    fn keeps(&self, rows: u64) -> bool {
+        let most = self.vertical.iter().copied().max().unwrap_or(1);
+        let is_subsampled = self.vertical.iter().any(|factor| *factor != most);
+        // With half as many rows of chroma, the row after the last one needed is there.
+        let follows = (u64::from(self.height)).div_ceil(2) > rows / 2;
+        !is_subsampled
+            || rows % 2 == 1
+            || follows && self.vertical.iter().all(|v| *v == most || v * 2 == most)
+    }
+}
+
+fn cut_off() -> CodecFailure {
+    corrupt(NAME, "it is cut off")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A comment, then a frame of so many rows of 20 columns, the first component sampled so.
+    fn stream(kind: u8, rows: u8, sampling: u8) -> Vec<u8> {
+        let mut bytes = vec![0xff, 0xd8, 0xff, 0xfe, 0, 3, 7, 0xff, 0xff, kind, 0, 17, 8, 0, rows, 0, 20, 3];
+        bytes.extend([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1, 0xff, 0xda]);
+        bytes
+    }
+
+    #[test]
+    fn rows_of_the_frame_are_replaced() {
+        let taller = with_rows(&stream(0xc0, 12, 0x11), 20, 12, 272).unwrap();
+        let mut expected = stream(0xc0, 16, 0x11);
+        expected[13] = 1;
+        assert_eq!(taller, expected);
+    }
+
+    /// imagecodecs.jpeg_decode of streams so changed, for every number of rows from 1 to 63.
+    #[test]
+    fn the_last_even_row_depends_on_chroma_that_follows() {
+        let rows = |stored, used, sampling| with_rows(&stream(0xc0, stored, sampling), 20, used, 16).is_ok();
+        assert!(rows(3, 3, 0x22) && rows(4, 3, 0x22) && rows(5, 4, 0x22) && rows(4, 4, 0x21));
+        assert!(!rows(4, 4, 0x22) && !rows(4, 4, 0x12) && !rows(6, 6, 0x22));
+    }
+
+    #[test]
+    fn other_streams_are_refused() {
+        let refused = |bytes: &[u8]| with_rows(bytes, 20, 3, 16).unwrap_err().to_string();
+        assert!(refused(&stream(0xc2, 3, 0x11)).contains("segment 0xc2"));
+        assert!(refused(&stream(0xc0, 2, 0x11)).contains("expected 3 rows"));
+        assert!(refused(&stream(0xc0, 3, 0x11)[..20]).contains("cut off"));
+        assert!(refused(b"\x89PNG").contains("no start"));
+        assert!(with_rows(&stream(0xc0, 3, 0x11), 21, 3, 16).is_err());
+        assert!(with_rows(&stream(0xc0, 3, 0x11), 20, 3, 65536).is_err());
+    }
+}
