@@ -114,6 +114,7 @@ fn files(count: u64) -> String {
 }
 
 fn some(first: &[String], count: u64) -> String {
+    let first = first.get(..3).unwrap_or(first);
     let more = count.saturating_sub(first.len() as u64);
     let shown = first.join("; ");
     if more == 0 { shown } else { format!("{shown}; and {more} more") }
