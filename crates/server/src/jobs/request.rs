@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::{Format, Options, zarr::ZarrFormat};
 use virtualize_archive::{
-    Along, Layout,
+    Along, Layout, Target,
     combine::{NamePattern, OnDuplicate, OnMismatch, PlanOptions},
     list::{Assets, Filter, Input},
 };
 use virtualize_store::Allowed;
 
+use super::commit::Commit;
 use crate::{Config, Problem, query::Parameters};
 
 /// Longest url or pattern, in bytes.
@@ -110,7 +111,9 @@ pub(crate) struct Request {
     /// A folder that is there is replaced.
     #[serde(default)]
     pub(crate) overwrite: bool,
-    /// Options of mapping.
+    #[serde(flatten)]
+    commit: Commit,
+    /// Options of mapping: all that is left.
     #[serde(flatten)]
     mapping: Map<String, Value>,
 }
@@ -152,6 +155,10 @@ impl Request {
             (Kind::Scan, true, _) => return Err(Problem::parameter("each", "is for batches")),
             _ => {}
         }
+        self.commit.check(self.kind == Kind::Batch && self.is_committed())?;
+        if self.each && self.is_committed() {
+            return Err(Problem::parameter("each", "a repository holds one dataset"));
+        }
         self.check_output(config)
     }
 
@@ -179,7 +186,19 @@ impl Request {
     }
 
     /// What is written.
-    pub(crate) fn format(&self) -> Result<Format, Problem> {
+    pub(crate) fn target(&self) -> Result<Target, Problem> {
+        #[cfg(feature = "icechunk")]
+        if self.is_committed() {
+            return Ok(Target::Icechunk(self.commit.options()));
+        }
+        self.references().map(Target::References)
+    }
+
+    fn is_committed(&self) -> bool {
+        cfg!(feature = "icechunk") && self.format.as_deref() == Some("icechunk")
+    }
+
+    fn references(&self) -> Result<Format, Problem> {
         let record_size = self.record_size.unwrap_or(Format::RECORD_SIZE);
         if record_size.get() > MOST_RECORDS {
             return Err(Problem::parameter("record_size", format!("expected at most {MOST_RECORDS}")));
@@ -191,21 +210,22 @@ impl Request {
             Some("zarr3") => Ok(Format::Zarr3),
             Some(_) => Err(Problem::parameter(
                 "format",
-                "expected kerchunk-json, zarr3-json, kerchunk-parquet or zarr3",
+                "expected kerchunk-json, zarr3-json, kerchunk-parquet, zarr3 or icechunk",
             )),
         }
     }
 
     /// Whether the result is a folder.
     pub(crate) fn is_folder(&self) -> bool {
-        self.kind == Kind::Batch && (self.each || self.format().is_ok_and(Format::is_several_files))
+        let is_one = self.references().is_ok_and(|format| !format.is_several_files());
+        self.kind == Kind::Batch && (self.each || !is_one)
     }
 
     /// How files are reached and mapped.
     pub(crate) fn options(&self, config: &Config, allowed: &Allowed) -> Result<Options, Problem> {
         let format = match self.kind {
             Kind::Scan => ZarrFormat::V3,
-            Kind::Batch => self.format()?.zarr_format(),
+            Kind::Batch => self.target()?.zarr_format(),
         };
         Parameters::of_members(&self.mapping)?.options(config, allowed, format)
     }
@@ -365,6 +385,6 @@ mod tests {
             .collect();
         assert!(unknown.is_empty(), "{unknown:?}");
         assert_eq!(request.mapping.len(), crate::query::OF_MAPPING.len() - 1, "all but format");
-        assert!(request.layout().is_ok() && request.format().is_ok());
+        assert!(request.layout().is_ok() && request.target().is_ok());
     }
 }

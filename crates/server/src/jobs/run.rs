@@ -12,9 +12,11 @@ use std::{
 use axum::http::StatusCode;
 use futures::StreamExt;
 use serde_json::{Value, json};
+#[cfg(feature = "icechunk")]
+use virtualize::IcechunkError;
 use virtualize::{Error as FileError, ErrorClass};
 use virtualize_archive::{
-    Batch, Error, Event, ScanOptions, Summary, Target,
+    Batch, Error, Event, ScanOptions, Summary,
     list::{ListError, ListOptions, list},
     scan,
 };
@@ -131,7 +133,7 @@ impl Work {
             .inputs(request.files())
             .filter(request.filter())
             .assets(request.assets())
-            .target(Target::References(request.format()?))
+            .target(request.target()?)
             .layout(request.layout()?)
             .plan(request.plan())
             .overwrite(request.overwrite || request.output.is_none())
@@ -237,11 +239,31 @@ pub(super) fn stopped() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", "the job was stopped")
 }
 
+/// Why nothing was committed. What the repository's store says goes to the log alone.
+#[cfg(feature = "icechunk")]
+fn not_committed(error: IcechunkError) -> Problem {
+    if let IcechunkError::Repository { doing, .. } = &error {
+        tracing::warn!("{error}");
+        let detail = format!("{doing}: the repository cannot be reached, or is none");
+        return Problem::new(StatusCode::BAD_GATEWAY, "source-unavailable", detail);
+    }
+    let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "commit", error.to_string());
+    match error {
+        IcechunkError::Exists { .. } => {
+            problem.hint("replace takes its place, append_dim adds to it, group writes elsewhere")
+        }
+        IcechunkError::Conflict { .. } => problem.hint("send the same job again"),
+        _ => problem,
+    }
+}
+
 /// Why a run came to no good end.
 fn problem(error: Error) -> Problem {
     let refused =
         |code, error: &Error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string());
     match error {
+        #[cfg(feature = "icechunk")]
+        Error::File(FileError::Icechunk { source, .. }) => not_committed(source),
         Error::File(error) => error.into(),
         Error::List(ListError::Store(error)) => FileError::from(error).into(),
         Error::Journal(_) | Error::Internal(_) => {
