@@ -64,8 +64,16 @@ fn container(
             })?;
             ObjectStoreConfig::Azure([("account".to_owned(), account)].into())
         }
-        _ if options.s3_endpoint().is_some() => ObjectStoreConfig::S3Compatible(options.s3()),
-        _ => ObjectStoreConfig::S3(options.s3()),
+        _ => {
+            let settings = match options.regions.get(prefix.trim_end_matches('/')) {
+                Some(region) => options.s3().with_region(region.clone()),
+                None => options.s3(),
+            };
+            match options.s3_endpoint().is_some() {
+                true => ObjectStoreConfig::S3Compatible(settings),
+                false => ObjectStoreConfig::S3(settings),
+            }
+        }
     };
     VirtualChunkContainer::new(prefix.to_owned(), store).map_err(|reason| refuse(&reason))
 }

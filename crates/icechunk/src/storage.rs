@@ -1,6 +1,8 @@
 //! Where a repository lies, and how it is reached.
 
-use std::{collections::HashMap, env, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    env, path::PathBuf, sync::Arc};
 
 use icechunk::{
     Storage,
@@ -21,6 +23,8 @@ pub struct StorageOptions {
     pub anonymous: bool,
     /// Url of the service, where it is not the usual one.
     pub endpoint: Option<String>,
+    /// Where buckets of S3 are, by their urls (`s3://name`), where that was found; it goes before other settings.
+    pub regions: BTreeMap<String, String>,
 }
 
 /// Where a repository lies.

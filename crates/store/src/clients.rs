@@ -1,5 +1,5 @@
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     future::Future,
     pin::Pin,
@@ -19,7 +19,7 @@ use object_store::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Allowed, StoreError, StoreOptions};
+use crate::{Allowed, StoreError, StoreOptions, keys::Taken, transport};
 
 /// Connections, credentials and slots for requests, shared by all files that are opened with the same options or clones
 /// of them. Options that were changed after cloning get their own.
@@ -42,6 +42,8 @@ struct Settings {
 pub(crate) struct Pool {
     slots: Semaphore,
     buckets: Mutex<HashMap<(String, Purpose), Bucket>>,
+    /// Where buckets were found to be, by their urls; `None` where that was asked in vain.
+    regions: Mutex<BTreeMap<String, Option<String>>>,
     /// For `http` and for `https`; a client keeps connections to many hosts.
     http: OnceLock<HttpClient>,
     https: OnceLock<HttpClient>,
@@ -100,6 +102,7 @@ impl Pool {
         Self {
             slots: Semaphore::new(slots),
             buckets: Mutex::default(),
+            regions: Mutex::default(),
             http: OnceLock::new(),
             https: OnceLock::new(),
         }
@@ -129,6 +132,32 @@ impl Pool {
         let bucket = connect()?;
         buckets.insert(key, bucket.clone());
         Ok(bucket)
+    }
+
+    /// Where a bucket was found to be.
+    pub(crate) fn region(&self, bucket: &str) -> Option<String> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner).get(bucket).cloned().flatten()
+    }
+
+    /// Where all buckets were found to be, by their urls.
+    pub(crate) fn regions(&self) -> BTreeMap<String, String> {
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        regions.iter().filter_map(|(bucket, region)| Some((bucket.clone(), region.clone()?))).collect()
+    }
+
+    /// Whether it was asked already where a bucket is.
+    pub(crate) fn knows_region(&self, bucket: &str) -> bool {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner).contains_key(bucket)
+    }
+
+    /// Notes where a bucket is, so that connections to it are made anew.
+    pub(crate) fn set_region(&self, bucket: &str, region: Option<&str>) {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = regions.insert(bucket.to_owned(), region.map(str::to_owned)).flatten();
+        if old.as_deref() != region {
+            let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+            buckets.retain(|(other, _), _| other != bucket);
+        }
     }
 
     /// The client for plain HTTP, or HTTPS.
@@ -172,6 +201,16 @@ impl HttpConnector for Observing {
     }
 }
 
+/// The same for buckets, which follow no redirect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Straight;
+
+impl HttpConnector for Straight {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Observed(transport::client(options)?)))
+    }
+}
+
 #[derive(Debug)]
 struct Observed(HttpClient);
 
@@ -185,14 +224,24 @@ impl HttpService for Observed {
         Self: 'call,
     {
         let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+        let taken = request.extensions().get::<Taken>().cloned();
         Box::pin(async move {
-            let answer = self.0.execute(request).await;
-            if let Ok(response) = &answer {
-                seen.note(response);
+            let answer = self.0.execute(request).await?;
+            seen.note(&answer);
+            match taken.filter(|_| answer.status().is_success()) {
+                Some(taken) => take(answer, &taken).await,
+                None => Ok(answer),
             }
-            answer
         })
     }
+}
+
+/// Keeps the body of an answer, and hands it on.
+async fn take(answer: HttpResponse, taken: &Taken) -> Result<HttpResponse, HttpError> {
+    let (head, body) = answer.into_parts();
+    let body = body.bytes().await?;
+    taken.put(body.clone());
+    Ok(HttpResponse::from_parts(head, body.into()))
 }
 
 /// What a server answered to a request, with which this travels as an extension.
@@ -202,6 +251,8 @@ pub(crate) struct Seen {
     status: Arc<AtomicU64>,
     /// Seconds of the header `Retry-After`.
     after: Arc<AtomicU64>,
+    /// The region of a bucket that is not where it was looked for.
+    region: Arc<Mutex<Option<String>>>,
 }
 
 impl Seen {
@@ -210,6 +261,15 @@ impl Seen {
         let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
         let seconds = after.and_then(|seconds| seconds.trim().parse().ok());
         self.after.store(seconds.unwrap_or_default(), Ordering::Relaxed);
+        let elsewhere = matches!(response.status().as_u16(), 301 | 302 | 307 | 308 | 400);
+        let region = response.headers().get("x-amz-bucket-region").filter(|_| elsewhere);
+        let region = region.and_then(|value| value.to_str().ok()).filter(|region| is_region(region));
+        *self.region.lock().unwrap_or_else(PoisonError::into_inner) = region.map(str::to_owned);
+    }
+
+    /// Where S3 says that the bucket is, where a request went to another region.
+    pub(crate) fn region(&self) -> Option<String> {
+        self.region.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The status of the last answer; 0 where there was none.
@@ -226,4 +286,11 @@ impl Seen {
     pub(crate) fn retry_after(&self) -> Duration {
         Duration::from_secs(self.after.load(Ordering::Relaxed))
     }
+}
+
+/// Whether text can be a region: it becomes part of a host's name.
+fn is_region(text: &str) -> bool {
+    (1..=40).contains(&text.len())
+        && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+        && !text.starts_with('-')
 }

@@ -13,9 +13,11 @@ use object_store::{
 use url::Url;
 
 use crate::{
-    StoreError, StoreOptions,
-    clients::{Bucket, Clients, Observing, Purpose, Web},
+    StoreError, StoreOptions, azure_settings,
+    clients::{Bucket, Clients, Purpose, Straight, Web},
+    keys,
     location::{Location, Service},
+    profile,
 };
 
 /// A store, and the path of the object in it.
@@ -31,8 +33,7 @@ pub(crate) fn connect(
     match location {
         Location::Http(url) => http(url, &location.name(), options),
         Location::Bucket { service, bucket, key } => {
-            let path =
-                Path::parse(key).map_err(|error| StoreError::remote(&location.name(), &error.into()))?;
+            let path = keys::path(&location.name(), key)?;
             Ok((connect_bucket(*service, bucket, purpose, options)?.objects, path))
         }
         Location::Local(_) => Err(StoreError::Location {
@@ -50,9 +51,11 @@ pub(crate) fn connect_bucket(
     options: &StoreOptions,
 ) -> Result<Bucket, StoreError> {
     let retries = retries(purpose, options);
-    Clients::pool(options).bucket(bucket, purpose, || {
+    let pool = Clients::pool(options);
+    let region = pool.region(bucket);
+    pool.bucket(bucket, purpose, || {
         let built = match service {
-            Service::S3 => s3(bucket, options)?.with_retry(retries).build().map(shared),
+            Service::S3 => s3(bucket, region, options)?.with_retry(retries).build().map(shared),
             Service::Google => google(bucket, options)?.with_retry(retries).build().map(shared),
             Service::Azure => azure(bucket, options)?.with_retry(retries).build().map(shared),
         };
@@ -131,7 +134,7 @@ macro_rules! configured {
                 builder = builder.with_config(key, value);
             }
         }
-        for (name, value) in &$options.values {
+        for (name, value) in $options.values.iter().filter(|(name, _)| !is_ours(name)) {
             let key = name.to_ascii_lowercase().parse::<$key>().map_err(|_| unknown(name))?;
             builder = builder.with_config(key, value);
         }
@@ -139,8 +142,26 @@ macro_rules! configured {
     }};
 }
 
-fn s3(bucket: &str, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
-    let start = AmazonS3Builder::new().with_client_options(client_options());
+/// Settings that are not object_store's.
+fn is_ours(name: &str) -> bool {
+    [profile::OPTION, CONNECTION].contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Connection string of an Azure account.
+const CONNECTION: &str = "azure_storage_connection_string";
+
+/// `region`: where the bucket was found to be.
+fn s3(bucket: &str, region: Option<String>, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
+    let mut start = AmazonS3Builder::new().with_client_options(client_options());
+    for (key, value) in profile::settings(bucket, options)? {
+        if key == "aws_endpoint" && value.starts_with("http://") {
+            start = start.with_allow_http(true);
+        }
+        start = start.with_config(key.parse().map_err(|_| unknown(&key))?, value);
+    }
+    if let Some(region) = region {
+        start = start.with_region(region);
+    }
     let mut builder = configured!(start, AmazonS3ConfigKey, "AWS_", options);
     if options.anonymous || is_set("AWS_NO_SIGN_REQUEST") {
         builder = builder.with_skip_signature(true);
@@ -151,7 +172,7 @@ fn s3(bucket: &str, options: &StoreOptions) -> Result<AmazonS3Builder, StoreErro
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_http_connector(Observing))
+    Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
 fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
@@ -160,17 +181,48 @@ fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuil
     if options.anonymous {
         builder = builder.with_skip_signature(true);
     }
-    if let Some(endpoint) = &options.endpoint {
+    let emulator = emulator(&builder).filter(|_| options.endpoint.is_none());
+    if emulator.is_some() {
+        builder = builder.with_skip_signature(true);
+    }
+    if let Some(endpoint) = options.endpoint.as_ref().or(emulator.as_ref()) {
         builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint).with_config(
             GoogleConfigKey::Client(ClientConfigKey::AllowHttp),
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_http_connector(Observing))
+    Ok(builder.with_url(bucket).with_http_connector(Straight))
+}
+
+/// The server that stands for Google's, which takes no credentials.
+fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
+    let host = env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty())?;
+    if builder.get_config_value(&GoogleConfigKey::BaseUrl).is_some() {
+        return None;
+    }
+    let url = if host.contains("://") { host } else { format!("http://{host}") };
+    Some(url.trim_end_matches('/').to_owned())
+}
+
+/// What a connection string says, of the options or else of the environment.
+fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, String)>, StoreError> {
+    let said = options.values.iter().find(|(key, _)| key.eq_ignore_ascii_case(CONNECTION));
+    let said = said.map(|(_, value)| value.clone());
+    let Some(text) = said.or_else(|| env::var(CONNECTION.to_ascii_uppercase()).ok()) else {
+        return Ok(Vec::new());
+    };
+    let refused = |reason| StoreError::Option { key: CONNECTION.to_owned(), reason };
+    azure_settings::connection_string(&text).map_err(refused)
 }
 
 fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
-    let start = MicrosoftAzureBuilder::new().with_client_options(client_options());
+    let mut start = MicrosoftAzureBuilder::new().with_client_options(client_options());
+    for (key, value) in connection(options)? {
+        if key == AzureConfigKey::Endpoint && value.starts_with("http://") {
+            start = start.with_allow_http(true);
+        }
+        start = start.with_config(key, value);
+    }
     let mut builder = configured!(start, AzureConfigKey, "AZURE_", options);
     if options.anonymous {
         builder = builder.with_skip_signature(true);
@@ -181,7 +233,7 @@ fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, 
             endpoint.starts_with("http://").to_string(),
         );
     }
-    Ok(builder.with_url(bucket).with_http_connector(Observing))
+    Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
 fn client_options() -> ClientOptions {

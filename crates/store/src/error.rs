@@ -26,6 +26,14 @@ pub enum StoreError {
         /// The file.
         name: String,
     },
+    /// The bucket is in another region than the one that is set.
+    #[error("{name}: the bucket is in the region {region}, which is not the one that is set")]
+    Region {
+        /// The file.
+        name: String,
+        /// Where the bucket is.
+        region: String,
+    },
     /// It is no longer the file that was opened.
     #[error("{name}: the file changed while it was read: {reason}")]
     Changed {
@@ -89,9 +97,11 @@ impl StoreError {
             Self::NotFound { .. } => ReadErrorKind::NotFound,
             Self::Denied { .. } | Self::NotAllowed { .. } => ReadErrorKind::Denied,
             Self::Changed { .. } => ReadErrorKind::Changed,
-            Self::NotAFile { .. } | Self::Occupied { .. } | Self::Location { .. } | Self::Option { .. } => {
-                ReadErrorKind::Invalid
-            }
+            Self::NotAFile { .. }
+            | Self::Occupied { .. }
+            | Self::Location { .. }
+            | Self::Option { .. }
+            | Self::Region { .. } => ReadErrorKind::Invalid,
             Self::NoRanges { .. } | Self::Unavailable { .. } => ReadErrorKind::Unavailable,
         }
     }
@@ -107,6 +117,7 @@ impl StoreError {
                 Some("get new credentials, such as a new session token, and run again")
             }
             Self::Denied { name, .. } => Some(denied_hint(name)),
+            Self::Region { .. } => Some("set AWS_REGION to it, or leave it out: it is then found"),
             Self::Changed { .. } => Some("run again when it is complete"),
             Self::NoRanges { .. } => Some("download the file first"),
             Self::Option { .. } => Some("see object_store's configuration keys for this kind of store"),

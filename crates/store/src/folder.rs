@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
 use tempfile::TempDir;
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location, output::upload,
+    StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location, output::upload, region,
 };
 
 /// Files that become a folder, or objects under a prefix, when all of them are there. Dropped before that, it leaves
@@ -125,6 +125,7 @@ impl SideFolder {
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let name = self.target.name();
         let failed = |error| StoreError::remote(&name, &error);
+        region::settle(&self.target, options).await?;
         let (store, prefix) = connect(&self.target, Purpose::Writing, options)?;
         self.clear(store.as_ref(), &prefix).await?;
         let Some((last, others)) = self.keys.split_last() else { return Ok(()) };

@@ -7,11 +7,13 @@
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
 
 mod allowed;
+mod azure_settings;
 mod clients;
 mod connect;
 mod error;
 mod fetch;
 mod folder;
+mod keys;
 mod link;
 mod listed;
 mod listing;
@@ -22,9 +24,13 @@ mod object;
 mod options;
 mod output;
 mod pages;
+mod percent;
 mod plan;
+mod profile;
+mod region;
 mod remote;
 mod retry;
+mod transport;
 
 pub use allowed::Allowed;
 pub use clients::Clients;
@@ -38,3 +44,4 @@ pub use meter::Stats;
 pub use object::{Object, is_same, open, open_listed};
 pub use options::StoreOptions;
 pub use output::{SideFile, put};
+pub use region::{known_regions, s3_settings};

@@ -115,7 +115,10 @@ impl Link {
     }
 
     fn failed(&self, error: &Error, seen: &Seen) -> Tried<Failure> {
-        let described = StoreError::remote(&self.name, error);
+        let described = match seen.region() {
+            Some(region) => StoreError::Region { name: self.name.clone(), region },
+            None => StoreError::remote(&self.name, error),
+        };
         match error {
             Error::NotSupported { .. } => Tried::Final(Failure::NoRanges),
             error if error.to_string().contains("416 ") => Tried::Final(Failure::PastEnd(described)),

@@ -4,17 +4,16 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use object_store::{
-    ObjectMeta,
-    list::{PaginatedListOptions, PaginatedListResult},
-};
+use object_store::list::PaginatedListOptions;
 use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     Listed, StoreError, StoreOptions,
     clients::{Clients, Purpose, Seen},
     connect::connect_bucket,
+    keys::{self, Keys, Taken},
     location::{Location, Service},
+    region,
     retry::Backoff,
 };
 
@@ -85,60 +84,74 @@ async fn keys(
     options: &StoreOptions,
 ) -> Result<Page, StoreError> {
     let name = format!("{bucket}/{prefix}");
-    let pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
+    let mut pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
     let pool = Clients::pool(options);
     let _slot = pool.slot(&name).await?;
     let mut backoff = Backoff::of(options);
-    let PaginatedListResult { result, page_token } = loop {
-        let seen = Seen::default();
-        let how = page_options(deep, after, &seen);
-        match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
-            Ok(found) => break found,
-            Err(error) => {
-                let described = StoreError::answered(&name, &error, seen.status());
-                let broken = matches!(seen.status(), 200..=299);
-                if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
-                    return Err(described);
-                }
-                backoff.wait(described, seen.retry_after()).await?;
+    let mut moved = false;
+    let found = loop {
+        let (seen, taken) = (Seen::default(), Taken::default());
+        let how = page_options(deep, after, &seen, &taken);
+        let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
+            // One key that is no path of object_store is no failure.
+            Ok(_) => break keys::parse(&taken.get()),
+            Err(_) if !taken.get().is_empty() && keys::parse(&taken.get()).is_ok() => {
+                break keys::parse(&taken.get());
             }
+            Err(error) => error,
+        };
+        if let Some(region) = seen.region() {
+            let error = StoreError::Region { name: name.clone(), region };
+            let location = Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
+            if moved || !region::learned(&location, &error, options) {
+                return Err(error);
+            }
+            moved = true;
+            pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
+            continue;
         }
+        let described = StoreError::answered(&name, &error, seen.status());
+        let broken = matches!(seen.status(), 200..=299);
+        if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
+            return Err(described);
+        }
+        backoff.wait(described, seen.retry_after()).await?;
     };
-    let mut files: Vec<_> = result.objects.into_iter().map(|meta| listed(bucket, meta)).collect();
-    let folder = |key: object_store::path::Path| Folder { url: format!("{bucket}/{key}/"), is_link: false };
-    let mut folders: Vec<_> = result.common_prefixes.into_iter().map(folder).collect();
-    files.sort_unstable_by(|one, other| one.url.cmp(&other.url));
-    folders.sort_unstable_by(|one, other| one.url.cmp(&other.url));
-    drop_markers(&mut files, &name);
-    Ok(Page { files, folders, next: page_token })
+    let found = found.map_err(|reason| StoreError::Unavailable { name: name.clone(), reason })?;
+    Ok(page(bucket, &name, found))
 }
 
-fn page_options(deep: bool, after: Option<&str>, seen: &Seen) -> PaginatedListOptions {
+/// A page in the order of urls, without what stands for folders.
+fn page(bucket: &str, name: &str, found: Keys) -> Page {
+    let file = |object: Listed| Listed { url: format!("{bucket}/{}", object.url), ..object };
+    let mut files: Vec<_> = found.objects.into_iter().map(file).collect();
+    let folder = |prefix: String| Folder { url: format!("{bucket}/{prefix}"), is_link: false };
+    let mut folders: Vec<_> = found.prefixes.into_iter().map(folder).collect();
+    files.sort_unstable_by(|one, other| one.url.cmp(&other.url));
+    folders.sort_unstable_by(|one, other| one.url.cmp(&other.url));
+    drop_markers(&mut files, name);
+    Page { files, folders, next: found.next }
+}
+
+fn page_options(deep: bool, after: Option<&str>, seen: &Seen, taken: &Taken) -> PaginatedListOptions {
     let mut how = PaginatedListOptions {
         delimiter: (!deep).then(|| "/".into()),
         page_token: after.map(str::to_owned),
         ..PaginatedListOptions::default()
     };
     how.extensions.insert(seen.clone());
+    how.extensions.insert(taken.clone());
     how
 }
 
-fn listed(bucket: &str, meta: ObjectMeta) -> Listed {
-    Listed {
-        url: format!("{bucket}/{}", meta.location),
-        size: Some(meta.size),
-        etag: meta.e_tag,
-        modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
-    }
-}
-
-/// Empty objects whose keys end in `/` stand for folders; their slash is lost on the way to here.
+/// Empty objects stand for folders where their keys end in `/`, and where others lie below them (as Azure has them).
 fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
     let is_above = |url: &str, other: &str| other.strip_prefix(url).is_some_and(|rest| rest.starts_with('/'));
     let is_marker = |at: usize, file: &Listed| {
         let mut alike = files.iter().skip(at + 1).take_while(|next| next.url.starts_with(&file.url));
         file.size == Some(0)
-            && (is_above(&file.url, prefix) || alike.any(|next| is_above(&file.url, &next.url)))
+            && (file.url.ends_with('/')
+                || is_above(&file.url, prefix) || alike.any(|next| is_above(&file.url, &next.url)))
     };
     let markers: Vec<_> = files.iter().enumerate().map(|(at, file)| is_marker(at, file)).collect();
     let mut markers = markers.into_iter();
@@ -192,6 +205,9 @@ mod tests {
         drop_markers(&mut files, "s3://b/");
         let kept: Vec<_> = files.iter().map(|file| file.url.as_str()).collect();
         assert_eq!(kept, ["s3://b/a.nc", "s3://b/a/x.nc", "s3://b/c", "s3://b/d"]);
+        let mut slashes = vec![file(&("s3://b/e/", 0)), file(&("s3://b/f/", 1))];
+        drop_markers(&mut slashes, "s3://b/");
+        assert_eq!(slashes.len(), 1, "one with bytes is no folder");
         let mut own = vec![file(&("s3://b/a", 0))];
         drop_markers(&mut own, "s3://b/a/");
         assert!(own.is_empty());

@@ -60,7 +60,8 @@ impl Location {
     pub(crate) fn parse_prefix(text: &str) -> Result<Self, StoreError> {
         let bucket_of = |(scheme, rest): (&str, &str)| {
             let name = rest.split_once('/').map_or(rest, |(bucket, _)| bucket);
-            let key = rest.get(name.len()..).unwrap_or_default().trim_start_matches('/');
+            let key = rest.get(name.len()..).unwrap_or_default();
+            let key = key.strip_prefix('/').unwrap_or(key);
             let whole = Self::parse(&format!("{scheme}://{name}/x")).ok()?;
             match whole {
                 Self::Bucket { service, bucket, .. } => {
@@ -140,6 +141,9 @@ fn bucket(service: Service, scheme: &str, rest: &str, text: &str) -> Result<Loca
     match rest.split_once('/') {
         Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() && !key.ends_with('/') => {
             Ok(Location::Bucket { service, bucket: format!("{scheme}://{bucket}"), key: key.to_owned() })
+        }
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+            invalid(text, "a key that ends in a slash stands for a folder, expected that of a file".to_owned())
         }
         _ => invalid(text, "expected a bucket and the key of an object".to_owned()),
     }

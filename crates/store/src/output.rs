@@ -9,7 +9,7 @@ use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Ke
 use tempfile::NamedTempFile;
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
+    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location, region,
 };
 
 /// Size in bytes from which on an object is uploaded in parts.
@@ -105,6 +105,7 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
         let reason = "cannot be written, expected a path, s3, gs, az or abfs".to_owned();
         return Err(StoreError::Location { name, reason });
     }
+    region::settle(&location, options).await?;
     let (store, path) = connect(&location, Purpose::Writing, options)?;
     upload(store.as_ref(), &path, bytes).await.map_err(|error| StoreError::remote(&name, &error))
 }

@@ -11,7 +11,7 @@ use crate::{
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE},
-    plan,
+    plan, region,
 };
 
 /// Bytes fetched when a file is opened: a small file needs no second request.
@@ -51,14 +51,21 @@ pub(crate) async fn open(
     meter: &Meter,
 ) -> Result<Opened, StoreError> {
     let start = Instant::now();
-    let link = Link::new(location, options)?;
+    let mut link = Link::new(location, options)?;
     let length = listed.size.filter(|size| *size <= options.small_file).map_or(FIRST, |size| size.max(1));
     let first = GetOptions {
         range: Some(GetRange::Bounded(0..length)),
         if_match: listed.demanded(),
         ..GetOptions::default()
     };
-    let opened = match link.get(first, meter, |meta| listed.check(&link.name, meta)).await {
+    let mut found = link.get(first.clone(), meter, |meta| listed.check(&link.name, meta)).await;
+    if let Err(Failure::Other(error)) = &found
+        && region::learned(location, error, options)
+    {
+        link = Link::new(location, options)?;
+        found = link.get(first, meter, |meta| listed.check(&link.name, meta)).await;
+    }
+    let opened = match found {
         Ok((meta, bytes)) => {
             let length = bytes.len() as u64;
             let cache = Cache::new(options.cache_bytes);

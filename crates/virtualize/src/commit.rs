@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, sync::Mute
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_icechunk::{Committed, ReadChunk, ReadRepository, RepositoryLocation, StorageOptions};
-use virtualize_store::{Object, StoreOptions};
+use virtualize_store::{Object, StoreOptions, known_regions, s3_settings};
 
 use crate::{Error, VirtualStore};
 
@@ -24,7 +24,8 @@ pub async fn commit(
 ) -> Result<Committed, Error> {
     let failed = |source| Error::Icechunk { name: target.to_owned(), source };
     let location = RepositoryLocation::parse(&absolute(target)).map_err(failed)?;
-    let options = CommitOptions { storage: storage(store_options), ..options.clone() };
+    let storage = storage(target, store_options).await?;
+    let options = CommitOptions { storage, ..options.clone() };
     let reader = Reader { options: store_options, open: Mutex::default() };
     virtualize_icechunk::commit(&store.hierarchy, &location, &options, &reader).await.map_err(failed)
 }
@@ -42,9 +43,8 @@ pub async fn has_commit(
 ) -> Result<bool, Error> {
     let failed = |source| Error::Icechunk { name: target.to_owned(), source };
     let location = RepositoryLocation::parse(&absolute(target)).map_err(failed)?;
-    virtualize_icechunk::has_commit(&location, branch, property, &storage(store_options))
-        .await
-        .map_err(failed)
+    let storage = storage(target, store_options).await?;
+    virtualize_icechunk::has_commit(&location, branch, property, &storage).await.map_err(failed)
 }
 
 /// Reads a branch, tag or snapshot of a repository; `None` where there is none.
@@ -55,16 +55,16 @@ pub(crate) async fn read(
 ) -> Result<Option<ReadRepository>, Error> {
     let failed = |source| Error::Icechunk { name: target.to_owned(), source };
     let Ok(location) = RepositoryLocation::parse(&absolute(target)) else { return Ok(None) };
-    let storage = storage(store_options);
+    let storage = storage(target, store_options).await?;
     virtualize_icechunk::read(&location, version, &storage).await.map_err(failed)
 }
 
-fn storage(options: &StoreOptions) -> StorageOptions {
-    StorageOptions {
-        values: options.values.clone(),
-        anonymous: options.anonymous,
-        endpoint: options.endpoint.clone(),
-    }
+/// How the repository is reached, and where the buckets of its sources were found to be.
+async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
+    let mut values = options.values.clone();
+    values.extend(s3_settings(target, options).await?);
+    let regions = known_regions(options);
+    Ok(StorageOptions { values, anonymous: options.anonymous, endpoint: options.endpoint.clone(), regions })
 }
 
 /// A path that stays true where Python runs in another folder.

@@ -279,7 +279,7 @@ fn below(folder: Folder, depth: Depth, pattern: Option<&Pattern>) -> Option<(Str
         return (!folder.is_link).then_some((folder.url, Depth::All));
     };
     let levels = &pattern?.levels;
-    let name = folder.url.trim_end_matches('/').rsplit('/').next()?;
+    let name = folder.url.strip_suffix('/').unwrap_or(&folder.url).rsplit('/').next()?;
     match levels.get(level)? {
         Level::Names(_, names) if names.is_match(name) => descend(levels, folder.url, level + 1),
         _ => None,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use crate::{StoreError, error::without_query};
+use crate::{StoreError, error::without_query, percent::decoded};
 
 /// Longest url, in bytes.
 const LONGEST: usize = 4096;
@@ -130,7 +130,7 @@ fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
     }
     let segment = |segment: &str| {
         let decoded = decoded(segment.as_bytes());
-        let twice = self::decoded(&decoded);
+        let twice = crate::percent::decoded(&decoded);
         let is_name = |name: &[u8]| {
             !matches!(name, b"" | b"." | b"..")
                 && !name.iter().any(|byte| matches!(byte, 0..0x20 | 0x7f | b'/' | b'\\'))
@@ -141,23 +141,6 @@ fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
         }
     };
     path.split('/').map(segment).collect()
-}
-
-/// Text with `%41` as the byte that it stands for; what is no such escape stays.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, after)) = rest.split_first() {
-        let escape = (*first == b'%').then(|| hexadecimal(after)).flatten();
-        bytes.push(escape.unwrap_or(*first));
-        rest = if escape.is_some() { after.get(2..).unwrap_or_default() } else { after };
-    }
-    bytes
-}
-
-fn hexadecimal(text: &[u8]) -> Option<u8> {
-    let digits = text.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// A message's name for a url: without what may be a secret.

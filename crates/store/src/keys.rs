@@ -1,0 +1,275 @@
+//! Listings of buckets, read by us: object_store gives no page in which one key is none of its paths, and trims keys.
+//!
+//! - S3 and Google (the same document): <https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>
+//! - Azure: <https://learn.microsoft.com/rest/api/storageservices/list-blobs>
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use chrono::DateTime;
+use object_store::path::Path;
+use quick_xml::{
+    Reader,
+    escape::unescape,
+    events::{BytesStart, Event},
+};
+
+use crate::{Listed, StoreError, percent::decoded};
+
+/// Most bytes of a page: a thousand keys of 1,024 bytes, each byte escaped, with what is said of them.
+const LARGEST: usize = 32 << 20;
+
+/// Takes the document of a listing out of an answer, with whose request it travels as an extension.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken(Arc<Mutex<Bytes>>);
+
+impl Taken {
+    pub(crate) fn put(&self, body: Bytes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = body;
+    }
+
+    pub(crate) fn get(&self) -> Bytes {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A page of a listing, with keys as they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Keys {
+    /// Objects; `url` is the key.
+    pub(crate) objects: Vec<Listed>,
+    /// Common starts, each with its `/`.
+    pub(crate) prefixes: Vec<String>,
+    /// What to ask for next.
+    pub(crate) next: Option<String>,
+}
+
+/// The path of a key, if it is one that can be asked for: `Path` would leave out a `/` at its ends, and web clients take
+/// steps such as `..` for what they are in urls.
+pub(crate) fn path(name: &str, key: &str) -> Result<Path, StoreError> {
+    let reason = if key.is_empty() || key.ends_with('/') {
+        "a key that ends in a slash stands for a folder, expected that of a file"
+    } else if key.split('/').any(str::is_empty) {
+        "the key has an empty name beside a slash, which is not read here: copy the object to another key"
+    } else if key.split('/').any(|part| matches!(part, "." | "..")) {
+        "the key has a step such as `..`, which is not read here: copy the object to another key"
+    } else if key.contains(|c: char| c.is_ascii_control()) {
+        "the key has a control character, which is not read here: copy the object to another key"
+    } else {
+        let path = Path::parse(key).map_err(|error| StoreError::remote(name, &error.into()))?;
+        if path.as_ref() == key {
+            return Ok(path);
+        }
+        "the key cannot be asked for: copy the object to another key"
+    };
+    let name = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    Err(StoreError::Location { name, reason: reason.to_owned() })
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// Why it is no page of a listing.
+pub(crate) fn parse(document: &[u8]) -> Result<Keys, String> {
+    if document.len() > LARGEST {
+        return Err(format!("a page of {} bytes, expected at most {LARGEST}", document.len()));
+    }
+    let text = std::str::from_utf8(document).map_err(|error| error.to_string())?;
+    let mut reader = Reader::from_str(text);
+    let mut page = Page::default();
+    loop {
+        match reader.read_event().map_err(|error| error.to_string())? {
+            Event::Start(start) => page.open(&start),
+            Event::Empty(start) => {
+                page.open(&start);
+                page.close()?;
+            }
+            Event::End(_) => page.close()?,
+            Event::Text(text) => page.text.push_str(&text),
+            Event::CData(text) => page.text.push_str(&text),
+            Event::GeneralRef(reference) => page.text.push_str(&resolved(&reference)?),
+            Event::DocType(_) => return Err("a document type declaration, expected none".to_owned()),
+            Event::Eof => return page.end(),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+        }
+    }
+}
+
+/// What `&amp;` and `&#38;` stand for. Stores write control characters so, which XML has none of.
+fn resolved(reference: &str) -> Result<String, String> {
+    let number = match reference.strip_prefix('#') {
+        Some(number) => match number.strip_prefix('x') {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => number.parse().ok(),
+        },
+        None => return Ok(unescape(&format!("&{reference};")).map_err(|error| error.to_string())?.into()),
+    };
+    number.and_then(char::from_u32).map(String::from).ok_or_else(|| format!("&{reference}; is no character"))
+}
+
+#[derive(Default)]
+struct Page {
+    /// Names of the open elements.
+    open: Vec<String>,
+    /// Of the innermost one.
+    text: String,
+    /// Whether Azure wrote the name with escapes, since XML cannot say it.
+    is_escaped: bool,
+    is_listing: bool,
+    entry: Entry,
+    keys: Keys,
+}
+
+/// An object, or a common start.
+#[derive(Default)]
+struct Entry {
+    key: Option<String>,
+    listed: Listed,
+    is_directory: bool,
+}
+
+impl Page {
+    fn open(&mut self, start: &BytesStart<'_>) {
+        self.open.push(start.local_name().as_ref().to_owned());
+        self.text.clear();
+        self.is_escaped =
+            matches!(start.try_get_attribute("Encoded"), Ok(Some(value)) if &*value.value == "true");
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        let text = std::mem::take(&mut self.text);
+        let open: Vec<_> = self.open.iter().map(String::as_str).collect();
+        let entry = &mut self.entry;
+        match open.as_slice() {
+            ["ListBucketResult" | "EnumerationResults"] => self.is_listing = true,
+            ["ListBucketResult", "Contents" | "CommonPrefixes", "Key" | "Prefix"]
+            | ["EnumerationResults", "Blobs", "Blob" | "BlobPrefix", "Name"] => {
+                entry.key = Some(if self.is_escaped { unescaped(&text)? } else { text });
+            }
+            ["ListBucketResult", "Contents", field]
+            | ["EnumerationResults", "Blobs", "Blob", "Properties", field] => entry.take(field, text)?,
+            ["ListBucketResult", "Contents"] | ["EnumerationResults", "Blobs", "Blob"] => {
+                let Entry { key, listed, is_directory } = std::mem::take(entry);
+                let url = key.ok_or("an object without a key")?;
+                if !is_directory {
+                    self.keys.objects.push(Listed { url, ..listed });
+                }
+            }
+            ["ListBucketResult", "CommonPrefixes"] | ["EnumerationResults", "Blobs", "BlobPrefix"] => {
+                self.keys.prefixes.push(std::mem::take(entry).key.ok_or("a prefix without a name")?);
+            }
+            ["ListBucketResult", "NextContinuationToken"] | ["EnumerationResults", "NextMarker"] => {
+                self.keys.next = Some(text).filter(|token| !token.is_empty());
+            }
+            _ => {}
+        }
+        self.open.pop();
+        Ok(())
+    }
+
+    fn end(self) -> Result<Keys, String> {
+        match self.open.is_empty() && self.is_listing {
+            true => Ok(self.keys),
+            false => Err("the answer is no listing, or not all of one".to_owned()),
+        }
+    }
+}
+
+impl Entry {
+    /// A field of S3, Google or Azure.
+    fn take(&mut self, field: &str, text: String) -> Result<(), String> {
+        match field {
+            "Size" | "Content-Length" => {
+                let size = text.trim().parse();
+                self.listed.size = Some(size.map_err(|_| format!("size {text:?} is no number of bytes"))?);
+            }
+            "LastModified" | "Last-Modified" => {
+                let time = DateTime::parse_from_rfc3339(text.trim())
+                    .or_else(|_| DateTime::parse_from_rfc2822(text.trim()))
+                    .map_err(|_| format!("time {text:?} is of neither RFC 3339 nor RFC 1123"))?;
+                self.listed.modified = Some(time.timestamp_millis()).filter(|time| *time > 0);
+            }
+            "ETag" | "Etag" => self.listed.etag = Some(text).filter(|tag| !tag.is_empty()),
+            "ResourceType" => self.is_directory = text == "directory",
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn unescaped(text: &str) -> Result<String, String> {
+    String::from_utf8(decoded(text.as_bytes())).map_err(|_| format!("{text:?} is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_s3() {
+        let keys = parse(
+            br#"<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name><Prefix> a</Prefix><IsTruncated>true</IsTruncated>
+ <Contents><Key> a//b &amp;&#38;%2F+ </Key><LastModified>2026-11-21T10:00:00.500Z</LastModified><ETag>&quot;e&quot;</ETag>
+  <Owner><ID>x</ID><DisplayName>Key</DisplayName></Owner><Size>7</Size><StorageClass>STANDARD</StorageClass></Contents>
+ <Contents><Key>a&#x1;/</Key><Size>0</Size></Contents>
+ <CommonPrefixes><Prefix>c//</Prefix></CommonPrefixes><NextContinuationToken>t/1=</NextContinuationToken></ListBucketResult>"#,
+        )
+        .unwrap();
+        let first = Listed {
+            size: Some(7),
+            etag: Some("\"e\"".to_owned()),
+            modified: Some(1_795_255_200_500),
+            ..Listed::of(" a//b &&%2F+ ")
+        };
+        assert_eq!(keys.objects, [first, Listed { size: Some(0), ..Listed::of("a\u{1}/") }]);
+        assert_eq!((keys.prefixes, keys.next.as_deref()), (vec!["c//".to_owned()], Some("t/1=")));
+    }
+
+    #[test]
+    fn a_page_of_azure() {
+        let keys = parse(
+            br#"<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="http://h/" ContainerName="c"><Prefix>a</Prefix>
+<Blobs><Blob><Name>a b</Name><Properties><Last-Modified>Sat, 21 Nov 2026 10:00:00 GMT</Last-Modified><Etag>0x8D</Etag>
+<ResourceType>file</ResourceType><Content-Length>7</Content-Length></Properties><OrMetadata /></Blob>
+<Blob><Name>d</Name><Properties><ResourceType>directory</ResourceType><Content-Length>0</Content-Length></Properties></Blob>
+<Blob><Name Encoded="true">x%EF%BF%BF%2525</Name><Properties/></Blob>
+<BlobPrefix><Name>p/</Name></BlobPrefix></Blobs><NextMarker /></EnumerationResults>"#,
+        )
+        .unwrap();
+        let first = Listed {
+            size: Some(7),
+            etag: Some("0x8D".to_owned()),
+            modified: Some(1_795_255_200_000),
+            ..Listed::of("a b")
+        };
+        assert_eq!(keys.objects, [first, Listed::of("x\u{ffff}%25")]);
+        assert_eq!((keys.prefixes, keys.next), (vec!["p/".to_owned()], None));
+    }
+
+    #[test]
+    fn what_is_no_whole_listing_is_refused() {
+        for document in [
+            "",
+            "<html><body/></html>",
+            "<ListBucketResult><Contents><Key>a</Key></Contents>",
+            "<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+            "<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>",
+            "<!DOCTYPE x [<!ENTITY a \"b\">]><ListBucketResult/>",
+            "<ListBucketResult><Contents><Key>&a;</Key></Contents></ListBucketResult>",
+        ] {
+            assert!(parse(document.as_bytes()).is_err(), "{document}");
+        }
+        assert_eq!(parse(b"<ListBucketResult/>"), Ok(Keys::default()));
+    }
+
+    #[test]
+    fn keys_are_asked_for_as_they_are_or_not_at_all() {
+        for key in ["a/b c.nc", "a%2Fb", "a+b#c?d", "\u{fc}/\u{65e5}", " a ", "a/...", ".a", "a\\b", "~a*"] {
+            assert_eq!(path("", key).unwrap().as_ref(), key);
+        }
+        for key in ["", "/a", "a/", "a//b", "//a", "a/./b", "a/../b", "..", "a\nb", "a\u{7f}"] {
+            assert!(matches!(path("s3://b/k", key), Err(StoreError::Location { .. })), "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Buckets of S3, Google and Azure over servers that answer by a script: redirects, regions, keys of all kinds.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use common::{Request, Response, Server, file, options, run};
+use virtualize_bytes::ReadErrorKind;
+use virtualize_store::{Listed, SideFolder, StoreError, StoreOptions, list_page, open, open_listed, put};
+
+/// Anonymous, at a server.
+fn at(server: &Server) -> StoreOptions {
+    let values = vec![("azure_storage_account_name".to_owned(), "account".to_owned())];
+    StoreOptions { anonymous: true, endpoint: Some(server.url.clone()), values, ..options() }
+}
+
+fn s3(server: &Server) -> StoreOptions {
+    StoreOptions { values: vec![], ..at(server) }
+}
+
+fn of(server: &Server, scheme: &str) -> StoreOptions {
+    if scheme == "az" { at(server) } else { s3(server) }
+}
+
+#[test]
+fn redirects_of_an_endpoint_are_not_followed() {
+    let secret = Server::of_file(b"secret");
+    let elsewhere = format!("{}/bucket/a", secret.url);
+    let server = Server::start(move |_| Response {
+        status: 307,
+        headers: vec![("Location", elsewhere.clone())],
+        body: vec![],
+    });
+    for scheme in ["s3", "gs", "az"] {
+        let error = run(open(&format!("{scheme}://bucket/a"), &of(&server, scheme))).unwrap_err();
+        assert!(!error.to_string().contains(&secret.url), "{error}");
+        let (bucket, options) = (format!("{scheme}://bucket/"), of(&server, scheme));
+        assert!(run(list_page(&bucket, true, None, &options)).is_err(), "{scheme}");
+    }
+    assert_eq!((server.requests().len(), secret.requests().len()), (6, 0));
+}
+
+// ---- regions
+
+const HOME: &str = "eu-north-1";
+
+/// A bucket that is only where it is at home; `signed` requests name their region.
+fn regional(request: &Request) -> Response {
+    let signature = request.headers.get("authorization").cloned().unwrap_or_default();
+    if !signature.contains(&format!("/{HOME}/s3/")) {
+        return Response {
+            status: 301,
+            headers: vec![("x-amz-bucket-region", HOME.to_owned())],
+            body: b"<Error><Code>PermanentRedirect</Code><Message>Elsewhere.</Message></Error>".to_vec(),
+        };
+    }
+    match request.method.as_str() {
+        "PUT" => Response { headers: vec![("ETag", "\"p\"".to_owned())], ..Response::status(200) },
+        _ if request.target.contains("list-type=2") => listing(&["a.nc"]),
+        _ => file(request, b"bytes", "\"one\""),
+    }
+}
+
+fn listing(keys: &[&str]) -> Response {
+    let entry = |key: &&str| format!("<Contents><Key>{key}</Key><Size>5</Size></Contents>");
+    let entries: String = keys.iter().map(entry).collect();
+    let body = format!("<ListBucketResult>{entries}</ListBucketResult>");
+    Response { status: 200, headers: vec![], body: body.into_bytes() }
+}
+
+fn signed(server: &Server, more: &[(&str, &str)]) -> StoreOptions {
+    let keys = [("aws_access_key_id", "K"), ("aws_secret_access_key", "S")];
+    let values = keys.iter().chain(more).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    StoreOptions { anonymous: false, values: values.collect(), ..s3(server) }
+}
+
+#[test]
+fn the_region_of_a_bucket_is_found_once() {
+    let server = Server::start(regional);
+    let options = signed(&server, &[]);
+    let clone = options.clone();
+    run(async {
+        for _ in 0..3 {
+            assert_eq!(open("s3://bucket/a.nc", &options).await.unwrap().bytes(), 5);
+        }
+        let page = list_page("s3://bucket/", true, None, &clone).await.unwrap();
+        assert_eq!(page.files[0].url, "s3://bucket/a.nc");
+        put("s3://bucket/b", &options, "b".into()).await.unwrap();
+    });
+    assert_eq!(server.requests().len(), 1 + 5, "one refusal");
+    assert_eq!(virtualize_store::known_regions(&options)["s3://bucket"], HOME);
+}
+
+#[test]
+fn the_region_is_found_by_listings_and_before_writing() {
+    let server = Server::start(regional);
+    let options = signed(&server, &[]);
+    assert_eq!(run(list_page("s3://bucket/", true, None, &options)).unwrap().files.len(), 1);
+    let options = signed(&server, &[]);
+    run(put("s3://bucket/b", &options, "b".into())).unwrap();
+    run(put("s3://bucket/c", &options, "c".into())).unwrap();
+    let methods: Vec<_> = server.requests().into_iter().map(|request| request.method).collect();
+    assert_eq!(methods, ["GET", "GET", "HEAD", "PUT", "PUT"]);
+}
+
+#[test]
+fn a_region_that_someone_set_is_not_changed_but_the_right_one_is_named() {
+    let server = Server::start(regional);
+    let options = signed(&server, &[("aws_region", "us-west-2")]);
+    let errors = [
+        run(open("s3://bucket/a.nc", &options)).unwrap_err(),
+        run(list_page("s3://bucket/", true, None, &options)).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.to_string().contains("is in the region eu-north-1"), "{error}");
+        assert!(error.hint().unwrap().contains("AWS_REGION"));
+    }
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn servers_that_send_to_and_fro_or_to_other_hosts_are_given_up() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::start(move |_| {
+        let count = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Response {
+            headers: vec![("x-amz-bucket-region", format!("region-{count}"))],
+            ..Response::status(301)
+        }
+    });
+    assert!(run(open("s3://bucket/a.nc", &s3(&server))).is_err());
+    assert!(run(list_page("s3://bucket/", true, None, &s3(&server))).is_err());
+    assert_eq!(server.requests().len(), 4);
+    let server = Server::start(|_| Response {
+        headers: vec![("x-amz-bucket-region", "evil.example/".to_owned())],
+        ..Response::status(301)
+    });
+    let error = run(open("s3://bucket/a.nc", &s3(&server))).unwrap_err();
+    assert!(!error.to_string().contains("evil"), "{error}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+// ---- keys
+
+/// Keys as they stand in a document, and whether they can be read.
+const KEYS: [(&str, bool); 14] = [
+    ("/lead.nc", false),
+    ("a b+c#d?e&amp;f.nc", true),
+    ("a%2Fb.nc", true),
+    ("a/../b.nc", false),
+    ("a/./b.nc", false),
+    ("a//b.nc", false),
+    ("a/b.nc", true),
+    ("a/line&#10;break.nc", false),
+    ("folder/", false),
+    (" space .nc ", true),
+    ("~*[x]{y}|\\^`'\".nc", true),
+    ("\u{e9}/\u{65e5}\u{672c}.nc", true),
+    ("%41.nc", true),
+    ("a\u{301}.nc", true),
+];
+
+fn unescaped(key: &str) -> String {
+    key.replace("&amp;", "&").replace("&#10;", "\n")
+}
+
+/// Lists the keys, and serves each under its own path alone: the content is the path that was asked for.
+fn keyed(request: &Request) -> Response {
+    let listing = |outer: (&str, &str), entry: &dyn Fn(&str) -> String| {
+        let entries: String = KEYS.iter().map(|(key, _)| entry(key)).collect();
+        let body = format!("{}{entries}{}", outer.0, outer.1);
+        Response { status: 200, headers: vec![], body: body.into_bytes() }
+    };
+    if request.target.contains("list-type=2") {
+        return listing(("<ListBucketResult>", "</ListBucketResult>"), &|key| {
+            format!("<Contents><Key>{key}</Key><Size>9</Size></Contents>")
+        });
+    }
+    if request.target.contains("comp=list") {
+        let outer = ("<EnumerationResults><Blobs>", "</Blobs></EnumerationResults>");
+        return listing(outer, &|key| {
+            format!(
+                "<Blob><Name>{key}</Name><Properties><Content-Length>9</Content-Length></Properties></Blob>"
+            )
+        });
+    }
+    file(request, request.target.as_bytes(), "\"one\"")
+}
+
+/// A path of a request as the bytes that it stands for (RFC 3986, section 2.1).
+fn decoded(path: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next().unwrap(), rest.next().unwrap()];
+                u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn keys_are_read_as_they_are_or_refused_by_name() {
+    let server = Server::start(keyed);
+    for scheme in ["s3", "gs", "az"] {
+        let options = of(&server, scheme);
+        let bucket = format!("{scheme}://bucket/");
+        let page = run(list_page(&bucket, true, None, &options)).unwrap();
+        let mut expected: Vec<_> = KEYS.iter().map(|(key, _)| format!("{bucket}{}", unescaped(key))).collect();
+        expected.sort();
+        assert_eq!(page.files.iter().map(|file| file.url.clone()).collect::<Vec<_>>(), expected);
+        for (key, readable) in KEYS {
+            let url = format!("{bucket}{}", unescaped(key));
+            match run(open(&url, &options)) {
+                Ok(object) if readable => {
+                    let size = object.bytes();
+                    let path = run(object.read_once(virtualize_bytes::ByteRange::new(0, size))).unwrap();
+                    let path = decoded(std::str::from_utf8(&path).unwrap());
+                    assert_eq!(path, format!("/bucket/{}", unescaped(key)), "{scheme}");
+                }
+                Err(error @ StoreError::Location { .. }) if !readable => {
+                    assert!(error.to_string().contains("the key") || error.to_string().contains("a key"));
+                    assert!(!error.to_string().contains('\n'), "{error}");
+                    assert_eq!(error.kind(), ReadErrorKind::Invalid);
+                }
+                other => panic!("{url:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_folder_is_below_an_empty_name_too() {
+    let server = Server::start(|request| {
+        let level = decoded(request.target.split('?').nth(1).unwrap());
+        let body = match level.contains("prefix=a//") {
+            true => "<Contents><Key>a//b.nc</Key><Size>5</Size></Contents>",
+            false => "<CommonPrefixes><Prefix>a//</Prefix></CommonPrefixes>",
+        };
+        let body = format!("<ListBucketResult>{body}</ListBucketResult>").into_bytes();
+        Response { status: 200, headers: vec![], body }
+    });
+    let page = run(list_page("s3://bucket/a/", false, None, &s3(&server))).unwrap();
+    assert_eq!(page.folders[0].url, "s3://bucket/a//");
+    let page = run(list_page(&page.folders[0].url, false, None, &s3(&server))).unwrap();
+    assert_eq!(page.files[0].url, "s3://bucket/a//b.nc");
+}
+
+#[test]
+fn what_cannot_be_read_is_not_written_either() {
+    let server = Server::start(regional);
+    for key in ["a//b.json", "/b.json", "a/../b.json"] {
+        let error = run(put(&format!("s3://bucket/{key}"), &signed(&server, &[]), "x".into())).unwrap_err();
+        assert!(matches!(error, StoreError::Location { .. }), "{error}");
+    }
+    assert!(run(SideFolder::create("s3://bucket/a//b", false).unwrap().finish(&s3(&server))).is_err());
+    assert!(server.requests().iter().all(|request| request.method == "HEAD"));
+}
+
+// ---- listings that break
+
+#[test]
+fn a_page_that_breaks_off_is_asked_for_again() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::start(move |_| {
+        let mut whole = listing(&["a//b", "c"]);
+        if count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+            whole.body.truncate(60);
+        }
+        whole
+    });
+    let page = run(list_page("s3://bucket/", true, None, &s3(&server))).unwrap();
+    assert_eq!((page.files.len(), server.requests().len()), (2, 2));
+}
+
+#[test]
+fn etags_of_azure_have_no_quotes_in_listings() {
+    let server = Server::of_file(b"bytes");
+    let listed = |tag: &str| Listed { etag: Some(tag.to_owned()), ..Listed::of("az://bucket/a") };
+    assert!(run(open_listed(&listed("one"), &at(&server))).is_ok());
+    let error = run(open_listed(&listed("two"), &at(&server))).unwrap_err();
+    assert_eq!(error.kind(), ReadErrorKind::Changed);
+}
+
+#[test]
+fn connection_strings_of_azure() {
+    let server = Server::of_file(b"bytes");
+    let text = format!("AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint={}/a", server.url);
+    let values = vec![("AZURE_STORAGE_CONNECTION_STRING".to_owned(), text)];
+    run(open("az://box/key", &StoreOptions { values, ..options() })).unwrap();
+    let requests = server.requests();
+    assert_eq!(requests[0].target, "/a/box/key");
+    assert!(requests[0].headers["authorization"].starts_with("SharedKey a:"));
+    let values = vec![("azure_storage_connection_string".to_owned(), "secret".to_owned())];
+    let error = run(open("az://box/key", &StoreOptions { values, ..options() })).unwrap_err();
+    assert!(!error.to_string().contains("\"secret") && error.to_string().contains("connection_string"));
+}
