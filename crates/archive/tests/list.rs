@@ -6,7 +6,7 @@ use std::{
     fs,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -380,6 +380,93 @@ async fn pages_of_a_stac_api() {
     assert_eq!(urls, [1, 2, 3].map(|n| format!("{url}/f{n}.nc")));
 }
 
+/// A search whose next pages are asked for with POST (STAC API 1.0, item search, paging): each request's body is noted.
+async fn search(links: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String>>>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (noted, own) = (seen.clone(), url.clone());
+    tokio::spawn(async move {
+        let mut page = 0;
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.windows(4).any(|end| end == b"\r\n\r\n") || !is_whole(&request) {
+                if socket.read_buf(&mut request).await.unwrap() == 0 {
+                    break;
+                }
+            }
+            let text = String::from_utf8(request).unwrap();
+            let method = text.split(' ').next().unwrap();
+            noted.lock().unwrap().push(format!("{method} {}", text.split_once("\r\n\r\n").unwrap().1));
+            let link = links.get(page).copied().unwrap_or_default();
+            page += 1;
+            let other = r#""alternate": {"s3": {"href": "s3://b/f.nc"}}"#;
+            let own = format!(r#"{{"rel": "self", "href": "{own}/items/{page}/item.json"}}"#);
+            let item = format!(
+                r#"{{"type": "Feature", "id": "{page}", "links": [{own}], "assets": {{"data": {{"href": "./f.nc", {other}}}}}}}"#
+            );
+            let body = format!(r#"{{"type": "FeatureCollection", "features": [{item}], "links": [{link}]}}"#);
+            let head =
+                format!("HTTP/1.1 200 x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+            socket.write_all((head + &body).as_bytes()).await.unwrap();
+        }
+    });
+    (url, seen)
+}
+
+/// Whether as much of the body is there as the head says.
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request).to_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    body.len() >= length.map_or(0, |length| length.parse().unwrap())
+}
+
+#[tokio::test]
+async fn pages_of_a_search_by_post() {
+    let (url, seen) = search(&[
+        r#"{"rel": "next", "method": "POST", "href": "search", "body": {"token": "2", "limit": 1}}"#,
+        r#"{"rel": "next", "method": "post", "href": "search", "body": {"token": "3"}, "merge": true}"#,
+        r#"{"rel": "next", "method": "POST", "href": "search", "body": {"token": "4"}, "merge": false}"#,
+        // The same as before: a circle.
+        r#"{"rel": "next", "method": "POST", "href": "search", "body": {"token": "4"}}"#,
+    ])
+    .await;
+    let input = Input::Stac(format!("{url}/search?limit=1"));
+    let (items, _) = listed(vec![input], Filter::default(), &ListOptions::default()).await;
+    let urls: Vec<_> = items.unwrap().into_iter().map(|item| item.url).collect();
+    assert_eq!(urls, [1, 2, 3, 4].map(|n| format!("{url}/items/{n}/f.nc")), "from where each item lies");
+    let expected = [
+        "GET ",
+        r#"POST {"limit":1,"token":"2"}"#,
+        r#"POST {"limit":1,"token":"3"}"#,
+        r#"POST {"token":"4"}"#,
+    ];
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn alternate_places_of_assets() {
+    let (url, _) = search(&[]).await;
+    let at = |name: &str| {
+        let assets = Assets { alternate: Some(name.to_owned()), ..Assets::default() };
+        ListOptions { assets, ..ListOptions::default() }
+    };
+    let (items, _) = listed(vec![Input::Stac(url.clone())], Filter::default(), &at("s3")).await;
+    assert_eq!(items.unwrap()[0].url, "s3://b/f.nc");
+    let text = error(Input::Stac(url), &at("gs")).await;
+    assert!(text.contains("asset data: it has no alternate \"gs\", but s3"), "{text}");
+}
+
+#[tokio::test]
+async fn an_item_of_a_remote_search_names_no_local_file() {
+    let (url, _) =
+        search(&[r#"{"rel": "next", "method": "POST", "href": "file:///etc/x.json", "body": {}}"#]).await;
+    let text = error(Input::Stac(url), &ListOptions::default()).await;
+    assert!(text.contains("a file of this machine"), "{text}");
+}
+
 #[tokio::test]
 async fn what_is_no_stac_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -391,8 +478,12 @@ async fn what_is_no_stac_is_refused() {
         ("{\"type\": \"Feature\", \"id\": \"x\"}", "item x: it has no assets"),
         ("{\"type\": \"FeatureCollection\"}", "without features"),
         (
-            "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"POST\"}]}",
-            "POST",
+            "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"POST\", \"href\": \"b\"}]}",
+            "POST, which only web servers know",
+        ),
+        (
+            "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"PUT\", \"href\": \"b\"}]}",
+            "method \"PUT\"",
         ),
         ("{\"type\": \"Catalog\", \"links\": []}", "names no files"),
     ] {

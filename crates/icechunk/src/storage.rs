@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    env, path::PathBuf, sync::Arc};
+    env,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use icechunk::{
     Storage,

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn accounts_keys_and_endpoints() {
-        let text = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=k+/==;EndpointSuffix=core.example.net";
+        let text =
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=k+/==;EndpointSuffix=core.example.net";
         let expected = [
             ("azure_storage_account_key", "k+/=="),
             ("azure_storage_account_name", "a"),
@@ -63,7 +64,8 @@ mod tests {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
         assert_eq!(said(text), own(&expected));
-        let local = "AccountName=a;AccountKey=k;BlobEndpoint=http://127.0.0.1:10000/a/;QueueEndpoint=http://q;";
+        let local =
+            "AccountName=a;AccountKey=k;BlobEndpoint=http://127.0.0.1:10000/a/;QueueEndpoint=http://q;";
         assert_eq!(said(local).last().unwrap().1, "http://127.0.0.1:10000/a");
         let signed = "BlobEndpoint=https://b.blob.core.windows.net/;SharedAccessSignature=?sv=1&sig=x%3D";
         let expected = [

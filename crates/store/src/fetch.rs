@@ -4,6 +4,7 @@ use object_store::{
     HeaderValue,
     client::{HttpRequest, HttpRequestBody},
 };
+use reqwest::Method;
 use url::Url;
 use virtualize_bytes::{ByteRange, ReadRanges};
 
@@ -24,8 +25,8 @@ pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result
         allowed.check(location)?;
     }
     let parsed = Location::parse(location)?;
-    if let Location::Http(url) = &parsed {
-        return document(url, &parsed.name(), limit, options).await;
+    if let Location::Http(_) = &parsed {
+        return document(&parsed, None, limit, options).await;
     }
     let object = open(location, options).await?;
     let size = object.size();
@@ -40,18 +41,47 @@ pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result
     Ok(parts.map_err(failed)?.pop().unwrap_or_default())
 }
 
+/// All bytes, at most `limit`, that a web server answers to JSON that is posted to it, such as a search of a STAC API. It is
+/// sent again where that fails in passing.
+pub async fn post(
+    location: &str,
+    json: &str,
+    limit: u64,
+    options: &StoreOptions,
+) -> Result<Bytes, StoreError> {
+    if let Some(allowed) = &options.allowed {
+        allowed.check(location)?;
+    }
+    match Location::parse(location)? {
+        parsed @ Location::Http(_) => document(&parsed, Some(json), limit, options).await,
+        other => Err(StoreError::Location {
+            name: other.name(),
+            reason: "nothing can be posted there, expected a url of http or https".to_owned(),
+        }),
+    }
+}
+
 fn too_large(name: &str, limit: u64) -> StoreError {
     let reason = format!("larger than {limit} bytes, which is too large for a list or catalogue");
     StoreError::Location { name: name.to_owned(), reason }
 }
 
-async fn document(url: &Url, name: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
+/// A document of a web server, or its answer to JSON.
+async fn document(
+    location: &Location,
+    json: Option<&str>,
+    limit: u64,
+    options: &StoreOptions,
+) -> Result<Bytes, StoreError> {
+    let (Location::Http(url), name) = (location, &location.name()) else {
+        return Err(too_large(&location.name(), limit));
+    };
     let pool = Clients::pool(options);
     let _slot = pool.slot(name).await?;
     let mut backoff = Backoff::of(options);
     loop {
         let seen = Seen::default();
-        match get(url, name, limit, options, &seen).await {
+        match answer((url, json), name, limit, options, &seen).await {
             Ok(bytes) => return Ok(bytes),
             Err(Tried::Final(error)) => return Err(error),
             Err(Tried::Passing(error)) => backoff.wait(error, seen.retry_after()).await?,
@@ -59,9 +89,20 @@ async fn document(url: &Url, name: &str, limit: u64, options: &StoreOptions) -> 
     }
 }
 
-async fn get(url: &Url, name: &str, limit: u64, options: &StoreOptions, seen: &Seen) -> Result<Bytes, Tried> {
+async fn answer(
+    (url, json): (&Url, Option<&str>),
+    name: &str,
+    limit: u64,
+    options: &StoreOptions,
+    seen: &Seen,
+) -> Result<Bytes, Tried> {
     let unavailable = |reason: String| StoreError::Unavailable { name: name.to_owned(), reason };
-    let mut request = HttpRequest::new(HttpRequestBody::empty());
+    let body = json.map_or_else(HttpRequestBody::empty, |json| json.to_owned().into());
+    let mut request = HttpRequest::new(body);
+    if json.is_some() {
+        *request.method_mut() = Method::POST;
+        request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    }
     let uri = url.as_str().parse();
     *request.uri_mut() = uri.map_err(|_| Tried::Final(unavailable("not a url".to_owned())))?;
     let accepted = HeaderValue::from_static("application/geo+json, application/json, */*");

@@ -35,7 +35,7 @@ mod transport;
 pub use allowed::Allowed;
 pub use clients::Clients;
 pub use error::StoreError;
-pub use fetch::fetch;
+pub use fetch::{fetch, post};
 pub use folder::SideFolder;
 pub use listed::Listed;
 pub use listing::{Folder, Page, folder_url, list_page};

@@ -151,7 +151,8 @@ fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
         let mut alike = files.iter().skip(at + 1).take_while(|next| next.url.starts_with(&file.url));
         file.size == Some(0)
             && (file.url.ends_with('/')
-                || is_above(&file.url, prefix) || alike.any(|next| is_above(&file.url, &next.url)))
+                || is_above(&file.url, prefix)
+                || alike.any(|next| is_above(&file.url, &next.url)))
     };
     let markers: Vec<_> = files.iter().enumerate().map(|(at, file)| is_marker(at, file)).collect();
     let mut markers = markers.into_iter();

@@ -142,9 +142,10 @@ fn bucket(service: Service, scheme: &str, rest: &str, text: &str) -> Result<Loca
         Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() && !key.ends_with('/') => {
             Ok(Location::Bucket { service, bucket: format!("{scheme}://{bucket}"), key: key.to_owned() })
         }
-        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-            invalid(text, "a key that ends in a slash stands for a folder, expected that of a file".to_owned())
-        }
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => invalid(
+            text,
+            "a key that ends in a slash stands for a folder, expected that of a file".to_owned(),
+        ),
         _ => invalid(text, "expected a bucket and the key of an object".to_owned()),
     }
 }

@@ -9,7 +9,8 @@ use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Ke
 use tempfile::NamedTempFile;
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location, region,
+    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
+    region,
 };
 
 /// Size in bytes from which on an object is uploaded in parts.

@@ -45,7 +45,8 @@ pub(crate) fn settings(name: &str, options: &StoreOptions) -> Result<Vec<(String
     if given.find(&REGIONS).is_none() {
         settings.extend(profile.get("region").map(|region| ("aws_region", region)));
     }
-    let ignored = env::var("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_ok_and(|it| it.eq_ignore_ascii_case("true"));
+    let ignored =
+        env::var("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_ok_and(|it| it.eq_ignore_ascii_case("true"));
     if options.endpoint.is_none() && given.find(&ENDPOINTS).is_none() && !ignored {
         settings.extend(files.endpoint(&profile).map(|endpoint| ("aws_endpoint", endpoint)));
     }
@@ -92,7 +93,8 @@ impl Given<'_> {
 
     fn has_credentials(&self) -> bool {
         let unsigned = self.find(&["aws_skip_signature", "skip_signature", "aws_no_sign_request"]);
-        let unsigned = unsigned.is_some_and(|it| matches!(it.to_ascii_lowercase().as_str(), "1" | "true" | "yes"));
+        let unsigned =
+            unsigned.is_some_and(|it| matches!(it.to_ascii_lowercase().as_str(), "1" | "true" | "yes"));
         self.options.anonymous || unsigned || self.find(&CREDENTIALS).is_some()
     }
 }

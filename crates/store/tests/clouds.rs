@@ -210,7 +210,8 @@ fn keys_are_read_as_they_are_or_refused_by_name() {
         let options = of(&server, scheme);
         let bucket = format!("{scheme}://bucket/");
         let page = run(list_page(&bucket, true, None, &options)).unwrap();
-        let mut expected: Vec<_> = KEYS.iter().map(|(key, _)| format!("{bucket}{}", unescaped(key))).collect();
+        let mut expected: Vec<_> =
+            KEYS.iter().map(|(key, _)| format!("{bucket}{}", unescaped(key))).collect();
         expected.sort();
         assert_eq!(page.files.iter().map(|file| file.url.clone()).collect::<Vec<_>>(), expected);
         for (key, readable) in KEYS {

@@ -9,7 +9,7 @@ use std::{
 use futures::{StreamExt, future::try_join_all, stream};
 use serde_json::{Map, Value};
 use url::Url;
-use virtualize_store::{fetch, url_of};
+use virtualize_store::{fetch, post, url_of};
 
 use super::{Files, Found, ListError, ListOptions};
 use crate::Item;
@@ -45,13 +45,15 @@ pub struct Assets {
     pub roles: Vec<String>,
     /// One of these media types, parameters aside, such as `image/tiff`.
     pub media_types: Vec<String>,
+    /// Which of the asset's other places is read (extension `alternate`), such as `s3`; else its `href`.
+    pub alternate: Option<String>,
 }
 
 /// The files that a STAC document leads to.
 pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     let crawl = Crawl {
         options,
-        pending: VecDeque::from([Step::Document(location)]),
+        pending: VecDeque::from([Step::Document(Page { url: location, body: None })]),
         visited: HashSet::new(),
         ready: VecDeque::new(),
     };
@@ -63,16 +65,23 @@ pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
 struct Crawl {
     options: Arc<ListOptions>,
     pending: VecDeque<Step>,
-    /// Urls of all documents that were asked for: links may lead round in a circle.
-    visited: HashSet<String>,
+    /// All documents that were asked for: links may lead round in a circle.
+    visited: HashSet<Page>,
     ready: VecDeque<Found>,
 }
 
 enum Step {
     /// To be fetched.
-    Document(String),
-    /// Fetched from this url.
-    Fetched(String, Value),
+    Document(Page),
+    /// Fetched from there.
+    Fetched(Page, Value),
+}
+
+/// A document, and how to ask for it: with POST where there is a body (STAC API, item search).
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+struct Page {
+    url: String,
+    body: Option<Map<String, Value>>,
 }
 
 impl Crawl {
@@ -83,7 +92,7 @@ impl Crawl {
             }
             match self.pending.pop_front() {
                 None => return Ok(None),
-                Some(Step::Fetched(url, document)) => self.read(&url, &document)?,
+                Some(Step::Fetched(page, document)) => self.read(&page, &document)?,
                 Some(step @ Step::Document(_)) => {
                     self.pending.push_front(step);
                     self.fetch_ahead().await?;
@@ -95,29 +104,30 @@ impl Crawl {
     async fn fetch_ahead(&mut self) -> Result<(), ListError> {
         let store = &self.options.store;
         let fetched = self.pending.iter_mut().take(AHEAD).map(|step| async move {
-            if let Step::Document(url) = step {
-                let document = document(url, store).await?;
-                *step = Step::Fetched(std::mem::take(url), document);
+            if let Step::Document(page) = step {
+                let document = document(page, store).await?;
+                *step = Step::Fetched(std::mem::take(page), document);
             }
             Ok::<_, ListError>(())
         });
         try_join_all(fetched).await.map(drop)
     }
 
-    fn read(&mut self, url: &str, document: &Value) -> Result<(), ListError> {
+    fn read(&mut self, page: &Page, document: &Value) -> Result<(), ListError> {
+        let url = page.url.as_str();
         match text(document, "type") {
             Some("Feature") => self.ready.extend(self.item(url, document)?),
             Some("FeatureCollection") => {
                 let features = document.get("features").and_then(Value::as_array);
                 let features = features.ok_or_else(|| wrong(url, "a FeatureCollection without features"))?;
                 for feature in features {
-                    self.ready.extend(self.item(url, feature)?);
+                    self.ready.extend(self.item(&base(url, feature)?, feature)?);
                 }
-                self.follow(url, document, &["next"])?;
+                self.follow(page, document, &["next"])?;
             }
             Some("Collection" | "Catalog") => {
                 let has_pages = links(document).any(|link| text(link, "rel") == Some("items"));
-                self.follow(url, document, if has_pages { &["items"] } else { &["item", "child"] })?;
+                self.follow(page, document, if has_pages { &["items"] } else { &["item", "child"] })?;
             }
             other => {
                 let found = other.map_or("none".to_owned(), |other| format!("{other:?}"));
@@ -129,18 +139,11 @@ impl Crawl {
     }
 
     /// Puts the documents of links before all others, in the order of the links.
-    fn follow(&mut self, url: &str, document: &Value, relations: &[&str]) -> Result<(), ListError> {
+    fn follow(&mut self, page: &Page, document: &Value, relations: &[&str]) -> Result<(), ListError> {
         let mut steps = VecDeque::new();
         let wanted = |link: &&Value| text(link, "rel").is_some_and(|rel| relations.contains(&rel));
         for link in links(document).filter(wanted) {
-            if text(link, "method").is_some_and(|method| !method.eq_ignore_ascii_case("GET")) {
-                return Err(wrong(
-                    url,
-                    "the next page must be asked for with POST, which is not done here: ask with GET",
-                ));
-            }
-            let href = text(link, "href").ok_or_else(|| wrong(url, "a link without href"))?;
-            let target = resolve(url, href).map_err(|reason| wrong(url, &reason))?;
+            let target = page.linked(link).map_err(|reason| wrong(&page.url, &reason))?;
             if self.visited.insert(target.clone()) {
                 steps.push_back(Step::Document(target));
             }
@@ -159,7 +162,7 @@ impl Crawl {
         };
         let wanted = &self.options.assets;
         let chosen: Vec<_> = assets.iter().filter(|(key, asset)| wanted.has(key, asset)).collect();
-        if *wanted == Assets::default() && chosen.len() > 1 {
+        if wanted.say_nothing() && chosen.len() > 1 {
             let keys: Vec<_> = chosen.iter().map(|(key, _)| key.as_str()).collect();
             return Err(named(&format!(
                 "it has the assets {}: name those to read with --asset",
@@ -171,7 +174,8 @@ impl Crawl {
             return Ok(vec![Found::NoAsset(format!("{id} (which has {})", keys.join(", ")))]);
         }
         let file = |(key, asset): (&String, &Value)| {
-            let href = text(asset, "href").ok_or_else(|| named("an asset without href"))?;
+            let href =
+                self.options.assets.href(asset).map_err(|reason| named(&format!("asset {key}: {reason}")))?;
             let target = resolve(url, href).map_err(|reason| named(&reason))?;
             let url = url_of(&target)?;
             let size = asset.get("file:size").and_then(Value::as_u64);
@@ -182,11 +186,31 @@ impl Crawl {
 }
 
 impl Assets {
+    /// Whether any asset that can be read will do.
+    fn say_nothing(&self) -> bool {
+        self.keys.is_empty() && self.roles.is_empty() && self.media_types.is_empty()
+    }
+
+    /// Where an asset lies.
+    fn href<'a>(&self, asset: &'a Value) -> Result<&'a str, String> {
+        let Some(name) = &self.alternate else {
+            return text(asset, "href").ok_or_else(|| "it has no href".to_owned());
+        };
+        let others = asset.get("alternate").and_then(Value::as_object);
+        let other = others.and_then(|others| others.get(name)).and_then(|other| text(other, "href"));
+        other.ok_or_else(|| {
+            let names = others.into_iter().flat_map(Map::keys).take(20).map(String::as_str);
+            let names = names.collect::<Vec<_>>().join(", ");
+            let names = if names.is_empty() { "none".to_owned() } else { names };
+            format!("it has no alternate {name:?}, but {names}")
+        })
+    }
+
     fn has(&self, key: &str, asset: &Value) -> bool {
         let roles: Vec<_> = array(asset, "roles").filter_map(Value::as_str).collect();
         let kind =
             text(asset, "type").map(|kind| kind.split(';').next().unwrap_or(kind).trim().to_lowercase());
-        if *self == Self::default() {
+        if self.say_nothing() {
             let path =
                 text(asset, "href").unwrap_or_default().split('?').next().unwrap_or_default().to_lowercase();
             let readable = match &kind {
@@ -204,8 +228,50 @@ impl Assets {
     }
 }
 
-async fn document(url: &str, store: &virtualize_store::StoreOptions) -> Result<Value, ListError> {
-    let bytes = fetch(url, LARGEST, store).await?;
+impl Page {
+    /// What a link leads to. The next page of a search may have to be asked for with POST; `merge` means that what was
+    /// asked before stays, but for what the link says.
+    fn linked(&self, link: &Value) -> Result<Self, String> {
+        let href = text(link, "href").ok_or("a link without href")?;
+        let url = resolve(&self.url, href)?;
+        let method = text(link, "method").unwrap_or("GET");
+        if method.eq_ignore_ascii_case("GET") {
+            return Ok(Self { url, body: None });
+        }
+        if !method.eq_ignore_ascii_case("POST") {
+            return Err(format!("a link asks for the method {method:?}, expected GET or POST"));
+        }
+        let is_web = url.starts_with("http://") || url.starts_with("https://");
+        if !is_web {
+            return Err("a link asks for POST, which only web servers know".to_owned());
+        }
+        if link.get("headers").and_then(Value::as_object).is_some_and(|headers| !headers.is_empty()) {
+            return Err("a link asks for headers of its own, which are not sent here".to_owned());
+        }
+        let own = match link.get("body") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(body)) => body.clone(),
+            Some(_) => return Err("the body of a link is no JSON object".to_owned()),
+        };
+        let merge = link.get("merge").and_then(Value::as_bool).unwrap_or_default();
+        let mut body = self.body.clone().filter(|_| merge).unwrap_or_default();
+        body.extend(own);
+        Ok(Self { url, body: Some(body) })
+    }
+}
+
+/// What hrefs of an item in a collection of items start from: where the item itself lies, if it says so.
+fn base(url: &str, item: &Value) -> Result<String, ListError> {
+    let own = links(item).find(|link| text(link, "rel") == Some("self")).and_then(|link| text(link, "href"));
+    own.map_or_else(|| Ok(url.to_owned()), |own| resolve(url, own).map_err(|reason| wrong(url, &reason)))
+}
+
+async fn document(page: &Page, store: &virtualize_store::StoreOptions) -> Result<Value, ListError> {
+    let url = &page.url;
+    let bytes = match &page.body {
+        None => fetch(url, LARGEST, store).await?,
+        Some(body) => post(url, &Value::from(body.clone()).to_string(), LARGEST, store).await?,
+    };
     serde_json::from_slice(&bytes).map_err(|error| wrong(url, &format!("no JSON: {error}")))
 }
 
@@ -258,12 +324,16 @@ pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     let document = url_of(document).map_err(|error| error.to_string())?;
     let (scheme, path) = document.split_once("://").unwrap_or_default();
     let (root, path) = path.split_once('/').unwrap_or((path, ""));
-    let folder =
-        if href.starts_with('/') { "" } else { path.rsplit_once('/').map_or("", |(folder, _)| folder) };
+    let href = href.strip_prefix("./").unwrap_or(href);
+    let (folder, href) = match href.strip_prefix('/') {
+        Some(href) => (None, href),
+        None => (path.rsplit_once('/').map(|(folder, _)| folder), href),
+    };
+    // Empty names are names: `a//b` is another key than `a/b`.
     let mut parts: Vec<&str> = Vec::new();
-    for part in folder.split('/').chain(href.split('/')) {
+    for part in folder.into_iter().flat_map(|folder| folder.split('/')).chain(href.split('/')) {
         match part {
-            "" | "." => {}
+            "." => {}
             ".." => drop(parts.pop().ok_or_else(|| format!("{href} leads above {scheme}://{root}/"))?),
             part => parts.push(part),
         }
@@ -283,6 +353,10 @@ mod tests {
             ("s3://b/x/catalog.json", "./y/item.json", "s3://b/x/y/item.json"),
             ("s3://b/x/y/item.json", "../a b.tif", "s3://b/x/a b.tif"),
             ("s3://b/x/y/item.json", "/z.tif", "s3://b/z.tif"),
+            ("s3://b/x//y/item.json", "./z.tif", "s3://b/x//y/z.tif"),
+            ("s3://b/x/item.json", "y//z.tif", "s3://b/x/y//z.tif"),
+            ("s3://b/item.json", "z.tif", "s3://b/z.tif"),
+            ("s3://b//item.json", "z.tif", "s3://b//z.tif"),
             ("file:///d/item.json", "../z.tif", "file:///z.tif"),
             ("https://h/c/item.json?t=1", "../z.tif?u=2", "https://h/z.tif?u=2"),
             ("https://h/c/item.json", "s3://b/z.tif", "s3://b/z.tif"),

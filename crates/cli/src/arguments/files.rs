@@ -25,6 +25,9 @@ pub(crate) struct Files {
     /// Read the assets of STAC items that have this role; may be repeated
     #[arg(long = "asset-role", value_name = "ROLE", requires = "stac")]
     asset_roles: Vec<String>,
+    /// Read assets where their alternate of this name says, such as s3
+    #[arg(long, value_name = "NAME", requires = "stac")]
+    asset_alternate: Option<String>,
     /// Take files of such names only: a pattern, for the end of the path where it has a /
     #[arg(long, value_name = "PATTERN")]
     include: Option<String>,
@@ -63,6 +66,11 @@ impl Files {
 
     /// Assets that are wanted.
     pub(crate) fn assets(&self) -> Assets {
-        Assets { keys: self.asset_keys.clone(), roles: self.asset_roles.clone(), ..Assets::default() }
+        Assets {
+            keys: self.asset_keys.clone(),
+            roles: self.asset_roles.clone(),
+            alternate: self.asset_alternate.clone(),
+            ..Assets::default()
+        }
     }
 }

@@ -1,5 +1,5 @@
 """Runs the binary, and opens what it wrote as users do: fsspec's reference filesystem, zarr-python, xarray."""
-import dataclasses, functools, json, os, pathlib, re, subprocess, warnings
+import dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings
 
 import numpy as np
 
@@ -8,6 +8,9 @@ FIXTURES = ROOT / "fixtures"
 BINARY = os.environ.get("VIRTUALIZE_BIN", "target/debug/virtualize")
 BINARY = str(ROOT / BINARY) if not os.path.isabs(BINARY) else BINARY
 FORMATS = {"kerchunk-json": 2, "zarr3-json": 3}
+ENV = pathlib.Path(sys.prefix)
+# That of the system, or else the one that setup.sh took from PyPI.
+NODE = shutil.which("node") or shutil.which("node", path=str(ENV / "bin"))
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
 
 
@@ -36,7 +39,9 @@ class Run:
 
 def virtualize(*arguments, env=None, timeout=120):
     """Runs the binary with nothing of this environment's stores in its own."""
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "RUST_LOG"))}
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "RUST_LOG"))}
+    # Profiles of whoever runs the tests.
+    keep |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout,
                           env={**keep, **(env or {})}, cwd=ROOT)
     return Run(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))

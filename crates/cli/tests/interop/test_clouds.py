@@ -1,0 +1,349 @@
+"""Google Cloud Storage and Azure Blob Storage through the binary: a server of ours after Google's API (gcs_server.py), and Azurite. What is written
+is read back by gcsfs and adlfs. Keys of all kinds on S3 too."""
+import json, sqlite3, warnings
+
+import azure_server, clients, gcs_server
+import numpy as np
+import pytest
+from clients import FORMATS, virtualize
+from test_batch_s3 import day, values
+from test_stores import CREDENTIALS, FILES, REGION, s3, truth  # noqa: F401
+
+DAYS = 10
+
+
+class Google:
+    scheme, secret = "gs", gcs_server.TOKEN
+
+    def __init__(self, url, store):
+        self.url, self.store = url, store
+        self.anonymous = {"STORAGE_EMULATOR_HOST": url}
+        self.signed = {"GOOGLE_BASE_URL": url, "GOOGLE_ALLOW_HTTP": "true", "GOOGLE_BEARER_TOKEN": gcs_server.TOKEN}
+        self.wrong = {**self.signed, "GOOGLE_BEARER_TOKEN": "another-secret"}
+
+    def put(self, bucket, key, data):
+        self.store.put(bucket, key, data)
+
+    def get(self, bucket, key):
+        return self.store.buckets[bucket][key][0]
+
+    def keys(self, bucket, prefix):
+        return sorted(key for key in self.store.buckets[bucket] if key.startswith(prefix))
+
+    def remote(self, bucket):
+        from google.oauth2.credentials import Credentials
+        return {"protocol": "gs", "endpoint_url": self.url, "token": Credentials(gcs_server.TOKEN) if bucket == "private" else "anon"}
+
+
+class Azure:
+    scheme, secret = "az", azure_server.KEY
+
+    def __init__(self, url):
+        from azure.storage.blob import BlobServiceClient
+        self.url = url
+        self.connection = f"AccountName={azure_server.ACCOUNT};AccountKey={azure_server.KEY};BlobEndpoint={url};"
+        account = {"AZURE_STORAGE_ACCOUNT_NAME": azure_server.ACCOUNT, "AZURE_STORAGE_ENDPOINT": url, "AZURE_ALLOW_HTTP": "true"}
+        self.anonymous = {**account, "AZURE_SKIP_SIGNATURE": "true"}
+        self.signed = {**account, "AZURE_STORAGE_ACCOUNT_KEY": azure_server.KEY}
+        self.wrong = {**account, "AZURE_STORAGE_ACCOUNT_KEY": "YW5vdGhlci1zZWNyZXQ="}
+        self.client = BlobServiceClient.from_connection_string(self.connection)
+        self.client.create_container("private")
+        self.client.create_container("public", public_access="container")
+
+    def put(self, bucket, key, data):
+        self.client.get_blob_client(bucket, key).upload_blob(data, overwrite=True)
+
+    def get(self, bucket, key):
+        return self.client.get_blob_client(bucket, key).download_blob().readall()
+
+    def keys(self, bucket, prefix):
+        return sorted(self.client.get_container_client(bucket).list_blob_names(name_starts_with=prefix))
+
+    def remote(self, bucket):
+        return {"protocol": "az", "connection_string": self.connection}
+
+
+@pytest.fixture(scope="module")
+def google():
+    with gcs_server.started() as (url, store):
+        yield filled(Google(url, store))
+
+
+@pytest.fixture(scope="module")
+def azure():
+    with azure_server.started() as url:
+        yield filled(Azure(url))
+
+
+def filled(cloud):
+    for bucket in ("private", "public"):
+        for name, (path, _) in FILES.items():
+            cloud.put(bucket, f"a folder/{name}", (clients.FIXTURES / path).read_bytes())
+        for k in range(DAYS):
+            cloud.put(bucket, f"days/d{k:04}.nc", day(k))
+    return cloud
+
+
+@pytest.fixture(params=["google", "azure"])
+def cloud(request):
+    return request.getfixturevalue(request.param)
+
+
+def check(references, fmt, name, url, remote):
+    import zarr
+    named = {v[0] for v in references["refs"].values() if isinstance(v, list)}
+    assert named == {url}
+    array = zarr.open_array(clients.open_store(references, **remote), path=FILES[name][1], mode="r", zarr_format=FORMATS[fmt])
+    assert np.array_equal(np.squeeze(array[...]), truth(name))
+
+
+@pytest.mark.parametrize("bucket", ["private", "public"])
+@pytest.mark.parametrize("name", FILES)
+def test_one_file(cloud, name, fmt, bucket):
+    url = f"{cloud.scheme}://{bucket}/a folder/{name}"
+    run = virtualize(url, "--format", fmt, env=cloud.signed if bucket == "private" else cloud.anonymous)
+    assert run.status == 0, run.stderr
+    check(run.references, fmt, name, url, cloud.remote(bucket))
+
+
+def test_settings_of_other_tools(google, azure):
+    public, private = "gs://public/a folder/cog.tif", "az://private/a folder/cog.tif"
+    host = google.url.removeprefix("http://")
+    server = azure.url.removesuffix(f"/{azure_server.ACCOUNT}")
+    for url, arguments, env in [
+        (public, [], {"STORAGE_EMULATOR_HOST": host}),
+        (public, ["--anonymous", "--endpoint", google.url], {}),
+        ("gs://private/a folder/cog.tif", ["--endpoint", google.url, "--store-option", f"google_bearer_token={gcs_server.TOKEN}"], {}),
+        (private, [], {"AZURE_STORAGE_CONNECTION_STRING": azure.connection}),
+        (private, [], {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": server}),
+        (private, ["--endpoint", azure.url], {key: azure.signed[key] for key in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY")}),
+        ("abfs://private/a folder/cog.tif", [], azure.signed),
+        (f"abfss://private@{azure_server.ACCOUNT}.dfs.core.windows.net/a folder/cog.tif", ["--endpoint", azure.url], azure.signed),
+    ]:
+        run = virtualize(url, *arguments, env=env)
+        assert run.status == 0, (url, arguments, run.stderr)
+        assert {v[0] for v in run.references["refs"].values() if isinstance(v, list)} == {url}
+
+
+def test_refusals_are_one_line_and_no_output(cloud, tmp_path):
+    start, out = f"{cloud.scheme}://", tmp_path / "out.json"
+    cases = [("private/a folder/cog.tif", cloud.wrong, "denied"), ("private/a folder/cog.tif", cloud.anonymous, ""),
+             ("private/a folder/none.tif", cloud.signed, "not found"), ("public/none.tif", cloud.anonymous, "not found"),
+             ("nowhere/none.tif", cloud.signed, "not found")]
+    for key, env, expected in cases:
+        for command in ([start + key, "-o", out], ["scan", start + key], ["scan", f"{start}{key.split('/')[0]}/days/*.nc"]):
+            if command[-1].endswith("*.nc") and "none.tif" in key and "nowhere" not in key:
+                continue
+            run = virtualize(*command, "--retries", "0", env=env)
+            assert run.status == 1 and expected in run.stderr, (command, run)
+            errors = [line for line in run.stderr.splitlines() if line.startswith("error: ")]
+            assert len(errors) <= 1 and start in run.stdout.decode() + run.stderr, run
+            assert "secret" not in run.stderr and cloud.secret not in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- many files
+
+OUTPUTS = {"out.json": [], "v3.json": ["--format", "zarr3-json"], "out.zarr": [], "out.parquet": []}
+
+
+def batch(inputs, output, *more, env, status=0):
+    run = virtualize("batch", inputs, "--concat-dim", "time", "-o", output, *more, env=env)
+    assert run.status == status, run.stderr
+    return run
+
+
+def opened(references, remote):
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_dataset(clients.open_store(references, **remote), engine="zarr", consolidated=False, decode_times=False, chunks=None).load()
+
+
+def fetched(cloud, prefix, folder):
+    keys = cloud.keys("private", prefix)
+    for key in keys:
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(cloud.get("private", key))
+    whole = [key for key in keys if key in (prefix, f"{prefix}/references.json")]
+    return json.loads((folder / whole[0]).read_text()) if whole else str(folder / prefix)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("pattern", ["days/*.nc", "da*/d000?.nc", "days/", "**/d*.nc"])
+def test_from_a_bucket_to_a_bucket(cloud, tmp_path, name, pattern):
+    if pattern != "days/*.nc" and name != "out.json":
+        pytest.skip("each output with one pattern, each pattern with one output")
+    output = f"refs/{len(pattern)}/{name}"
+    urls = [f"{cloud.scheme}://private/{key}" for key in (pattern, output)]
+    journal = ["--journal", tmp_path / "journal"]
+    batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed)
+    dataset = opened(fetched(cloud, output, tmp_path), cloud.remote("private"))
+    assert dataset["time"].values.tolist() == list(range(DAYS)) and np.array_equal(dataset["t"].values, values(*range(DAYS)))
+    # What was listed of each file stays in the journal, and the same command finds that nothing is new.
+    rows = sqlite3.connect(tmp_path / "journal").execute("select url, size, etag from files order by url").fetchall()
+    assert [(url, size) for url, size, _ in rows] == [(f"{cloud.scheme}://private/days/d{k:04}.nc", len(day(k))) for k in range(DAYS)]
+    assert all(etag for *_, etag in rows)
+    assert "nothing is new" in batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed).stderr
+
+
+def test_pages_of_a_listing(google):
+    google.store.log.clear()
+    report = json.loads(virtualize("scan", "gs://private/days/", "--json", env=google.signed).stdout)
+    listings = [path for _, path, _ in google.store.log if path.startswith("/private?")]
+    assert report["files"] == DAYS and len(listings) == -(-DAYS // gcs_server.PAGE)
+
+
+def test_each_file_has_references(cloud, tmp_path):
+    start = f"{cloud.scheme}://private"
+    run = virtualize("batch", f"{start}/days/", "--each", "-o", f"{start}/each/", "--journal", tmp_path / "journal", env=cloud.signed)
+    assert run.status == 0, run.stderr
+    assert cloud.keys("private", "each/") == [f"each/d{k:04}.nc.json" for k in range(DAYS)]
+    assert json.loads(cloud.get("private", "each/d0003.nc.json")) == virtualize(f"{start}/days/d0003.nc", env=cloud.signed).references
+
+
+def test_references_in_a_bucket_are_read_validated_and_compared(cloud, tmp_path):
+    start = f"{cloud.scheme}://private"
+    source, one, other = f"{start}/a folder/chunked.h5", f"{start}/sets/one.json", f"{start}/sets/other.json"
+    for command in ([source, "-o", one], ["validate", one, "--full"], ["convert", one, "-f", "zarr3-json", "-o", other], ["diff", one, other],
+                    ["convert", one, "-f", "kerchunk-parquet", "-o", f"{start}/sets/one.parquet"], ["diff", one, f"{start}/sets/one.parquet"]):
+        run = virtualize(*command, env=cloud.signed)
+        assert run.status == 0, (command, run)
+    assert virtualize("diff", one, f"{start}/days/d0000.nc", env=cloud.signed).status == 1
+
+
+def test_a_file_that_was_replaced(cloud, tmp_path):
+    """Icechunk keeps the tag with each chunk; a batch finds the change in the listing."""
+    start = f"{cloud.scheme}://private/changing"
+    for k in range(3):
+        cloud.put("private", f"changing/d{k:04}.nc", day(k))
+    url, repository, output = f"{start}/d0000.nc", tmp_path / "one.icechunk", tmp_path / "all.json"
+    assert virtualize(url, "-f", "icechunk", "-o", repository, env=cloud.signed).status == 0
+    assert virtualize("validate", repository, "--full", env=cloud.signed).status == 0
+    batch(f"{start}/*.nc", output, env=cloud.signed)
+    cloud.put("private", "changing/d0000.nc", day(7))
+    run = virtualize("validate", repository, env=cloud.signed)
+    assert run.status == 1 and "etag" in run.stdout.decode() + run.stderr, run
+    assert "1 to be read" in batch(f"{start}/*.nc", output, env=cloud.signed).stderr
+    assert opened(json.loads(output.read_text()), cloud.remote("private"))["time"].values.tolist() == [1, 2, 7]
+
+
+def test_a_file_that_is_replaced_while_it_is_read(google, tmp_path):
+    google.put("private", "large.h5", (clients.FIXTURES / "hdf5/chunked.h5").read_bytes() + bytes(9 << 20))
+    seen = []
+
+    def replace(handler):
+        if handler.path.startswith("/private/large.h5"):
+            seen.append(handler.headers.get("If-Match"))
+            if len(seen) == 2:
+                google.put("private", "large.h5", (clients.FIXTURES / "hdf5/chunked.h5").read_bytes() + b"1" * (9 << 20))
+    google.store.before = replace
+    try:
+        run = virtualize("gs://private/large.h5", "--inline-below", "1G", "-o", tmp_path / "out.json", env=google.signed)
+    finally:
+        google.store.before = None
+    if len(seen) < 2:
+        pytest.skip("the file came with its first request")
+    assert seen[1] and run.status == 1 and "changed while it was read" in run.stderr and not (tmp_path / "out.json").exists()
+
+
+# ---- Icechunk
+
+def test_icechunk_commits_of_sources_in_a_bucket(cloud, tmp_path):
+    """The client reads Google's and Azure's chunks at their public hosts: its containers take no other endpoint for these, so that values are read
+    through `validate` here, and the client says where each chunk lies."""
+    icechunk = pytest.importorskip("icechunk")
+    url, repository = f"{cloud.scheme}://private/a folder/chunked.h5", tmp_path / "a.icechunk"
+    run = virtualize(url, "-f", "icechunk", "-o", repository, env=cloud.signed)
+    assert run.status == 0, run.stderr
+    opened = icechunk.Repository.open(icechunk.local_filesystem_storage(str(repository)))
+    session = opened.readonly_session("main")
+    assert set(session.all_virtual_chunk_locations()) == {url.replace(" ", "%20")} or set(session.all_virtual_chunk_locations()) == {url}
+    run = virtualize("validate", repository, "--full", env=cloud.signed)
+    assert run.status == 0, run
+
+
+# ---- keys
+
+GOOD = ["a b.nc", "a+b.nc", "a#b.nc", "a?b.nc", "a%2Fb.nc", "%41.nc", "é/日本.nc", "a&b<c>'d.nc", "~x[1]{y}.nc", "deep/er/x.nc"]
+BAD = ["deep//x.nc", "/lead.nc", "deep/../up.nc", "full/"]
+MARKERS = ["folder/", "deep/"]
+
+
+def putter(request, kind):
+    """(scheme, bucket, environment, function that puts)."""
+    if kind != "s3":
+        cloud = request.getfixturevalue({"gs": "google", "az": "azure"}[kind])
+        return cloud.scheme, cloud.signed, lambda key, data: cloud.put("private", key, data)
+    endpoint, gate = request.getfixturevalue("s3")
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+    memory = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    return "s3", {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}, lambda key, data: memory.put_object("private", key, data)
+
+
+@pytest.mark.parametrize("kind", ["s3", "gs", "az"])
+def test_keys_of_all_kinds(request, tmp_path, kind):
+    scheme, env, put = putter(request, kind)
+    root = "odd"
+    # Azure's clients, and Azurite, take steps out of urls before they are sent.
+    bad = [key for key in BAD if kind != "az" or ".." not in key]
+    for k, key in enumerate(GOOD):
+        put(f"{root}/{key}", day(k))
+    for key in bad:
+        put(f"{root}/{key}", day(99))
+    for key in MARKERS:
+        put(f"{root}/{key}", b"")
+    start = f"{scheme}://private/{root}/"
+    run = virtualize("scan", start, "--concat-dim", "time", "--json", env=env)
+    report = json.loads(run.stdout)
+    assert run.status == 1 and report["files"] == len(GOOD) + len(bad), run
+    failed = {entry["url"]: entry for entry in report["failed"]}
+    assert set(failed) == {start + key for key in bad}
+    assert all("key" in json.dumps(entry) for entry in failed.values())
+    # Those that can be read are: each by its own key.
+    run = batch(start, tmp_path / "all.json", "--skip-failed", env=env)
+    references = json.loads((tmp_path / "all.json").read_text())["refs"]
+    named = [references[f"t/{k}.0"][0] for k in range(len(GOOD))]
+    assert named == [start + key for key in GOOD]
+    for k, key in enumerate(GOOD):
+        single = virtualize(start + key, env=env)
+        assert single.status == 0, single.stderr
+        chunk = [value for name, value in single.references["refs"].items() if name == "t/0.0"]
+        assert chunk == [references[f"t/{k}.0"]]
+    # Patterns reach them too, level by level.
+    for pattern, count in [("*.nc", len([key for key in GOOD if "/" not in key])), ("deep/*.nc", 0), ("deep/er/*.nc", 1), ("é/*.nc", 1), ("a[?]b.nc", 1)]:
+        run = virtualize("scan", f"{start}{pattern}", "--json", env=env)
+        assert (json.loads(run.stdout)["files"] if run.stdout else 0) == count, (pattern, run)
+
+
+# ---- profiles of the AWS command line
+
+def test_profiles(s3, tmp_path):  # noqa: F811
+    endpoint, _ = s3
+    url = "s3://private/a folder/cog.tif"
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id = another-key\naws_secret_access_key = wrong-secret\n"
+                                          "[mine]\naws_access_key_id = the-key\naws_secret_access_key = the-secret\n[half]\naws_access_key_id = the-key\n")
+    (tmp_path / "config").write_text(f"[profile mine]\nregion = {REGION}\nendpoint_url = {endpoint}\n[profile sso]\nsso_session = x\n[default]\nendpoint_url = {endpoint}\n"
+                                     f"[profile role]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = mine\nendpoint_url = {endpoint}\n[profile half]\nendpoint_url = {endpoint}\n")
+    files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+
+    def run(profile=None, *arguments, **env):
+        env = {**files, **({"AWS_PROFILE": profile} if profile else {}), **env}
+        done = virtualize(url, *arguments, "--retries", "0", env=env)
+        assert "secret" not in done.stderr.replace("aws_secret_access_key", "").replace("AWS_SECRET_ACCESS_KEY", "")
+        return done
+
+    assert run("mine").status == 0
+    assert run(None, "--store-option", "aws_profile=mine").status == 0
+    assert run("mine").references["refs"] == run("sso", **CREDENTIALS, AWS_ENDPOINT_URL=endpoint).references["refs"], "keys of the environment go first"
+    for profile, expected in [(None, "access denied"), ("sso", "SSO (sso_session), which is not done here: run eval"), ("role", "assumes a role"),
+                              ("half", "no aws_secret_access_key"), ("nobody", 'no profile "nobody"')]:
+        done = run(profile)
+        assert done.status == 1 and expected in done.stderr and len(done.stderr.splitlines()) == 1, done
+    public = virtualize("s3://public/cog.tif", "--anonymous", env={**files, "AWS_PROFILE": "mine"})
+    assert public.status == 0, public.stderr
+    # Icechunk's own store takes them too.
+    listed = virtualize(url, "-f", "icechunk", "-o", "s3://private/profile.icechunk", env={**files, "AWS_PROFILE": "mine"})
+    assert listed.status == 0, listed.stderr
