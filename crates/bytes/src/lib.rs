@@ -11,4 +11,4 @@ mod source;
 pub use cursor::{Cursor, Endian, NeedBytes};
 pub use limits::Limits;
 pub use range::{Address, ByteLength, ByteRange};
-pub use source::{BoxFuture, MemorySource, ReadError, ReadErrorKind, ReadRanges};
+pub use source::{BoxFuture, Gate, Gated, MemorySource, ReadError, ReadErrorKind, ReadRanges};

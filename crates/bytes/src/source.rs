@@ -1,4 +1,4 @@
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 
@@ -16,6 +16,45 @@ pub trait ReadRanges: Send + Sync {
 
     /// Size of the file in bytes.
     fn size(&self) -> u64;
+}
+
+/// Whether reading goes on. Who has said no once says no from then on.
+pub trait Gate: Debug + Send + Sync {
+    /// Asked before so many bytes are read, and with 0 between steps of work.
+    ///
+    /// # Errors
+    /// Why reading is to stop.
+    fn pass(&self, bytes: u64) -> Result<(), ReadError>;
+}
+
+/// A file whose reads pass a gate, where there is one.
+#[derive(Clone, Copy)]
+pub struct Gated<'a> {
+    source: &'a dyn ReadRanges,
+    gate: Option<&'a dyn Gate>,
+}
+
+impl<'a> Gated<'a> {
+    /// The file behind the gate.
+    pub fn new(source: &'a dyn ReadRanges, gate: Option<&'a dyn Gate>) -> Self {
+        Self { source, gate }
+    }
+}
+
+impl ReadRanges for Gated<'_> {
+    fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>> {
+        let size = self.source.size();
+        let bytes =
+            || ranges.iter().fold(0_u64, |all, range| all.saturating_add(range.clamp_to(size).length));
+        match self.gate.map_or(Ok(()), |gate| gate.pass(bytes())) {
+            Ok(()) => self.source.read_ranges(ranges),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.source.size()
+    }
 }
 
 /// Why bytes could not be fetched. The text is one line that names the file; the kind drives exit status and retries.

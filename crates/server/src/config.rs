@@ -40,7 +40,7 @@ pub struct Settings {
     /// Most bytes in that folder [default: 10G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
     pub cache_size: Option<Size>,
-    /// Most bytes of mapped files kept in memory [default: 512M]
+    /// Most bytes of that for mapped files that are kept [default: half of it]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
     pub stores_size: Option<Size>,
     /// Seconds until a source is asked again whether it changed [default: 60]
@@ -85,9 +85,12 @@ pub struct Settings {
     /// Most bytes of a request's body [default: 1M]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
     pub request_size: Option<Size>,
-    /// Most bytes of metadata that one file may make the service hold [default: 512M]
+    /// Bytes of memory for all that requests make the service hold; others get 503 [default: 1G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
     pub memory: Option<Size>,
+    /// Most bytes of metadata that one file may make the service hold [default: half of the memory]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
+    pub file_memory: Option<Size>,
     /// Most bytes of references in one answer [default: 2G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
     pub output_size: Option<Size>,
@@ -128,6 +131,9 @@ pub struct Settings {
     #[arg(long = "store-option", value_name = "KEY=VALUE")]
     pub store_option: Vec<String>,
 }
+
+/// Less memory than this is of no use.
+const LEAST_MEMORY: u64 = 16 << 20;
 
 /// A number of bytes: `1000`, `64K`, `512M`, `2G`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -205,6 +211,7 @@ pub struct Config {
     pub(crate) request_size: usize,
     pub(crate) limits: Limits,
     pub(crate) memory: u64,
+    pub(crate) file_memory: u64,
     pub(crate) output_size: u64,
     pub(crate) jobs: Option<PathBuf>,
     /// Where jobs may write.
@@ -260,6 +267,7 @@ impl Settings {
             header_size: self.header_size.or(file.header_size),
             request_size: self.request_size.or(file.request_size),
             memory: self.memory.or(file.memory),
+            file_memory: self.file_memory.or(file.file_memory),
             output_size: self.output_size.or(file.output_size),
             jobs: self.jobs.or(file.jobs),
             allow_write: list(self.allow_write, file.allow_write),
@@ -298,7 +306,9 @@ impl Settings {
         let seconds =
             |given: Option<u64>, usual| Duration::from_secs(given.unwrap_or(usual).clamp(1, 86_400));
         let bytes = |given: Option<Size>, usual: u64| given.map_or(usual, |size| size.0);
-        let memory = bytes(self.memory, 512 << 20);
+        let memory = bytes(self.memory, 1 << 30).max(LEAST_MEMORY);
+        let half = memory / 2;
+        let file_memory = bytes(self.file_memory, half).min(half);
         Ok(Config {
             listen,
             allowed,
@@ -308,7 +318,7 @@ impl Settings {
             trust_forwarded: self.trust_forwarded,
             cache: self.cache.clone(),
             cache_size: bytes(self.cache_size, 10 << 30),
-            stores_size: bytes(self.stores_size, 512 << 20),
+            stores_size: bytes(self.stores_size, half).min(half),
             stores_time: seconds(self.stores_time, 60),
             hold_time: seconds(self.hold_time, 900),
             rate: self.rate.unwrap_or(200).max(1),
@@ -323,8 +333,9 @@ impl Settings {
             stop_time: seconds(self.stop_time, 20),
             header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
             request_size: small(bytes(self.request_size, 1 << 20)),
-            limits: limits(memory),
+            limits: limits(file_memory),
             memory,
+            file_memory,
             output_size: bytes(self.output_size, 2 << 30),
             jobs: self.jobs.clone(),
             allow_write: self.writable()?,

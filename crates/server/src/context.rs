@@ -9,7 +9,8 @@ use tokio::sync::Semaphore;
 use virtualize_store::{Allowed, StoreOptions};
 
 use crate::{
-    Config, ConfigError, disk::Disk, jobs::Jobs, metrics::Metrics, plain, rate::Rate, sources::Sources,
+    Config, ConfigError, budget::Budget, disk::Disk, jobs::Jobs, made::Kept, metrics::Metrics, rate::Rate,
+    sources::Sources,
 };
 
 /// The service itself.
@@ -21,9 +22,11 @@ pub(crate) struct Context {
     /// Places for requests.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) sources: Sources,
-    /// Permits for chunks that are decoded.
-    pub(crate) decoding: Arc<Semaphore>,
-    /// References that were made.
+    /// For all that requests hold.
+    pub(crate) memory: Budget,
+    /// Answers that were made.
+    pub(crate) made: Kept,
+    /// The same, for longer.
     pub(crate) disk: Option<Disk>,
     pub(crate) jobs: Option<Jobs>,
     stopping: AtomicBool,
@@ -40,7 +43,8 @@ impl Context {
             rate: Rate::new(config.rate, config.burst),
             places: Arc::new(Semaphore::new(config.concurrent)),
             sources: Sources::new(&config),
-            decoding: Arc::new(Semaphore::new(plain::PIECES)),
+            memory: Budget::new(config.memory),
+            made: Kept::new(&config),
             disk,
             jobs,
             stopping: AtomicBool::new(false),

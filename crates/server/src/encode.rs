@@ -1,16 +1,26 @@
 //! Answers in the coding that a client takes.
 
-use std::io::{self, Cursor};
+use std::{
+    fs::File,
+    io::{self, Cursor},
+    ops::Range,
+    sync::Arc,
+};
 
-use async_compression::tokio::bufread::{GzipEncoder, ZstdEncoder};
+use async_compression::{
+    Level,
+    tokio::bufread::{GzipEncoder, ZstdEncoder},
+    zstd::CParameter,
+};
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use tokio::io::{AsyncBufRead, BufReader};
-use tokio_util::io::ReaderStream;
+use futures::{Stream, stream::try_unfold};
+use tokio::io::AsyncBufRead;
+use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::conditional::{none_match, of_content};
 
@@ -20,11 +30,11 @@ const SHORT: u64 = 1024;
 const PIECE: usize = 64 << 10;
 
 /// The content of an answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Content {
     Memory(Bytes),
-    /// From its beginning, with its length.
-    File(std::fs::File, u64),
+    /// From its beginning, with its length. It is read by place, so that many answers share it.
+    File(Arc<File>, u64),
 }
 
 /// A content coding.
@@ -46,7 +56,7 @@ impl Content {
     fn reader(self) -> Box<dyn AsyncBufRead + Send + Unpin> {
         match self {
             Self::Memory(bytes) => Box::new(Cursor::new(bytes)),
-            Self::File(file, _) => Box::new(BufReader::with_capacity(PIECE, tokio::fs::File::from_std(file))),
+            Self::File(file, length) => Box::new(Box::pin(StreamReader::new(pieces(file, 0..length)))),
         }
     }
 }
@@ -60,9 +70,11 @@ pub(crate) fn answer(headers: &HeaderMap, content: Content, kind: &'static str, 
     let coding = if length < SHORT { Coding::Identity } else { coding(headers) };
     let mut response = match (coding, content) {
         (Coding::Identity, Content::Memory(bytes)) => Body::from(bytes).into_response(),
-        (Coding::Identity, file) => stream(file.reader()).into_response(),
+        (Coding::Identity, Content::File(file, length)) => {
+            Body::from_stream(pieces(file, 0..length)).into_response()
+        }
         (Coding::Gzip, content) => stream(GzipEncoder::new(content.reader())).into_response(),
-        (Coding::Zstd, content) => stream(ZstdEncoder::new(content.reader())).into_response(),
+        (Coding::Zstd, content) => stream(lean_zstd(content.reader())).into_response(),
     };
     let all = response.headers_mut();
     let coded = |name: &str| format!("{}-{name}\"", etag.trim_end_matches('"'));
@@ -135,13 +147,49 @@ fn weighed(text: &str) -> (String, f32) {
     (name.trim().to_ascii_lowercase(), weight)
 }
 
-/// All bytes of what was spooled: in memory where they are there, else a file.
-pub(crate) fn spooled(mut spool: tempfile::SpooledTempFile, length: u64) -> io::Result<Content> {
-    io::Seek::rewind(&mut spool)?;
-    match spool.into_inner() {
-        tempfile::SpooledData::InMemory(cursor) => Ok(Content::Memory(cursor.into_inner().into())),
-        tempfile::SpooledData::OnDisk(file) => Ok(Content::File(file, length)),
+/// An encoder that takes less than a MiB of memory.
+fn lean_zstd<R: AsyncBufRead>(reader: R) -> ZstdEncoder<R> {
+    let lean = [CParameter::window_log(17), CParameter::hash_log(15), CParameter::chain_log(15)];
+    ZstdEncoder::with_quality_and_params(reader, Level::Default, &lean)
+}
+
+/// Bytes of a file, piece by piece.
+pub(crate) fn pieces(
+    file: Arc<File>,
+    range: Range<u64>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    try_unfold((file, range), |(file, range)| async move {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(PIECE).min(PIECE);
+        let (shared, start) = (Arc::clone(&file), range.start);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; length];
+            read_at(&shared, &mut piece, start).map(|()| piece)
+        });
+        let piece = read.await.map_err(io::Error::other)??;
+        Ok(Some((Bytes::from(piece), (file, start.saturating_add(length as u64)..range.end))))
+    })
+}
+
+/// Reads from a place, which leaves that of the file as it is.
+#[cfg(unix)]
+fn read_at(file: &File, piece: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, piece, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut piece: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !piece.is_empty() {
+        let count = std::os::windows::fs::FileExt::seek_read(file, piece, at)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        piece = piece.get_mut(count..).unwrap_or_default();
+        at = at.saturating_add(count as u64);
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Result<Respo
     for (state, count) in context.jobs.iter().flat_map(crate::jobs::Jobs::counts) {
         context.metrics.jobs.with_label_values(&[state]).set(count);
     }
+    let held = i64::try_from(context.memory.held()).unwrap_or(i64::MAX);
+    context.metrics.memory.set(held);
     let text = context.metrics.text().ok_or_else(Problem::internal)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

@@ -13,10 +13,9 @@ use virtualize::describe;
 use crate::{
     Problem,
     context::Context,
-    encode,
     guard::Client,
     query::{OF_MAPPING, Parameters},
-    sources::{Mapped, on_thread},
+    sources::Mapped,
     zarr,
 };
 
@@ -40,11 +39,12 @@ pub(crate) async fn get(
     let wanted = parameters.wanted(&context, &client)?;
     let places = parameters.number("places", 0, PLACES.1)?.unwrap_or(PLACES.0);
     let places = usize::try_from(places).unwrap_or(usize::MAX);
-    let (object, key) = context.opened_now(&wanted).await?;
-    let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
-    let text =
-        on_thread(move || async move { described(&mapped, &wanted.url, places).to_string() }, ()).await?;
-    Ok(encode::json(request.headers(), text))
+    let url = wanted.url.clone();
+    let cost = |mapped: &Mapped| mapped.documented().saturating_add(mapped.placed(places));
+    let what = format!("inspect {places}");
+    let made =
+        context.made(&wanted, &what, cost, move |mapped, out| out.json(&described(mapped, &url, places)));
+    Ok(made.await?.answer(request.headers(), "application/json"))
 }
 
 fn described(mapped: &Mapped, url: &str, places: usize) -> Value {

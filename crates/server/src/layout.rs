@@ -13,10 +13,9 @@ use virtualize::zarr::{Array, ChunkEntry, Source};
 use crate::{
     Problem,
     context::Context,
-    encode,
     guard::Client,
     query::{OF_MAPPING, Parameters},
-    sources::{Mapped, on_thread},
+    sources::Mapped,
 };
 
 /// Most chunks of an answer. Of more every n-th is told.
@@ -37,13 +36,19 @@ pub(crate) async fn get(
     let wanted = parameters.wanted(&context, &client)?;
     let path = parameters.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
     let path = path.trim_start_matches('/').to_owned();
-    let (object, key) = context.opened_now(&wanted).await?;
-    let mapped = context.mapped_now(object, &wanted.options, key.as_deref()).await?;
-    let text =
-        on_thread(move || async move { table(&mapped, &path).map(|table| table.to_string()) }, ()).await?;
-    let text = text
-        .ok_or_else(|| Problem::not_found("array: there is no such array").hint("/v1/inspect lists them"))?;
-    Ok(encode::json(request.headers(), text))
+    let what = format!("chunks {path}");
+    let made = context.made(
+        &wanted,
+        &what,
+        |mapped| mapped.placed(MOST),
+        move |mapped, out| {
+            let table = table(mapped, &path).ok_or_else(|| {
+                Problem::not_found("array: there is no such array").hint("/v1/inspect lists them")
+            })?;
+            out.json(&table)
+        },
+    );
+    Ok(made.await?.answer(request.headers(), "application/json"))
 }
 
 fn table(mapped: &Mapped, path: &str) -> Option<Value> {

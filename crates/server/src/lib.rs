@@ -9,6 +9,7 @@
 
 mod auth;
 mod body;
+mod budget;
 mod bundle;
 mod conditional;
 mod config;
@@ -22,6 +23,7 @@ mod jobs;
 mod layout;
 mod listen;
 mod logging;
+mod made;
 mod metrics;
 mod openapi;
 mod page;

@@ -22,6 +22,8 @@ pub(crate) struct Metrics {
     pub(crate) cache: IntCounterVec,
     /// By state, as they were when the metrics were asked for.
     pub(crate) jobs: IntGaugeVec,
+    /// Of the budget, as it was when the metrics were asked for.
+    pub(crate) memory: IntGauge,
     pub(crate) source_requests: IntCounter,
     pub(crate) source_bytes: IntCounter,
 }
@@ -46,6 +48,10 @@ impl Metrics {
                 &["cache", "outcome"],
             )?,
             jobs: IntGaugeVec::new(named("jobs", "Jobs"), &["state"])?,
+            memory: IntGauge::with_opts(named(
+                "memory_held_bytes",
+                "Bytes of the budget of memory that are taken",
+            ))?,
             source_requests: IntCounter::with_opts(named("source_requests_total", "Requests to sources"))?,
             source_bytes: IntCounter::with_opts(named("source_bytes_total", "Bytes from sources"))?,
         };
@@ -55,6 +61,7 @@ impl Metrics {
         this.registry.register(Box::new(this.bytes.clone()))?;
         this.registry.register(Box::new(this.cache.clone()))?;
         this.registry.register(Box::new(this.jobs.clone()))?;
+        this.registry.register(Box::new(this.memory.clone()))?;
         this.registry.register(Box::new(this.source_requests.clone()))?;
         this.registry.register(Box::new(this.source_bytes.clone()))?;
         Ok(this)

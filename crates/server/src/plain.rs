@@ -12,7 +12,6 @@ use axum::{
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 use virtualize::{
     ByteRange, chunk_size, decode_chunk,
     zarr::{Array, ChunkEntry, Codec, Hierarchy},
@@ -32,10 +31,6 @@ use crate::{
 const PREFIX: &str = "/v1/plain/";
 /// Most bytes of a decoded chunk, and of a stored one.
 const MOST: u64 = 64 << 20;
-/// Bytes of a permit.
-const PIECE: u64 = 64 << 10;
-/// Permits for bytes of chunks, decoded and stored, that all requests hold together: 512 MiB.
-pub(crate) const PIECES: usize = 8192;
 
 /// A chunk, or a metadata document.
 pub(crate) async fn get(
@@ -133,9 +128,7 @@ async fn decoded(
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "chunk-size", detail);
         return Err(problem.hint("/v1/zarr gives chunks of any size, as they are stored"));
     }
-    let pieces = u32::try_from((size + length) / PIECE + 1).map_err(|_| Problem::internal())?;
-    let held =
-        Arc::clone(&context.decoding).acquire_many_owned(pieces).await.map_err(|_| Problem::internal())?;
+    let mut share = context.memory.take(size.saturating_add(length)).await?;
     let stored = match chunk.entry {
         ChunkEntry::Inline(bytes) => bytes.clone(),
         ChunkEntry::Reference(place) => {
@@ -148,18 +141,7 @@ async fn decoded(
     };
     let (mapped, path, position) = (Arc::clone(&asked.mapped), chunk.path, chunk.position);
     let work = move || async move { decode_chunk(&mapped.store, &path, position, &stored, MOST) };
-    let bytes = on_thread(work, ()).await??;
-    Ok(Bytes::from_owner(Held { bytes, _held: held }))
-}
-
-/// Bytes that count as held for as long as they are there.
-struct Held {
-    bytes: Bytes,
-    _held: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+    let bytes = on_thread(|_| work(), ()).await??;
+    context.memory.resize(&mut share, bytes.len() as u64);
+    Ok(share.of(bytes))
 }

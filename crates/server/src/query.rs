@@ -128,9 +128,9 @@ impl Parameters {
         format: ZarrFormat,
     ) -> Result<Options, Problem> {
         let carry = CarryOptions {
-            below: self.number("inline-below", 0, config.memory)?.unwrap_or(0),
+            below: self.number("inline-below", 0, config.file_memory)?.unwrap_or(0),
             coordinates: self.is_set("inline-coordinates")?,
-            total: config.memory.min(CarryOptions::default().total),
+            total: config.file_memory.min(CarryOptions::default().total),
         };
         let readers = self.get("readable-by").unwrap_or_default().split(',').filter(|name| !name.is_empty());
         let readable_by =
@@ -148,7 +148,7 @@ impl Parameters {
 
     fn map(&self, config: &Config, format: ZarrFormat) -> Result<MapOptions, Problem> {
         let usual = MapOptions::default();
-        let most = config.memory;
+        let most = config.file_memory;
         let unpack = self.is_set("unpack")?;
         if unpack && format == ZarrFormat::V2 {
             return Err(Problem::parameter(

@@ -10,12 +10,23 @@ use bytes::Bytes;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use virtualize::{Object, Options, VirtualStore, chunks::ChunkReader, zarr::manifest::Lengths};
+use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader, zarr::manifest::Lengths};
 
-use crate::{Config, Problem, conditional::tag, context::Context, query::Wanted};
+use crate::{
+    Config, Problem,
+    budget::{Reading, Share, full},
+    conditional::tag,
+    context::Context,
+    query::Wanted,
+};
 
-/// Bytes that an array or a group takes beside its chunks.
-const NODE: u64 = 8 << 10;
+/// Bytes that an array takes beside its chunks, with its documents.
+const NODE: u64 = 16 << 10;
+/// Most places of chunks of an answer, and bytes of one while it is told.
+const PLACES: u64 = 200_000;
+const PLACE: u64 = 256;
+/// Bytes with which a file begins to be read.
+const FIRST: u64 = 1 << 20;
 /// Most sources of which the version is remembered.
 const VERSIONS: u64 = 100_000;
 
@@ -37,15 +48,17 @@ pub(crate) struct Mapped {
     /// Tells it from others of the same url and options; empty where nothing does.
     pub(crate) version: String,
     documents: OnceLock<Result<Documents, Problem>>,
+    /// Of the memory.
+    _share: Option<Share>,
 }
 
 /// Metadata documents by their keys.
 pub(crate) type Documents = std::collections::BTreeMap<String, Bytes>;
 
 impl Mapped {
-    fn new(store: VirtualStore) -> Self {
+    fn new(store: VirtualStore, share: Option<Share>) -> Self {
         let version = store.stamp().map(|stamp| version(&stamp)).unwrap_or_default();
-        Self { store, reader: ChunkReader::default(), version, documents: OnceLock::new() }
+        Self { store, reader: ChunkReader::default(), version, documents: OnceLock::new(), _share: share }
     }
 
     /// The metadata of the Zarr store.
@@ -57,21 +70,39 @@ impl Mapped {
         made.as_ref().map_err(Clone::clone)
     }
 
+    /// About how many bytes of memory it takes while its nodes are described.
+    pub(crate) fn documented(&self) -> u64 {
+        let nodes = self.store.hierarchy.arrays().len() as u64;
+        nodes.saturating_mul(2 * NODE).saturating_add(2 << 20)
+    }
+
+    /// About how many bytes of memory it takes while at most so many places of chunks of each array are told.
+    pub(crate) fn placed(&self, most: usize) -> u64 {
+        let arrays = self.store.hierarchy.arrays();
+        let places = arrays.iter().map(|(_, array)| array.chunks.len().min(most as u64));
+        places.fold(0, u64::saturating_add).min(PLACES).saturating_mul(PLACE)
+    }
+
     /// About how many bytes of memory it takes.
     fn weight(&self) -> u64 {
-        let arrays = self.store.hierarchy.arrays();
-        let chunks = arrays.iter().map(|(_, array)| {
-            let references = array.chunks.references.iter().map(|column| {
-                let each = 8 + if column.positions.is_some() { 8 } else { 0 };
-                let lengths = if matches!(column.lengths, Lengths::Each(_)) { 4 } else { 0 };
-                (column.len() as u64).saturating_mul(each + lengths)
-            });
-            let inline = array.chunks.inline.values().map(|bytes| bytes.len() as u64 + 64);
-            references.sum::<u64>().saturating_add(inline.sum())
-        });
-        let pages = self.store.object().map_or(0, |object| remembered(object).min(36 << 20));
-        chunks.sum::<u64>().saturating_add(arrays.len() as u64 * NODE).saturating_add(pages)
+        weight(&self.store)
     }
+}
+
+/// About how many bytes of memory a mapped file takes.
+fn weight(store: &VirtualStore) -> u64 {
+    let arrays = store.hierarchy.arrays();
+    let chunks = arrays.iter().map(|(_, array)| {
+        let references = array.chunks.references.iter().map(|column| {
+            let each = 8 + if column.positions.is_some() { 8 } else { 0 };
+            let lengths = if matches!(column.lengths, Lengths::Each(_)) { 4 } else { 0 };
+            (column.len() as u64).saturating_mul(each + lengths)
+        });
+        let inline = array.chunks.inline.values().map(|bytes| bytes.len() as u64 + 64);
+        references.sum::<u64>().saturating_add(inline.sum())
+    });
+    let pages = store.object().map_or(0, |object| remembered(object).min(36 << 20));
+    chunks.sum::<u64>().saturating_add(arrays.len() as u64 * NODE).saturating_add(pages)
 }
 
 /// Most bytes of a source that are kept beside what is known of it.
@@ -182,16 +213,27 @@ impl Context {
     {
         let permit =
             Arc::clone(&self.sources.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
-        let options = options.clone();
-        let work = move || async move {
+        let share = self.memory.take(FIRST).await?;
+        let (options, memory) = (options.clone(), self.memory.clone());
+        let work = move |wanted| async move {
+            let reading = Arc::new(Reading::new(memory.clone(), share, wanted));
+            let options = Options { gate: Some(Arc::clone(&reading) as Arc<dyn Gate>), ..options };
             let object = open(options.clone()).await?;
-            virtualize::open_object(object, &options).await
+            let mapped = virtualize::open_object(object, &options).await;
+            if reading.is_refused() {
+                return Err(full());
+            }
+            let (store, mut share) = (mapped?, reading.share());
+            match share.as_mut().is_none_or(|share| memory.resize(share, weight(&store))) {
+                true => Ok((store, share)),
+                false => Err(full()),
+            }
         };
-        let store = on_thread(work, permit).await??;
+        let (store, share) = on_thread(work, permit).await??;
         let stats = store.stats();
         self.metrics.source_requests.inc_by(stats.requests);
         self.metrics.source_bytes.inc_by(stats.bytes);
-        Ok(Mapped::new(store))
+        Ok(Mapped::new(store, share))
     }
 
     /// Holds the version of a source against the one that was shown before under a url without a version, so that a client
@@ -211,9 +253,10 @@ impl Context {
     }
 }
 
-/// Runs work that computes for long on a thread of its own, and stops it where it waits or reads once nobody wants it.
+/// Runs work that computes for long on a thread of its own, and stops it where it waits or reads once nobody wants it. It
+/// is given what says so, to ask while it computes.
 pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
-    work: impl FnOnce() -> F + Send + 'static,
+    work: impl FnOnce(CancellationToken) -> F + Send + 'static,
     permit: impl Send + 'static,
 ) -> Result<T, Problem> {
     let (wanted, runtime) = (CancellationToken::new(), tokio::runtime::Handle::current());
@@ -221,11 +264,12 @@ pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
     let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the work was stopped");
     let done = tokio::task::spawn_blocking(move || {
         let _permit = permit;
+        let asked = wanted.clone();
         runtime.block_on(async move {
             tokio::select! {
                 biased;
                 () = wanted.cancelled() => None,
-                done = work() => Some(done),
+                done = work(asked) => Some(done),
             }
         })
     });

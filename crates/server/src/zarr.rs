@@ -20,6 +20,7 @@ use virtualize::{
 
 use crate::{
     Problem,
+    budget::Share,
     conditional::{Wanted, none_match, of_content, range, tag},
     context::Context,
     encode::{Content, answer, not_modified},
@@ -232,7 +233,8 @@ async fn chunk(
     }
     let part = part(headers, place.length, &etag)?;
     let mut left = part.clone().unwrap_or(0..place.length);
-    let first = piece(context, mapped, place, &mut left, &options).await?;
+    let share = context.memory.take(PIECE.min(left.end.saturating_sub(left.start))).await?;
+    let first = piece(context, mapped, place, &mut left, &options, share).await?;
     let body = if left.is_empty() {
         Body::from(first)
     } else {
@@ -241,7 +243,11 @@ async fn chunk(
             if left.is_empty() {
                 return Ok(None);
             }
-            let bytes = piece(&context, &mapped, place, &mut left, &options).await;
+            let share = context.memory.wait(PIECE.min(left.end.saturating_sub(left.start))).await;
+            let bytes = match share {
+                Ok(share) => piece(&context, &mapped, place, &mut left, &options, share).await,
+                Err(problem) => Err(problem),
+            };
             // What was sent stays without its end, which the client sees.
             let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
             Ok::<_, std::io::Error>(Some((bytes, (context, mapped, options, left))))
@@ -258,6 +264,7 @@ async fn piece(
     place: Reference,
     left: &mut Range<u64>,
     options: &StoreOptions,
+    share: Share,
 ) -> Result<Bytes, Problem> {
     let length = PIECE.min(left.end.saturating_sub(left.start));
     let within = virtualize::ByteRange::new(left.start, length);
@@ -265,7 +272,7 @@ async fn piece(
     context.metrics.source_requests.inc();
     context.metrics.source_bytes.inc_by(bytes.len() as u64);
     left.start = left.start.saturating_add(length);
-    Ok(bytes)
+    Ok(share.of(bytes))
 }
 
 /// The part that is wanted; all where it is `None`.

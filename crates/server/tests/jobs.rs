@@ -227,7 +227,7 @@ async fn requests_that_make_no_sense_are_refused() {
         json!({"kind": "batch", "inputs": input, "concat_dim": ["time"]}),
         json!({"kind": "batch", "inputs": [input]}),
         json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "each": true}),
-        json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "format": "icechunk"}),
+        json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "format": "netcdf"}),
         json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "url": "x"}),
         json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "strict": "maybe"}),
         json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "unpack": true}),

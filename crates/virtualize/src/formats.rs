@@ -25,7 +25,7 @@ impl Model {
                 Ok(file) => Ok(Self::Hdf5(Box::new(file))),
                 Err(source) => Err(Error::Hdf5 { name: name(), source }),
             },
-            Kind::Tiff => match virtualize_tiff::read(object, &options.limits).await {
+            Kind::Tiff => match virtualize_tiff::read(&options.gated(object), &options.limits).await {
                 Ok(file) => Ok(Self::Tiff(Box::new(file))),
                 Err(source) => Err(Error::Tiff { name: name(), source }),
             },
@@ -59,7 +59,7 @@ impl Model {
 /// Reads an HDF5 file with the reader that the user chose.
 async fn read_hdf5(object: &Object, options: &Options) -> Result<File, virtualize_hdf5::Error> {
     match options.hdf5_reader {
-        Hdf5Reader::Native => virtualize_hdf5::read(object, &options.limits).await,
+        Hdf5Reader::Native => virtualize_hdf5::read(&options.gated(object), &options.limits).await,
         #[cfg(feature = "libhdf5")]
         Hdf5Reader::Libhdf5 => match object.path() {
             Some(path) => virtualize_libhdf5::read(path),

@@ -50,7 +50,7 @@ pub use references::{
 };
 pub use relocate::{Relocation, Rewrite};
 pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};
-pub use virtualize_bytes::{ByteRange, Limits};
+pub use virtualize_bytes::{ByteRange, Gate, Limits, ReadError, ReadErrorKind};
 pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;

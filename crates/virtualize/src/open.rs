@@ -106,7 +106,8 @@ pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Err
 
 /// Maps a file that is open already.
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
-    let source: &dyn ReadRanges = object.as_ref();
+    let gated = options.gated(object.as_ref());
+    let source: &dyn ReadRanges = &gated;
     let kind = match sniff(source).await? {
         Ok(kind) => kind,
         Err(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
@@ -114,8 +115,11 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let mut model = Model::read(kind, &object, options).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     let mut others = others::read(&model, object.url(), options).await;
+    // Others that were not read for its sake would be taken for others that cannot be read.
+    options.go_on()?;
     model.settle(object.url(), &mut others.files);
     let mut mapped = model.map(source_of(&object), &others, &options.map);
+    options.go_on()?;
     outside::check(&mut mapped, &options.store).await;
     let context = Context {
         source,
@@ -132,6 +136,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     inline::run(&context, &mut mapped).await?;
     readable::leave_out_unreadable(&mut mapped, &options.readable_by);
     carry::run(&context, &mut mapped, &options.carry).await?;
+    options.go_on()?;
     object.verify()?;
     others.verify()?;
     let format = model.format();

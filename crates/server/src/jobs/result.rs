@@ -2,8 +2,9 @@
 
 use std::{
     fs::{self, File, Metadata},
-    io::{self, Seek, SeekFrom},
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::UNIX_EPOCH,
 };
 
@@ -13,22 +14,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use tokio_util::io::ReaderStream;
 
 use crate::{
     Problem,
     conditional::{Wanted, none_match, range, tag},
-    encode::{Content, answer, not_modified},
+    encode::{Content, answer, not_modified, pieces},
 };
 
 /// Files that the index of a folder names.
 const NAMED: usize = 10_000;
-/// Bytes of a piece of a file.
-const PIECE: usize = 64 << 10;
 
 /// A file of a result that was opened.
 pub(super) struct Found {
-    file: File,
+    file: Arc<File>,
     length: u64,
     etag: String,
     kind: &'static str,
@@ -55,12 +53,12 @@ pub(super) fn open(id: &str, folder: &Path, name: &str) -> Result<Found, Problem
         true => "application/json",
         false => "application/octet-stream",
     };
-    Ok(Found { file, length: about.len(), etag, kind })
+    Ok(Found { file: Arc::new(file), length: about.len(), etag, kind })
 }
 
 /// The answer: all of a file, a range, or that the client has it.
 pub(super) fn respond(headers: &HeaderMap, found: Found) -> Result<Response, Problem> {
-    let Found { mut file, length, etag, kind } = found;
+    let Found { file, length, etag, kind } = found;
     if none_match(headers, &etag) {
         return Ok(not_modified(&etag));
     }
@@ -76,13 +74,8 @@ pub(super) fn respond(headers: &HeaderMap, found: Found) -> Result<Response, Pro
             return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail));
         }
     };
-    file.seek(SeekFrom::Start(part.start)).map_err(|error| {
-        tracing::error!("a result cannot be read: {error}");
-        Problem::internal()
-    })?;
     let bytes = part.end.saturating_sub(part.start);
-    let reader = tokio::io::AsyncReadExt::take(tokio::fs::File::from_std(file), bytes);
-    let body = Body::from_stream(ReaderStream::with_capacity(reader, PIECE));
+    let body = Body::from_stream(pieces(file, part.clone()));
     let mut response = (StatusCode::PARTIAL_CONTENT, body).into_response();
     let all = response.headers_mut();
     let place = format!("bytes {}-{}/{length}", part.start, part.end.saturating_sub(1));
