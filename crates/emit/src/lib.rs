@@ -94,6 +94,16 @@ pub enum EmitError {
         /// Row-major position of the chunk.
         position: u64,
     },
+    /// A chunk that readers of Parquet would take for a whole file.
+    #[error(
+        "array {path}: chunk {position} is 0 bytes at offset 0, by which Parquet says the whole file; write JSON"
+    )]
+    Empty {
+        /// The array.
+        path: String,
+        /// Row-major position of the chunk.
+        position: u64,
+    },
     /// A table that cannot be written.
     #[error("array {path}: {reason}")]
     Parquet {

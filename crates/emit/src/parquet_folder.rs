@@ -48,6 +48,8 @@ const STATISTICS: &[&str] = &["offset", "size"];
 const PLAIN: &[Spelling] =
     &[Spelling { dictionary: false, level: 1 }, Spelling { dictionary: false, level: 3 }];
 const DICTIONARY: Spelling = Spelling { dictionary: true, level: 3 };
+const THOROUGH: &[Spelling] =
+    &[Spelling { dictionary: true, level: 1 }, Spelling { dictionary: true, level: 9 }];
 
 /// Writes everything, `.zmetadata` last.
 pub(crate) fn write(
@@ -141,6 +143,7 @@ impl Chunks<'_> {
                     sources: self.urls.len(),
                 })?;
                 match (i64::try_from(reference.offset), i64::try_from(reference.length)) {
+                    (Ok(0), Ok(0)) => return Err(EmitError::Empty { path: path(), position }),
                     (Ok(offset), Ok(size)) => table.push_place(url.clone(), offset, size),
                     _ => return Err(EmitError::Offset { path: path(), position }),
                 }
@@ -293,11 +296,17 @@ impl Table {
         Ok(())
     }
 
-    /// Text that is plain can be smaller where most urls are different.
+    /// Text that is plain can be smaller where most urls are different; where it may not be, a thorough search for what
+    /// they have in common makes up for some of it.
     fn path_spellings(&self) -> Vec<Spelling> {
+        let many = self.runs > self.paths.len() / ROWS_PER_VALUE;
         let all_there = self.paths.len() == self.path_levels.len();
-        let plain = all_there && self.runs > self.paths.len() / ROWS_PER_VALUE;
-        [DICTIONARY].into_iter().chain(PLAIN.iter().copied().filter(|_| plain)).collect()
+        let others = match (many, all_there) {
+            (false, _) => &[],
+            (true, true) => PLAIN,
+            (true, false) => THOROUGH,
+        };
+        [DICTIONARY].into_iter().chain(others.iter().copied()).collect()
     }
 
     fn size_spellings(&self) -> Vec<Spelling> {

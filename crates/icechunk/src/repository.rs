@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use icechunk::{
     Repository, RepositoryConfig, Storage,
-    config::{CachingConfig, ManifestConfig, ManifestPreloadCondition, ManifestPreloadConfig},
+    config::{
+        CachingConfig, ManifestConfig, ManifestPreloadCondition, ManifestPreloadConfig,
+        ManifestVirtualChunkLocationCompressionConfig,
+    },
     format::SnapshotId,
     repository::RepositoryErrorKind,
     virtual_chunks::VirtualChunkContainer,
@@ -51,10 +54,14 @@ async fn lean(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, Ice
     let caching = CachingConfig { num_chunk_refs: Some(0), ..CachingConfig::default() };
     let preload =
         ManifestPreloadConfig { preload_if: Some(ManifestPreloadCondition::False), ..Default::default() };
+    let compression = ManifestVirtualChunkLocationCompressionConfig {
+        min_num_chunks: Some(u16::MAX),
+        ..Default::default()
+    };
     let manifest = ManifestConfig {
         preload: Some(preload),
         splitting: None,
-        virtual_chunk_location_compression: None,
+        virtual_chunk_location_compression: Some(compression),
         max_concurrent_manifest_fetches_during_commit: None,
     };
     let config =

@@ -52,6 +52,16 @@ pub struct WholeFile {
 /// # Errors
 /// See [`ReferencesError`].
 pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
+    match (read(text), std::str::from_utf8(text)) {
+        // Documents that are objects, not text, may have NaN as Python writes it.
+        (Err(ReferencesError::Json(_)), Ok(text)) if crate::numbers::has_words(text) => {
+            read(crate::numbers::quoted(text).as_bytes())
+        }
+        (read, _) => read,
+    }
+}
+
+fn read(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
     let mut builder = Builder::default();
     read_json(text, Entries::Metadata, &mut Documents(&mut builder.documents))?;
     builder.nodes()?;
@@ -260,6 +270,12 @@ impl ReferenceSink for Builder {
     }
 }
 
+/// An index as it stands in a key. No reader asks for `+1` or `01`.
+fn index(number: &str) -> Option<u64> {
+    let is_plain = number == "0" || !number.starts_with(['0', '+']);
+    number.parse().ok().filter(|_| is_plain)
+}
+
 impl Growing {
     /// How many chunks its grid has.
     fn total(&self) -> u64 {
@@ -279,7 +295,7 @@ impl Growing {
             return self.counts.is_empty().then_some(0);
         }
         // What is no number lies outside every grid.
-        let indices = numbers.split(separator).map(|number| number.parse().unwrap_or(u64::MAX));
+        let indices = numbers.split(separator).map(|number| index(number).unwrap_or(u64::MAX));
         chunk_position(indices, &self.counts)
     }
 

@@ -15,8 +15,13 @@ pub(crate) fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     }
 }
 
+/// Whether there may be bare words.
+pub(crate) fn has_words(text: &str) -> bool {
+    WORDS.iter().any(|(word, _)| text.contains(word))
+}
+
 /// The text with its bare words in quotes; strings stay as they are.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

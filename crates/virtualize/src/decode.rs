@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::values::stored_order;
 use virtualize_codec::CodecFailure;
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, chunk_indices};
 
@@ -29,6 +30,35 @@ pub(crate) fn elements(array: &Array, shape: &[u64], bytes: &[u8]) -> Result<Vec
         reason: format!("a shape of {shape:?} elements"),
     })?;
     virtualize_codec::decode_values(&array.data_type, &codecs(array, shape), bytes, count)
+}
+
+/// Decoded elements in the order of the array's axes; those of text of variable length have no other.
+pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<Vec<u8>, String> {
+    let order = stored_order(&array.codecs, shape.len())?;
+    let size = array.data_type.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+    let (Some(size), false) = (size, order.iter().copied().eq(0..shape.len())) else { return Ok(values) };
+    let sizes: Vec<usize> = shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
+    // How far apart in the stored elements neighbours along each axis of the array are.
+    let mut steps = vec![0; sizes.len()];
+    let mut step = 1_usize;
+    for axis in order.iter().rev() {
+        if let (Some(at), Some(n)) = (steps.get_mut(*axis), sizes.get(*axis)) {
+            *at = step;
+            step = step.saturating_mul(*n);
+        }
+    }
+    let mut out = Vec::with_capacity(values.len());
+    for position in 0..values.len() / size {
+        let mut rest = position;
+        let mut from = 0_usize;
+        for (n, step) in sizes.iter().zip(&steps).rev() {
+            from += (rest % n) * step;
+            rest /= n;
+        }
+        let element = values.get(from * size..(from + 1) * size);
+        out.extend_from_slice(element.ok_or("its elements are fewer than its shape has")?);
+    }
+    Ok(out)
 }
 
 /// The codecs, with what only the array and its chunk's shape say of them.

@@ -183,7 +183,7 @@ fn spelled(data_type: &DataType) -> String {
 }
 
 /// Moves of axes that come first in a chain, as one: axis `i` of stored elements is axis `order[i]` of the array.
-fn stored_order(codecs: &[Codec], rank: usize) -> Result<Vec<usize>, String> {
+pub(crate) fn stored_order(codecs: &[Codec], rank: usize) -> Result<Vec<usize>, String> {
     let mut whole: Vec<usize> = (0..rank).collect();
     let mut is_first = true;
     for codec in codecs {

@@ -291,3 +291,25 @@ def test_it_is_no_larger_than_kerchunks_own(kind, count, tmp_path):
     lazy = filesystem(out, remote_protocol="s3").references
     for at in range(0, count, max(1, count // 997)):
         assert list(lazy[f"v/{at}"]) == chunks[f"v/{at}"]
+
+
+@pytest.mark.parametrize("count", [1000, 20_000])
+@pytest.mark.parametrize("threshold", [10, 0.1])
+def test_of_a_file_each_with_some_missing_kerchunks_own_is_not_read_back(threshold, count, tmp_path):
+    """Where a chunk is missing fsspec finds a reference to NaN in kerchunk's file, as text or as categories, and none in ours, which is somewhat larger."""
+    import kerchunk.df
+    keep = np.sort(np.random.default_rng(1).permutation(count)[: count * 9 // 10]).tolist()
+    zarray = {"chunks": [1], "compressor": None, "dtype": "<i4", "fill_value": 0, "filters": None, "order": "C", "shape": [count], "zarr_format": 2}
+    urls, offsets, sizes = columns("a file each", count)
+    references = {".zgroup": '{"zarr_format":2}', "v/.zarray": json.dumps(zarray), **{f"v/{at}": [urls[at], int(offsets[at]), int(sizes[at])] for at in keep}}
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    out, theirs = tmp_path / "refs.parquet", tmp_path / "kerchunk.parquet"
+    theirs.mkdir()
+    kerchunk.df.refs_to_dataframe(references, str(theirs), categorical_threshold=threshold)
+    assert virtualize("convert", tmp_path / "refs.json", "--format", "kerchunk-parquet", "-o", out).status == 0
+    missing = f"v/{next(at for at in range(count) if at not in set(keep))}"
+    wrong, right = (filesystem(folder, remote_protocol="s3").references for folder in (theirs, out))
+    assert missing in wrong and wrong[missing][0] != wrong[missing][0]
+    assert missing not in right and all(list(right[f"v/{at}"]) == references[f"v/{at}"] for at in keep[::97])
+    ours, kerchunks = (sum(p.stat().st_size for p in folder.rglob("*.parq")) for folder in (out, theirs))
+    assert ours <= kerchunks * (1.45 if threshold == 10 else 1.0), ours / kerchunks

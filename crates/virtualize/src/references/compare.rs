@@ -6,7 +6,7 @@ use virtualize_map::MapOptions;
 use virtualize_store::Object;
 use virtualize_zarr::ZarrFormat;
 
-use super::{Difference, ReadOptions, diff, read_references};
+use super::{Difference, NodeDifference, ReadOptions, diff, read_references};
 use crate::{Error, Options, VirtualStore, open_object, sniff::sniff};
 
 /// Says what differs between two places, each of which has references or is an HDF5 or TIFF file. A file is mapped for the
@@ -22,6 +22,7 @@ pub async fn compare(
     options: &ReadOptions,
 ) -> Result<Difference, Error> {
     let (one, other) = (file(first, options).await?, file(second, options).await?);
+    let (first_is_set, second_is_set) = (one.is_none(), other.is_none());
     let (one, other, urls) = match (one, other) {
         (None, None) => {
             (read_references(first, options).await?, read_references(second, options).await?, urls)
@@ -39,7 +40,23 @@ pub async fn compare(
             (map(one, ZarrFormat::V3, options).await?, map(other, ZarrFormat::V3, options).await?, false)
         }
     };
-    Ok(diff(&one.hierarchy, &other.hierarchy, urls))
+    let mut found = diff(&one.hierarchy, &other.hierarchy, urls);
+    for (is_first, is_set, store) in [(true, first_is_set, &one), (false, second_is_set, &other)] {
+        if is_set {
+            unread(store, is_first, &mut found);
+        }
+    }
+    Ok(found)
+}
+
+/// What could not be taken over from references is told, and not that the other alone has it.
+fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
+    for left_out in store.warnings().filter(|said| said.code == "array-left-out") {
+        let path = left_out.path.trim_start_matches('/').to_owned();
+        let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if *known == path);
+        found.nodes.retain(|node| !is_only(node));
+        found.nodes.push(NodeDifference::Unread { path, first, reason: left_out.message.clone() });
+    }
 }
 
 /// The file, where it is one that is mapped here.

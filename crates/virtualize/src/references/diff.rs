@@ -28,6 +28,15 @@ pub enum NodeDifference {
         /// Whether the first has it.
         first: bool,
     },
+    /// An array that could not be taken over from one of them, so that nobody knows.
+    Unread {
+        /// Its path.
+        path: String,
+        /// Whether it is the first that has it.
+        first: bool,
+        /// Why it could not be.
+        reason: String,
+    },
     /// A group in one, an array in the other.
     Kind {
         /// Its path.
@@ -126,7 +135,7 @@ impl Compare<'_> {
 
     fn members(&mut self, path: &str, kind: &str, first: &Map<String, Value>, second: &Map<String, Value>) {
         let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
-        for name in names.into_iter().filter(|name| first.get(*name) != second.get(*name)) {
+        for name in names.into_iter().filter(|name| !same(first.get(*name), second.get(*name))) {
             self.found.push(NodeDifference::Member {
                 path: path.to_owned(),
                 member: format!("{kind}{name}"),
@@ -166,6 +175,24 @@ impl Compare<'_> {
             }
             (one, other) => one.is_none() && other.is_none(),
         }
+    }
+}
+
+/// Whether two values are the same, to the sign of a zero.
+fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (Some(Value::Array(one)), Some(Value::Array(other))) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(Some(one), Some(other)))
+        }
+        (Some(Value::Object(one)), Some(Value::Object(other))) => {
+            one.len() == other.len() && one.iter().all(|(name, one)| same(Some(one), other.get(name)))
+        }
+        (Some(Value::Number(one)), Some(Value::Number(other))) => {
+            let is_negative =
+                |number: &serde_json::Number| number.as_f64().is_some_and(f64::is_sign_negative);
+            one == other && is_negative(one) == is_negative(other)
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -229,6 +256,10 @@ impl fmt::Display for NodeDifference {
         match self {
             Self::OnlyIn { path, first: true } => write!(f, "/{path}: only in the first"),
             Self::OnlyIn { path, first: false } => write!(f, "/{path}: only in the second"),
+            Self::Unread { path, first, reason } => {
+                let which = if *first { "first" } else { "second" };
+                write!(f, "/{path}: cannot be compared, in the {which}: {reason}")
+            }
             Self::Kind { path } => write!(f, "/{path}: a group in one, an array in the other"),
             Self::Member { path, member, first, second } => {
                 write!(f, "/{path}: {member}: {} | {}", shown(first.as_ref()), shown(second.as_ref()))

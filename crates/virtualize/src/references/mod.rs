@@ -3,6 +3,7 @@
 mod compare;
 mod convert;
 mod diff;
+mod parts;
 mod read;
 mod resolve;
 mod text;

@@ -1,20 +1,19 @@
 //! Checks references against their sources: what was recorded of them, that every reference lies inside its file, that
 //! chunks decode, and that a direct read of the source says the same.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
 use virtualize_map::MapOptions;
 use virtualize_store::{Object, StoreError};
-use virtualize_zarr::{
-    Array, ChunkEntry, Codec, DataType, FillValue, Hierarchy, Reference, Source, SourceId, ZarrFormat,
-};
+use virtualize_zarr::{Array, ChunkEntry, Codec, DataType, FillValue, Hierarchy, Source, ZarrFormat};
 
 use super::{
     ReadOptions,
     diff::{name, pairs, place},
+    parts::{Part, Place, Places, is_plain, parts, places},
 };
 use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff, variable};
 
@@ -98,33 +97,31 @@ pub async fn validate(
     if hierarchy.sources.is_empty() {
         report.notes.push("there are no references, so that nothing was compared".to_owned());
     }
-    for (at, source) in hierarchy.sources.iter().enumerate() {
-        let id = SourceId(u32::try_from(at).unwrap_or(u32::MAX));
+    for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
         let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
         match virtualize_store::open(&source.url, &options.store).await {
             Err(error @ StoreError::Option { .. }) => return Err(error.into()),
             Err(error) => {
                 checked.problem(error.to_string());
-                checked.chunks = arrays.iter().map(|(_, array)| of_source(array, id).count() as u64).sum();
+                checked.chunks = parts.iter().map(Part::count).sum();
             }
             Ok(object) => {
                 recorded(source, &source_of(&object), &mut checked);
                 let direct = direct(&object, hierarchy, options, &mut report.notes).await;
-                let work = Work { hierarchy, id, object: &object, direct: direct.as_ref(), sample };
-                for ((path, array), found) in arrays.iter().zip(&mut report.arrays) {
-                    checked.chunks += work.array(path, array, found).await;
+                let known = OnceLock::new();
+                let work =
+                    Work { hierarchy, object: &object, direct: direct.as_ref(), known: &known, sample };
+                for part in &parts {
+                    checked.chunks += part.count();
+                    if let Some(found) = report.arrays.get_mut(part.at) {
+                        work.array(part, found).await;
+                    }
                 }
             }
         }
         report.sources.push(checked);
     }
     Ok(report)
-}
-
-/// Chunks that lie in a source. What an inline chunk hides is read by nobody.
-fn of_source(array: &Array, id: SourceId) -> impl Iterator<Item = (u64, Reference)> {
-    let columns = array.chunks.references.iter().filter(move |column| column.source == id);
-    columns.flat_map(|column| column.iter()).filter(|(at, _)| !array.chunks.inline.contains_key(at))
 }
 
 /// Compares what was recorded of a source with what it is. Recorded times may be whole seconds, rounded up.
@@ -157,7 +154,10 @@ async fn direct(
         notes.push(format!("{}: neither HDF5 nor TIFF, so that there is no direct read", object.name()));
         return None;
     }
-    let map = MapOptions { format: hierarchy.format, ..MapOptions::default() };
+    // What was unpacked is compared with what is unpacked.
+    let calculates = |array: &Array| array.codecs.iter().any(Codec::is_arithmetic);
+    let unpack = hierarchy.arrays().iter().any(|(_, array)| calculates(array));
+    let map = MapOptions { format: hierarchy.format, unpack, ..MapOptions::default() };
     let options = Options { store: options.store.clone(), map, ..Options::default() };
     match open_object(Arc::clone(object), &options).await {
         Ok(store) => Some(store),
@@ -171,24 +171,25 @@ async fn direct(
 /// One source.
 struct Work<'a> {
     hierarchy: &'a Hierarchy,
-    id: SourceId,
     object: &'a Arc<Object>,
     direct: Option<&'a VirtualStore>,
+    /// Chunks of the direct read, once someone asks.
+    known: &'a OnceLock<Places<'a>>,
     sample: Sample,
 }
 
 impl Work<'_> {
-    /// Checks the chunks of an array that lie in the source; how many there are.
-    async fn array(&self, path: &str, array: &Array, found: &mut Checked) -> u64 {
+    /// Checks the chunks of an array that lie in the source.
+    async fn array(&self, part: &Part<'_>, found: &mut Checked) {
+        let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
-        let count = of_source(array, self.id).count() as u64;
-        let twin = self.direct.and_then(|direct| direct.hierarchy.array(path));
-        let twin = twin.filter(|twin| twin.shape == array.shape && self.is_only_source(array));
-        if count == 0 && twin.is_none() {
-            return 0;
+        let twin = self.direct.and_then(|direct| direct.hierarchy.array(part.path));
+        let twin = twin.filter(|twin| twin.shape == array.shape && part.is_whole());
+        if part.count() == 0 && twin.is_none() {
+            return;
         }
         let size = self.object.size();
-        for (position, part) in of_source(array, self.id) {
+        for (position, part) in part.references() {
             if part.offset.checked_add(part.length).is_none_or(|end| end > size) {
                 found.problem(format!(
                     "chunk {}: bytes {} to {} lie outside the file of {size} bytes",
@@ -198,22 +199,20 @@ impl Work<'_> {
                 ));
             }
         }
-        if let (Some(twin), Some(direct)) = (twin, self.direct) {
+        if let Some(twin) = twin {
             metadata(array, twin, found);
-            if array.chunk_grid == twin.chunk_grid {
-                self.tables(array, twin, &direct.hierarchy, found);
-            }
-        } else if let Some(direct) = self.direct {
-            self.places(array, &direct.hierarchy, found);
         }
-        self.decode(array, twin, count, found).await;
-        count
-    }
-
-    /// Whether all references of an array lie in this source.
-    fn is_only_source(&self, array: &Array) -> bool {
-        array.chunks.references.iter().all(|column| column.source == self.id)
-            && (self.hierarchy.sources.len() == 1 || !array.chunks.references.is_empty())
+        match (twin, self.direct) {
+            (Some(twin), Some(direct)) if array.chunk_grid == twin.chunk_grid => {
+                self.tables(array, twin, &direct.hierarchy, found);
+                self.decode(part, Some(twin), found).await;
+            }
+            (_, Some(_)) => {
+                self.places(part, found);
+                self.decode(part, None, found).await;
+            }
+            (_, None) => self.decode(part, None, found).await,
+        }
     }
 
     /// Compares the whole chunk tables.
@@ -235,42 +234,50 @@ impl Work<'_> {
         }
     }
 
-    /// Arrays of many sources are matched by the places of their chunks.
-    fn places(&self, array: &Array, direct: &Hierarchy, found: &mut Checked) {
+    /// Arrays of many sources, and of other grids, are matched by the places of their chunks.
+    fn places(&self, part: &Part<'_>, found: &mut Checked) {
+        let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
-        let mut known = BTreeMap::new();
-        for (_, twin) in direct.arrays() {
-            for (_, entry) in twin.chunks.iter() {
-                if let ChunkEntry::Reference(part) = entry {
-                    known.insert(part.offset, (part.length, is_plain(twin)));
-                }
-            }
-        }
-        for (position, part) in of_source(array, self.id) {
-            let before = known.range(..=part.offset).next_back();
-            let fits = before.is_some_and(|(offset, (length, plain))| {
-                let whole = (*offset, *length) == (part.offset, part.length);
-                let end = offset.saturating_add(*length);
-                whole || (*plain && is_plain(array) && part.offset.saturating_add(part.length) <= end)
+        let mut types = None;
+        for (position, reference) in part.references() {
+            let place = self.known_place(reference.offset);
+            let fits = place.is_some_and(|(offset, place)| {
+                let whole = (offset, place.length) == (reference.offset, reference.length);
+                let end = offset.saturating_add(place.length);
+                let is_inside = reference.offset.saturating_add(reference.length) <= end;
+                whole || (is_plain(place.array) && is_plain(array) && is_inside)
             });
-            if !fits {
-                let name = name(position, &counts);
-                let (offset, length) = (part.offset, part.length);
-                found.problem(format!("chunk {name}: [{offset}, {length}] is no chunk of the source"));
+            match place {
+                Some((_, place)) if fits => types = types.or(Some(place.array)),
+                _ => found.problem(format!(
+                    "chunk {}: [{}, {}] is no chunk of the source",
+                    name(position, &counts),
+                    reference.offset,
+                    reference.length
+                )),
             }
         }
+        types.into_iter().for_each(|twin| kinds(array, twin, found));
     }
 
-    /// Decodes chunks, and compares them with those of a direct read.
-    async fn decode(&self, array: &Array, twin: Option<&Array>, count: u64, found: &mut Checked) {
+    /// The last chunk of the direct read that starts at an offset or before it.
+    fn known_place(&self, offset: u64) -> Option<(u64, &Place<'_>)> {
+        let direct = &self.direct?.hierarchy;
+        let known = self.known.get_or_init(|| places(direct));
+        known.range(..=offset).next_back().map(|(offset, place)| (*offset, place))
+    }
+
+    /// Decodes chunks, and compares them with those of a direct read: by position with those of a twin, else by place.
+    async fn decode(&self, part: &Part<'_>, twin: Option<&Array>, found: &mut Checked) {
+        let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
         let inline = twin.map_or(0, |_| array.chunks.inline.len() as u64);
         let step = match self.sample {
             Sample::Full => 1,
             Sample::Chunks(0) => return,
-            Sample::Chunks(wanted) => count.saturating_add(inline).div_ceil(wanted).max(1),
+            Sample::Chunks(wanted) => part.count().saturating_add(inline).div_ceil(wanted).max(1),
         };
-        let here = of_source(array, self.id).map(|(at, part)| (at, ChunkEntry::Reference(part)));
+        let here = part.references().map(|(at, reference)| (at, ChunkEntry::Reference(reference)));
         let carried = array.chunks.inline.iter().filter(|_| twin.is_some());
         let carried = carried.map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)));
         let chosen = here.chain(carried).enumerate().filter(|(at, _)| (*at as u64).is_multiple_of(step));
@@ -280,13 +287,22 @@ impl Work<'_> {
                 Ok(None) => {}
                 Ok(Some(values)) => {
                     found.decoded += 1;
-                    if let Some(twin) = twin.filter(|twin| comparable(array, twin)) {
-                        self.compare(twin, position, &values, &name, found).await;
+                    let other = twin.map(|twin| (twin, position)).or_else(|| self.counterpart(&entry));
+                    if let Some((twin, at)) = other.filter(|(twin, _)| comparable(array, twin)) {
+                        self.compare(twin, at, &values, &name, found).await;
                     }
                 }
                 Err(reason) => found.problem(format!("chunk {name}: {reason}")),
             }
         }
+    }
+
+    /// The chunk of the direct read that is the same bytes of the file.
+    fn counterpart(&self, entry: &ChunkEntry<'_>) -> Option<(&Array, u64)> {
+        let ChunkEntry::Reference(reference) = entry else { return None };
+        let (offset, place) = self.known_place(reference.offset)?;
+        let is_same = (offset, place.length) == (reference.offset, reference.length);
+        is_same.then_some((place.array, place.position))
     }
 
     async fn compare(&self, twin: &Array, position: u64, values: &[u8], name: &str, found: &mut Checked) {
@@ -326,28 +342,16 @@ impl Work<'_> {
             _ => decode::elements(array, &shape, &bytes).map_err(variable::Failure::Codec),
         };
         match decoded {
-            Ok(values) => Ok(Some(values)),
+            Ok(values) => Ok(Some(decode::in_order(array, &shape, values)?)),
             Err(variable::Failure::Codec(CodecFailure::NoDecoder(_))) => Ok(Some(bytes.to_vec())),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-/// Whether decoded elements of two arrays stand in the same order.
+/// Whether decoded elements of two arrays are the same kind of bytes.
 fn comparable(array: &Array, twin: &Array) -> bool {
-    let order = |array: &Array| {
-        let all = array.codecs.iter().filter(|codec| matches!(codec, Codec::Transpose { .. }));
-        all.cloned().collect::<Vec<_>>()
-    };
-    array.chunk_grid == twin.chunk_grid
-        && array.data_type == twin.data_type
-        && array.endian() == twin.endian()
-        && order(array) == order(twin)
-}
-
-/// Whether chunks are stored as they are.
-fn is_plain(array: &Array) -> bool {
-    array.codecs.iter().all(|codec| matches!(codec, Codec::Bytes { .. }))
+    array.data_type == twin.data_type && array.endian() == twin.endian()
 }
 
 /// Shape of a chunk that is not too large.
@@ -378,23 +382,29 @@ fn fill_value(array: &Array) -> String {
     )
 }
 
+/// Of what kind values are.
+fn kinds(array: &Array, twin: &Array, found: &mut Checked) {
+    differ(found, "data type", &array.data_type.to_string(), &twin.data_type.to_string());
+    differ(found, "byte order", &format!("{:?}", array.endian()), &format!("{:?}", twin.endian()));
+}
+
+fn differ(found: &mut Checked, what: &str, one: &str, other: &str) {
+    if one != other {
+        found.problem(format!("{what} is {one}, a direct read of the source says {other}"));
+    }
+}
+
 /// Metadata by which values are read.
 fn metadata(array: &Array, twin: &Array, found: &mut Checked) {
-    let mut differ = |what: &str, one: String, other: String| {
-        if one != other {
-            found.problem(format!("{what} is {one}, a direct read of the source says {other}"));
-        }
-    };
-    differ("data type", array.data_type.to_string(), twin.data_type.to_string());
-    differ("byte order", format!("{:?}", array.endian()), format!("{:?}", twin.endian()));
+    kinds(array, twin, found);
     let counts = array.chunk_grid.counts(&array.shape);
     let all = counts.iter().fold(1_u64, |all, count| all.saturating_mul(*count));
     if array.chunks.len().max(twin.chunks.len()) < all {
-        differ("fill value", fill_value(array), fill_value(twin));
+        differ(found, "fill value", &fill_value(array), &fill_value(twin));
     }
     for (name, value) in &array.attributes {
-        if let Some(other) = twin.attributes.get(name) {
-            differ(&format!("attribute {name}"), value.to_string(), other.to_string());
+        if let Some(other) = twin.attributes.get(name).filter(|other| *other != value) {
+            differ(found, &format!("attribute {name}"), &value.to_string(), &other.to_string());
         }
     }
 }
