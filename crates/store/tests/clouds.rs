@@ -300,3 +300,41 @@ fn connection_strings_of_azure() {
     let error = run(open("az://box/key", &StoreOptions { values, ..options() })).unwrap_err();
     assert!(!error.to_string().contains("\"secret") && error.to_string().contains("connection_string"));
 }
+
+#[test]
+fn an_object_that_is_replaced_while_it_is_read_is_noticed_in_each_store() {
+    use virtualize_bytes::{ByteRange, ReadRanges};
+    for scheme in ["s3", "gs", "az"] {
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        let server = Server::start(move |request| {
+            let first = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+            file(request, common::content(), if first { "\"one\"" } else { "\"two\"" })
+        });
+        let object = run(open(&format!("{scheme}://bucket/a"), &of(&server, scheme))).unwrap();
+        let error = run(object.read_ranges(&[ByteRange::new(900_000, 5)])).unwrap_err();
+        assert_eq!(error.kind, ReadErrorKind::Changed, "{scheme}: {error}");
+    }
+}
+
+#[test]
+fn pages_of_azure() {
+    let server = Server::start(|request| {
+        let (name, marker) = match request.target.contains("marker=m%2F1") {
+            true => ("b", "<NextMarker/>"),
+            false => ("a", "<NextMarker>m/1</NextMarker>"),
+        };
+        let body = format!(
+            "<EnumerationResults><Blobs><Blob><Name>{name}</Name></Blob></Blobs>{marker}</EnumerationResults>"
+        );
+        Response { status: 200, headers: vec![], body: body.into_bytes() }
+    });
+    run(async {
+        let first = list_page("az://bucket/", true, None, &at(&server)).await.unwrap();
+        let second = list_page("az://bucket/", true, first.next.as_deref(), &at(&server)).await.unwrap();
+        assert_eq!(
+            (first.files[0].url.as_str(), second.files[0].url.as_str()),
+            ("az://bucket/a", "az://bucket/b")
+        );
+        assert_eq!(second.next, None);
+    });
+}

@@ -1,6 +1,9 @@
 """Google Cloud Storage and Azure Blob Storage through the binary: a server of ours after Google's API (gcs_server.py), and Azurite. What is written
 is read back by gcsfs and adlfs. Keys of all kinds on S3 too."""
-import json, sqlite3, warnings
+import contextlib, gc, io, json, os, sqlite3, warnings
+
+# Else gcsfs asks for the kind of each bucket by gRPC at Google's own host.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 import azure_server, clients, gcs_server
 import numpy as np
@@ -65,8 +68,12 @@ class Azure:
 
 @pytest.fixture(scope="module")
 def google():
+    import gcsfs
     with gcs_server.started() as (url, store):
         yield filled(Google(url, store))
+        # Its connections cannot be closed any more when Python ends.
+        gcsfs.GCSFileSystem.clear_instance_cache()
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +139,7 @@ def test_refusals_are_one_line_and_no_output(cloud, tmp_path):
              ("nowhere/none.tif", cloud.signed, "not found")]
     for key, env, expected in cases:
         for command in ([start + key, "-o", out], ["scan", start + key], ["scan", f"{start}{key.split('/')[0]}/days/*.nc"]):
-            if command[-1].endswith("*.nc") and "none.tif" in key and "nowhere" not in key:
+            if str(command[-1]).endswith("*.nc") and "none.tif" in key and "nowhere" not in key:
                 continue
             run = virtualize(*command, "--retries", "0", env=env)
             assert run.status == 1 and expected in run.stderr, (command, run)
@@ -170,11 +177,8 @@ def fetched(cloud, prefix, folder):
     return json.loads((folder / whole[0]).read_text()) if whole else str(folder / prefix)
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("pattern", ["days/*.nc", "da*/d000?.nc", "days/", "**/d*.nc"])
+@pytest.mark.parametrize("name, pattern", [("out.json", "da*/d000?.nc"), ("v3.json", "days/*.nc"), ("out.zarr", "days/"), ("out.parquet", "**/d000*.nc")])
 def test_from_a_bucket_to_a_bucket(cloud, tmp_path, name, pattern):
-    if pattern != "days/*.nc" and name != "out.json":
-        pytest.skip("each output with one pattern, each pattern with one output")
     output = f"refs/{len(pattern)}/{name}"
     urls = [f"{cloud.scheme}://private/{key}" for key in (pattern, output)]
     journal = ["--journal", tmp_path / "journal"]
@@ -182,7 +186,8 @@ def test_from_a_bucket_to_a_bucket(cloud, tmp_path, name, pattern):
     dataset = opened(fetched(cloud, output, tmp_path), cloud.remote("private"))
     assert dataset["time"].values.tolist() == list(range(DAYS)) and np.array_equal(dataset["t"].values, values(*range(DAYS)))
     # What was listed of each file stays in the journal, and the same command finds that nothing is new.
-    rows = sqlite3.connect(tmp_path / "journal").execute("select url, size, etag from files order by url").fetchall()
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as database:
+        rows = database.execute("select url, size, etag from files order by url").fetchall()
     assert [(url, size) for url, size, _ in rows] == [(f"{cloud.scheme}://private/days/d{k:04}.nc", len(day(k))) for k in range(DAYS)]
     assert all(etag for *_, etag in rows)
     assert "nothing is new" in batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed).stderr
@@ -224,28 +229,34 @@ def test_a_file_that_was_replaced(cloud, tmp_path):
     batch(f"{start}/*.nc", output, env=cloud.signed)
     cloud.put("private", "changing/d0000.nc", day(7))
     run = virtualize("validate", repository, env=cloud.signed)
-    assert run.status == 1 and "etag" in run.stdout.decode() + run.stderr, run
+    assert run.status == 1 and "entity tag" in run.stdout.decode() + run.stderr, run
     assert "1 to be read" in batch(f"{start}/*.nc", output, env=cloud.signed).stderr
     assert opened(json.loads(output.read_text()), cloud.remote("private"))["time"].values.tolist() == [1, 2, 7]
 
 
 def test_a_file_that_is_replaced_while_it_is_read(google, tmp_path):
-    google.put("private", "large.h5", (clients.FIXTURES / "hdf5/chunked.h5").read_bytes() + bytes(9 << 20))
+    import h5py
+
+    def content(seed):
+        with io.BytesIO() as made:
+            with h5py.File(made, "w") as f:
+                f.create_dataset("t", data=np.random.default_rng(seed).random((4, 100_000)), chunks=(1, 100_000))
+            return made.getvalue()
+    google.put("private", "large.h5", content(0))
     seen = []
 
     def replace(handler):
-        if handler.path.startswith("/private/large.h5"):
+        if handler.path.startswith("/private/large"):
             seen.append(handler.headers.get("If-Match"))
             if len(seen) == 2:
-                google.put("private", "large.h5", (clients.FIXTURES / "hdf5/chunked.h5").read_bytes() + b"1" * (9 << 20))
+                google.put("private", "large.h5", content(1))
     google.store.before = replace
     try:
-        run = virtualize("gs://private/large.h5", "--inline-below", "1G", "-o", tmp_path / "out.json", env=google.signed)
+        run = virtualize("gs://private/large.h5", "--inline-below", "1G", "--inline-total", "1G", "-o", tmp_path / "out.json", env=google.signed)
     finally:
         google.store.before = None
-    if len(seen) < 2:
-        pytest.skip("the file came with its first request")
-    assert seen[1] and run.status == 1 and "changed while it was read" in run.stderr and not (tmp_path / "out.json").exists()
+    assert len(seen) > 1 and seen[1], run
+    assert run.status == 1 and "changed while it was read" in run.stderr and not (tmp_path / "out.json").exists()
 
 
 # ---- Icechunk
@@ -298,12 +309,12 @@ def test_keys_of_all_kinds(request, tmp_path, kind):
     start = f"{scheme}://private/{root}/"
     run = virtualize("scan", start, "--concat-dim", "time", "--json", env=env)
     report = json.loads(run.stdout)
-    assert run.status == 1 and report["files"] == len(GOOD) + len(bad), run
+    assert run.status == 1 and report["files"] == len(GOOD), run
     failed = {entry["url"]: entry for entry in report["failed"]}
     assert set(failed) == {start + key for key in bad}
     assert all("key" in json.dumps(entry) for entry in failed.values())
     # Those that can be read are: each by its own key.
-    run = batch(start, tmp_path / "all.json", "--skip-failed", env=env)
+    batch(start, tmp_path / "all.json", "--skip-failed", env=env)
     references = json.loads((tmp_path / "all.json").read_text())["refs"]
     named = [references[f"t/{k}.0"][0] for k in range(len(GOOD))]
     assert named == [start + key for key in GOOD]
