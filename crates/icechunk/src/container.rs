@@ -56,13 +56,14 @@ fn container(
     let store = match prefix.split("://").next().unwrap_or_default() {
         "file" => ObjectStoreConfig::LocalFileSystem(Default::default()),
         "http" | "https" => ObjectStoreConfig::Http(HttpConfig::default()),
-        "gs" => ObjectStoreConfig::Gcs(Default::default()),
+        "gs" => ObjectStoreConfig::Gcs(options.google_endpoint().into_iter().collect()),
         "az" | "abfs" => {
             let account = options.azure_account();
             let account = account.ok_or_else(|| {
                 refuse("Azure needs an account: --store-option azure_storage_account_name=NAME")
             })?;
-            ObjectStoreConfig::Azure([("account".to_owned(), account)].into())
+            let account = ("account".to_owned(), account);
+            ObjectStoreConfig::Azure(options.azure_endpoint().into_iter().chain([account]).collect())
         }
         _ => {
             let settings = match options.regions.get(prefix.trim_end_matches('/')) {

@@ -51,18 +51,30 @@ fn storage(location: &RepositoryLocation, options: &StorageOptions) -> String {
             text + if options.is_anonymous() { ", anonymous=True)" } else { ", from_env=True)" }
         }
         RepositoryLocation::Google { bucket, prefix } => {
-            format!(
-                "icechunk.gcs_storage(bucket={}, prefix={}, from_env=True)",
-                quoted(bucket),
-                quoted(prefix)
-            )
+            let how = if options.google_is_anonymous() { "anonymous=True" } else { "from_env=True" };
+            let (bucket, prefix) = (quoted(bucket), quoted(prefix));
+            let config = config(&options.google_endpoint());
+            format!("icechunk.gcs_storage(bucket={bucket}, prefix={prefix}, {how}{config})")
         }
         RepositoryLocation::Azure { container, prefix } => format!(
-            "icechunk.azure_storage(account={}, container={}, prefix={}, from_env=True)",
+            "icechunk.azure_storage(account={}, container={}, prefix={}, {}{})",
             quoted(&options.azure_account().unwrap_or_default()),
             quoted(container),
-            quoted(prefix)
+            quoted(prefix),
+            if options.anonymous { "anonymous=True" } else { "from_env=True" },
+            config(&options.azure_endpoint())
         ),
+    }
+}
+
+/// Settings of a service that is not where it usually is.
+fn config(settings: &[(String, String)]) -> String {
+    match settings {
+        [] => String::new(),
+        settings => {
+            let settings: std::collections::BTreeMap<_, _> = settings.iter().cloned().collect();
+            format!(", config={}", serde_json::json!(settings))
+        }
     }
 }
 
@@ -71,7 +83,7 @@ fn credentials(prefix: &str, options: &StorageOptions) -> &'static str {
     match prefix.split("://").next().unwrap_or_default() {
         "file" => "icechunk.Credentials.LocalFileSystemAccess()",
         "http" | "https" => "icechunk.Credentials.HttpAccess()",
-        "gs" if anonymous => "icechunk.GcsCredentials.Anonymous()",
+        "gs" if anonymous || options.google_is_anonymous() => "icechunk.GcsCredentials.Anonymous()",
         "gs" => "icechunk.gcs_from_env_credentials()",
         "az" | "abfs" if anonymous => "icechunk.azure_anonymous_credentials()",
         "az" | "abfs" => "icechunk.azure_from_env_credentials()",

@@ -107,15 +107,16 @@ impl RepositoryLocation {
                 .await
             }
             Self::Google { bucket, prefix } => {
-                let credentials = match options.anonymous {
+                let credentials = match options.google_is_anonymous() {
                     true => GcsCredentials::Anonymous,
                     false => GcsCredentials::FromEnv,
                 };
+                let settings = options.map().into_iter().chain(options.google_endpoint());
                 new_gcs_storage(
                     bucket,
                     Some(prefix),
                     Some(credentials),
-                    Some(options.map()),
+                    Some(settings.collect()),
                     Vec::new(),
                     Vec::new(),
                 )
@@ -135,7 +136,7 @@ impl RepositoryLocation {
                     container,
                     Some(prefix),
                     Some(credentials),
-                    Some(options.map()),
+                    Some(options.map().into_iter().chain(options.azure_endpoint()).collect()),
                 )
                 .await
             }
@@ -179,13 +180,32 @@ impl StorageOptions {
         self.find(&["azure_storage_account_name", "account_name"])
     }
 
+    /// Whether Google's requests carry no credentials: a server that stands for Google's takes none.
+    pub(crate) fn google_is_anonymous(&self) -> bool {
+        let unsigned = |value: String| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes");
+        self.anonymous
+            || self.find(&["google_skip_signature"]).is_some_and(unsigned)
+            || (self.google_url().is_none() && emulator().is_some())
+    }
+
+    fn google_url(&self) -> Option<String> {
+        self.endpoint.clone().or_else(|| self.find(&["google_base_url"]))
+    }
+
+    /// Where Google's service is, by object_store's keys, where it is not the usual one.
+    pub(crate) fn google_endpoint(&self) -> Vec<(String, String)> {
+        endpoint("google_base_url", "google_allow_http", self.google_url().or_else(emulator))
+    }
+
+    /// The same for Azure's.
+    pub(crate) fn azure_endpoint(&self) -> Vec<(String, String)> {
+        let url = self.endpoint.clone().or_else(|| self.find(&["azure_storage_endpoint", "azure_endpoint"]));
+        endpoint("azure_storage_endpoint", "azure_allow_http", url)
+    }
+
     /// The settings as Icechunk's constructors take them.
-    pub(crate) fn map(&self) -> HashMap<String, String> {
-        let mut map: HashMap<_, _> = self.values.iter().cloned().collect();
-        if let Some(endpoint) = &self.endpoint {
-            map.insert("endpoint".to_owned(), endpoint.clone());
-        }
-        map
+    fn map(&self) -> HashMap<String, String> {
+        self.values.iter().cloned().collect()
     }
 
     /// Those of the repository: a public bucket of sources does not make its requests anonymous where there are some.
@@ -209,4 +229,17 @@ impl StorageOptions {
         let set = || names.iter().find_map(|name| env::var(name.to_ascii_uppercase()).ok());
         said().map(|(_, value)| value.clone()).or_else(set).filter(|value| !value.is_empty())
     }
+}
+
+/// A server that stands for Google's.
+fn emulator() -> Option<String> {
+    let host = env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty())?;
+    Some(if host.contains("://") { host } else { format!("http://{host}") })
+}
+
+fn endpoint(key: &str, plain: &str, url: Option<String>) -> Vec<(String, String)> {
+    let Some(url) = url else { return Vec::new() };
+    let is_plain = url.starts_with("http://");
+    let plain = is_plain.then(|| (plain.to_owned(), "true".to_owned()));
+    [(key.to_owned(), url.trim_end_matches('/').to_owned())].into_iter().chain(plain).collect()
 }

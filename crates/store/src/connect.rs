@@ -205,7 +205,7 @@ fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
 }
 
 /// What a connection string says, of the options or else of the environment.
-fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, String)>, StoreError> {
+pub(crate) fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, String)>, StoreError> {
     let said = options.values.iter().find(|(key, _)| key.eq_ignore_ascii_case(CONNECTION));
     let said = said.map(|(_, value)| value.clone());
     let Some(text) = said.or_else(|| env::var(CONNECTION.to_ascii_uppercase()).ok()) else {

@@ -44,4 +44,4 @@ pub use meter::Stats;
 pub use object::{Object, is_same, open, open_listed};
 pub use options::StoreOptions;
 pub use output::{SideFile, put};
-pub use region::{known_regions, s3_settings};
+pub use region::{known_regions, other_settings};

@@ -7,6 +7,7 @@ use object_store::GetOptions;
 use crate::{
     StoreError, StoreOptions,
     clients::Clients,
+    connect::connection,
     link::{Failure, Link},
     location::{Location, Service},
     meter::Meter,
@@ -56,14 +57,18 @@ pub fn known_regions(options: &StoreOptions) -> BTreeMap<String, String> {
     Clients::pool(options).regions()
 }
 
-/// Settings for S3 beside those of the options and the environment, by the keys of `object_store`: what the profile of the
-/// AWS command line says, and where the bucket of a url was found to be. For those who reach S3 by other ways than ours.
+/// Settings beside those of the options and the environment, by the keys of `object_store`: what the profile of the AWS
+/// command line says, where a bucket of S3 was found to be, what a connection string of Azure says. For those who reach
+/// stores by other ways than ours. Keys of S3 come for urls of S3 alone.
 ///
 /// # Errors
 /// [`StoreError::Denied`] where the profile's credentials are of a kind that is not known here.
-pub async fn s3_settings(url: &str, options: &StoreOptions) -> Result<Vec<(String, String)>, StoreError> {
+pub async fn other_settings(url: &str, options: &StoreOptions) -> Result<Vec<(String, String)>, StoreError> {
+    let azure = connection(options)?.into_iter().map(|(key, value)| (key.as_ref().to_owned(), value));
     let Ok(location @ Location::Bucket { service: Service::S3, .. }) = Location::parse_prefix(url) else {
-        return Ok(Vec::new());
+        let public = |(key, _): &(String, String)| matches!(key.as_str(), "aws_region" | "aws_endpoint");
+        let profile = profile::settings(url, options).unwrap_or_default();
+        return Ok(profile.into_iter().filter(public).chain(azure).collect());
     };
     let Location::Bucket { bucket, .. } = &location else { return Ok(Vec::new()) };
     let mut settings = profile::settings(bucket, options)?;
@@ -72,5 +77,6 @@ pub async fn s3_settings(url: &str, options: &StoreOptions) -> Result<Vec<(Strin
         settings.retain(|(key, _)| key != "aws_region");
         settings.push(("aws_region".to_owned(), region));
     }
+    settings.extend(azure);
     Ok(settings)
 }

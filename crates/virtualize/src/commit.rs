@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, sync::Mute
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_icechunk::{Committed, ReadChunk, ReadRepository, RepositoryLocation, StorageOptions};
-use virtualize_store::{Object, StoreOptions, known_regions, s3_settings};
+use virtualize_store::{Object, StoreOptions, known_regions, other_settings};
 
 use crate::{Error, VirtualStore};
 
@@ -62,7 +62,7 @@ pub(crate) async fn read(
 /// How the repository is reached, and where the buckets of its sources were found to be.
 async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
     let mut values = options.values.clone();
-    values.extend(s3_settings(target, options).await?);
+    values.extend(other_settings(target, options).await?);
     let regions = known_regions(options);
     Ok(StorageOptions { values, anonymous: options.anonymous, endpoint: options.endpoint.clone(), regions })
 }
