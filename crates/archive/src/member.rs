@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::try_join_all;
 use serde_json::Value;
-use virtualize::ArrayValues;
 use virtualize::zarr::{Hierarchy, NodePath};
+use virtualize::{ArrayValues, StoreOptions, VirtualStore, digest, read_array};
 
 use crate::{Item, combine::NamePattern};
 
@@ -28,6 +29,31 @@ pub struct Wanted {
     pub values: BTreeSet<NodePath>,
     /// They must be equal in all files: arrays without any of the dimensions.
     pub digests: BTreeSet<NodePath>,
+}
+
+/// [`Member::values`] and [`Member::digests`].
+pub(crate) type Values = (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>);
+
+impl Wanted {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Arrays that cannot be read whole.
+    pub(crate) async fn read(
+        &self,
+        store: &VirtualStore,
+        options: &StoreOptions,
+    ) -> Result<Values, virtualize::Error> {
+        let read = self.values.union(&self.digests).map(|path| async move {
+            let values = read_array(store, path, options).await?;
+            Ok::<_, virtualize::Error>((path.clone(), values))
+        });
+        let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
+        let digests = self.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
+        let digests = digests.collect();
+        let values = read.into_iter().filter(|(path, _)| self.values.contains(path)).collect();
+        Ok((values, digests))
+    }
 }
 
 /// A dimension along which files are put together.
@@ -70,6 +96,12 @@ impl Layout {
     /// The layout along some dimensions, all else as usual.
     pub fn along(along: Vec<Along>) -> Self {
         Self { along, ..Self::default() }
+    }
+
+    /// The layout along new dimensions, the outermost first, and along existing ones within them.
+    pub fn of_dimensions(stacked: &[String], concatenated: &[String]) -> Self {
+        let stacked = stacked.iter().cloned().map(Along::Stack);
+        Self::along(stacked.chain(concatenated.iter().cloned().map(Along::Concat)).collect())
     }
 
     /// Whether a set of names has an array: by `*`, its path, or its name.

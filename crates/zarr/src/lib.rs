@@ -29,7 +29,7 @@ pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
 pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
-pub use position::{chunk_indices, chunk_position};
+pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::{ArrayDocument, ReadError};
 
 /// Which of the two Zarr formats metadata is spelled in.

@@ -23,6 +23,15 @@ pub fn chunk_position(indices: impl IntoIterator<Item = u64>, counts: &[u64]) ->
     counts.next().is_none().then_some(position)
 }
 
+/// The largest number that divides both; the other one where one is 0.
+pub fn greatest_common_divisor(left: u64, right: u64) -> u64 {
+    let (mut left, mut right) = (left, right);
+    while right != 0 {
+        (left, right) = (right, left % right);
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +40,14 @@ mod tests {
     fn positions_are_row_major() {
         for (position, indices) in [(0, [0, 0, 0]), (3, [0, 0, 3]), (4, [0, 1, 0]), (23, [1, 2, 3])] {
             assert_eq!(chunk_indices(position, &[2, 3, 4]).as_deref(), Some(&indices[..]));
+            assert_eq!(chunk_position(indices, &[2, 3, 4]), Some(position));
+        }
+    }
+
+    #[test]
+    fn positions_and_indices_are_inverse() {
+        for position in 0..24 {
+            let indices = chunk_indices(position, &[2, 3, 4]).unwrap();
             assert_eq!(chunk_position(indices, &[2, 3, 4]), Some(position));
         }
     }

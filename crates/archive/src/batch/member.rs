@@ -1,9 +1,6 @@
 //! Makes a file a member of a combined dataset.
 
-use std::collections::BTreeMap;
-
-use futures::future::try_join_all;
-use virtualize::{ErrorClass, Options, VirtualStore, digest, read_array};
+use virtualize::{ErrorClass, Options, VirtualStore};
 
 use crate::{
     Item, Layout, Member,
@@ -21,16 +18,7 @@ pub(super) async fn row(
     options: &Options,
 ) -> Result<MemberRow, Failure> {
     let (packed, hierarchy) = pack_hierarchy(&store.hierarchy, store.name())?;
-    let wanted = wanted(&hierarchy, layout);
-    let paths = wanted.values.union(&wanted.digests);
-    let read = paths.map(|path| async move {
-        let values = read_array(store, path, &options.store).await?;
-        Ok::<_, virtualize::Error>((path.clone(), values))
-    });
-    let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
-    let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
-    let digests = digests.collect();
-    let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
+    let (values, digests) = wanted(&hierarchy, layout).read(store, &options.store).await?;
     let packed_values = pack_values(&values, store.name())?;
     let sources = hierarchy.sources.clone();
     let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item, layout)? };

@@ -60,28 +60,6 @@ pub(super) fn advance(index: &mut [u64], shape: &[u64]) -> bool {
     false
 }
 
-/// Row-major position of an index.
-pub(super) fn ravel(index: &[u64], counts: &[u64]) -> Option<u64> {
-    position(counts, index, &[])
-}
-
-/// Index at a row-major position.
-pub(super) fn unravel(position: u64, counts: &[u64]) -> Vec<u64> {
-    let mut rest = position;
-    let mut index: Vec<u64> = counts
-        .iter()
-        .rev()
-        .map(|n| {
-            let n = (*n).max(1);
-            let at = rest % n;
-            rest /= n;
-            at
-        })
-        .collect();
-    index.reverse();
-    index
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,12 +73,5 @@ mod tests {
         let mut one = vec![0; 2];
         paste(&mut one, &[], &[], &[7, 8], &[], 2).unwrap();
         assert_eq!(one, [7, 8]);
-    }
-
-    #[test]
-    fn positions_and_indices_are_inverse() {
-        for position in 0..24 {
-            assert_eq!(ravel(&unravel(position, &[2, 3, 4]), &[2, 3, 4]), Some(position));
-        }
     }
 }

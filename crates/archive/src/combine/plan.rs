@@ -2,30 +2,36 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Brief, CombineError, Direction, Note, along, natural::natural};
 use crate::Layout;
 
-/// What to do where files disagree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// What to do where files disagree. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum OnMismatch {
-    /// An error that lists the eras.
+    /// An error that says in what they differ
     #[default]
     Stop,
-    /// Each era is a group of its own.
+    /// Each era (files that agree) is a group
     Split,
-    /// The era of most files is kept, and the others are left out and listed.
+    /// The era of most files is kept, the others are left out and listed
     Skip,
 }
 
-/// What to do where two files have the same coordinates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// What to do where files have the same coordinates. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum OnDuplicate {
-    /// An error that names both.
+    /// An error that names both
     #[default]
     Error,
-    /// The one that was listed first is kept.
+    /// The one that was listed first is kept
     First,
-    /// The one that was listed last is kept.
+    /// The one that was listed last is kept
     Last,
 }
 

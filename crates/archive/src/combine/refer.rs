@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use virtualize::zarr::{ChunkManifest, Lengths, References};
+use virtualize::zarr::{
+    ChunkManifest, References, ReferencesBuilder, SourceId, chunk_indices, chunk_position,
+};
 
 use super::{
-    boxes::{ravel, unravel},
     geometry::Geometry,
     grow::{Growing, Piece},
     store::{Storing, first_chunks},
@@ -36,7 +37,7 @@ pub(super) fn join(
             whole.inline.insert(place.position(position, &chunks.counts)?, bytes);
         }
     }
-    whole.references = one_a_source(whole.references)?;
+    whole.references = one_a_source(whole.references);
     Some(whole)
 }
 
@@ -52,13 +53,13 @@ struct Placing<'a> {
 
 impl Placing<'_> {
     fn position(&self, position: u64, counts: &[u64]) -> Option<u64> {
-        let local = unravel(position, counts);
+        let local = chunk_indices(position, counts)?;
         let one = |(own, at): (&Option<usize>, &u64)| match own {
             Some(own) => local.get(*own)?.checked_add(*at),
             None => Some(*at),
         };
         let index: Vec<u64> = self.own.iter().zip(&self.at).map(one).collect::<Option<_>>()?;
-        ravel(&index, self.counts)
+        chunk_position(index, self.counts)
     }
 
     fn references(&self, references: References, counts: &[u64]) -> Option<References> {
@@ -141,7 +142,7 @@ impl Slicing {
 
     /// Position and bytes of each slice of the chunk at a position.
     fn of_chunk(&self, position: u64) -> Option<Vec<(u64, u64, u64)>> {
-        let index = unravel(position, &self.counts);
+        let index = chunk_indices(position, &self.counts)?;
         let first = index.get(self.axis)?.checked_mul(self.chunk)?;
         let rows = self.chunk.min(self.extent.checked_sub(first)?);
         let mut found = Vec::new();
@@ -150,7 +151,7 @@ impl Slicing {
             let mut at = index.clone();
             *at.get_mut(self.axis)? = (first + row) / self.step;
             let own = if self.shortens { self.step.min(rows - row) } else { self.step };
-            found.push((ravel(&at, &self.sliced)?, row * self.row, own * self.row));
+            found.push((chunk_position(at, &self.sliced)?, row * self.row, own * self.row));
             row += self.step;
         }
         Some(found)
@@ -160,16 +161,16 @@ impl Slicing {
         let bytes = self.row.checked_mul(self.chunk)?;
         let mut references = Vec::with_capacity(chunks.references.len());
         for column in &chunks.references {
-            let mut found = Vec::new();
+            let mut found = ReferencesBuilder::default();
             for (position, reference) in column.iter() {
                 if reference.length != bytes {
                     return None;
                 }
-                let slices = self.of_chunk(position)?;
-                found.extend(slices.into_iter().map(|(at, from, len)| (at, reference.offset + from, len)));
+                for (at, from, length) in self.of_chunk(position)? {
+                    found.push(at, reference.offset.checked_add(from)?, length);
+                }
             }
-            found.sort_unstable();
-            references.push(column_of(column, found)?);
+            references.extend(found.finish(column.source));
         }
         let mut inline = BTreeMap::new();
         for (position, chunk) in chunks.inline {
@@ -185,39 +186,21 @@ impl Slicing {
     }
 }
 
-fn column_of(old: &References, slices: Vec<(u64, u64, u64)>) -> Option<References> {
-    let lengths = slices.iter().map(|(_, _, length)| u32::try_from(*length));
-    let lengths = match slices.first() {
-        Some((_, _, first)) if slices.iter().all(|(_, _, length)| length == first) => {
-            Lengths::Uniform(*first)
-        }
-        _ => Lengths::Each(lengths.collect::<Result<_, _>>().ok()?),
-    };
-    Some(References {
-        source: old.source,
-        positions: Some(slices.iter().map(|(position, _, _)| *position).collect()),
-        offsets: slices.iter().map(|(_, offset, _)| *offset).collect(),
-        lengths,
-    })
-}
-
 /// Joins the columns of files that several parts refer to.
-fn one_a_source(mut columns: Vec<References>) -> Option<Vec<References>> {
-    columns.retain(|column| !column.is_empty());
-    columns.sort_by_key(|column| column.source);
-    let mut joined: Vec<References> = Vec::with_capacity(columns.len());
-    for column in columns {
-        match joined.last_mut() {
-            Some(last) if last.source == column.source => *last = both(last, &column)?,
-            _ => joined.push(column),
-        }
+fn one_a_source(columns: Vec<References>) -> Vec<References> {
+    let mut of_source: BTreeMap<SourceId, Vec<References>> = BTreeMap::new();
+    for column in columns.into_iter().filter(|column| !column.is_empty()) {
+        of_source.entry(column.source).or_default().push(column);
     }
-    Some(joined)
-}
-
-fn both(left: &References, right: &References) -> Option<References> {
-    let mut all: Vec<_> = left.iter().chain(right.iter()).collect();
-    all.sort_unstable_by_key(|(position, _)| *position);
-    let slices = all.into_iter().map(|(at, reference)| (at, reference.offset, reference.length)).collect();
-    column_of(left, slices)
+    let joined = of_source.into_iter().map(|(source, columns)| match columns.len() {
+        1 => columns,
+        _ => {
+            let mut joined = ReferencesBuilder::default();
+            for (position, reference) in columns.iter().flat_map(References::iter) {
+                joined.push(position, reference.offset, reference.length);
+            }
+            joined.finish(source)
+        }
+    });
+    joined.flatten().collect()
 }

@@ -1,6 +1,6 @@
 //! How the chunks of a combined array are stored: the files' own, their parts, or copies of the values.
 
-use virtualize::zarr::{Array, ChunkGrid, Codec};
+use virtualize::zarr::{Array, ChunkGrid, Codec, greatest_common_divisor};
 
 use super::{
     geometry::{Axis, Geometry},
@@ -144,14 +144,6 @@ fn cut(growing: &Growing, geometry: &Geometry) -> Option<Storing> {
         return None;
     }
     Some(Storing::Cut { axis: own, step })
-}
-
-fn greatest_common_divisor(left: u64, right: u64) -> u64 {
-    let (mut left, mut right) = (left, right);
-    while right != 0 {
-        (left, right) = (right, left % right);
-    }
-    left
 }
 
 /// Whether each chunk has, or can be referred to as if it had, the shape that a varying grid gives it.

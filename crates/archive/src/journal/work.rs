@@ -38,8 +38,7 @@ struct Seen {
 /// Takes note of a listed file: new ones and changed ones are to be read.
 fn list(transaction: &Transaction<'_>, run: i64, position: u64, item: &Item) -> rusqlite::Result<Seen> {
     let Some(known) = known(transaction, &item.url)? else {
-        insert(transaction, run, position, item)?;
-        return Ok(Seen { pending: true, again: false });
+        return anew(transaction, run, position, item);
     };
     let id = known.id;
     if known.seen == run {
@@ -47,27 +46,20 @@ fn list(transaction: &Transaction<'_>, run: i64, position: u64, item: &Item) -> 
     }
     if differs(&known.item, item) {
         transaction.prepare_cached("DELETE FROM contents WHERE id = ?1")?.execute([id])?;
-        let sql = "UPDATE files SET position = ?2, seen = ?3, size = ?4, etag = ?5, modified = ?6, properties = ?7,
-            state = 0, attempts = 0, class = NULL, error = NULL, era = NULL, brief = NULL, written = NULL WHERE id = ?1";
-        transaction.prepare_cached(sql)?.execute(params![
-            id,
-            signed(position),
-            run,
-            item.size.map(signed),
-            item.etag,
-            item.modified,
-            properties(item)
-        ])?;
-        return Ok(Seen { pending: true, again: false });
+        return anew(transaction, run, position, item);
     }
     let sql = "UPDATE files SET position = ?2, seen = ?3 WHERE id = ?1";
     transaction.prepare_cached(sql)?.execute(params![id, signed(position), run])?;
     Ok(Seen { pending: known.state == State::Pending, again: false })
 }
 
-fn insert(transaction: &Transaction<'_>, run: i64, position: u64, item: &Item) -> rusqlite::Result<usize> {
+/// A file that is to be read, of which nothing is known beside its listing.
+fn anew(transaction: &Transaction<'_>, run: i64, position: u64, item: &Item) -> rusqlite::Result<Seen> {
     let sql = "INSERT INTO files (url, position, seen, size, etag, modified, properties, state)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)
+        ON CONFLICT (url) DO UPDATE SET position = excluded.position, seen = excluded.seen, size = excluded.size,
+            etag = excluded.etag, modified = excluded.modified, properties = excluded.properties, state = 0,
+            attempts = 0, class = NULL, error = NULL, era = NULL, brief = NULL, written = NULL";
     transaction.prepare_cached(sql)?.execute(params![
         item.url,
         signed(position),
@@ -76,7 +68,8 @@ fn insert(transaction: &Transaction<'_>, run: i64, position: u64, item: &Item) -
         item.etag,
         item.modified,
         properties(item)
-    ])
+    ])?;
+    Ok(Seen { pending: true, again: false })
 }
 
 /// Whether a file is no longer what it was. Times count where there are no etags: copies of a store may have others.

@@ -2,11 +2,10 @@
 
 mod report;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, future::try_join_all, pin_mut};
-use virtualize::{ErrorClass, Options, VirtualStore, digest, read_array};
+use futures::{Stream, StreamExt, pin_mut};
+use virtualize::{ErrorClass, Options, VirtualStore};
 use virtualize_store::Listed;
 
 use crate::combine::{calendar::is_time, given, is_coordinate, wanted};
@@ -144,16 +143,8 @@ async fn task(item: Item, open: Arc<Options>, layout: Arc<Layout>) -> Result<See
 
 async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, Reason> {
     let store = opened(&item, open).await?;
-    let wanted = wanted(&store.hierarchy, layout);
-    let paths = wanted.values.union(&wanted.digests);
-    let read = paths.map(|path| async {
-        let values = read_array(&store, path, &open.store).await.map_err(|error| hinted(&error))?;
-        Ok::<_, Reason>((path.clone(), values))
-    });
-    let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
-    let digests = wanted.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
-    let digests = digests.collect();
-    let values = read.into_iter().filter(|(path, _)| wanted.values.contains(path)).collect();
+    let read = wanted(&store.hierarchy, layout).read(&store, &open.store).await;
+    let (values, digests) = read.map_err(|error| hinted(&error))?;
     let given = given(&item, layout).map_err(|error| (ErrorClass::File, error.to_string()))?;
     Ok(Member { item, hierarchy: store.hierarchy, values, digests, given })
 }

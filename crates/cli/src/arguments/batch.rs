@@ -2,10 +2,10 @@
 
 use std::{num::NonZeroU32, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use virtualize::{Format, Relocation, Rewrite};
 use virtualize_archive::{
-    Along, Layout, Target,
+    Layout, Target,
     combine::{NamePattern, OnDuplicate, OnMismatch, PlanOptions},
 };
 
@@ -72,10 +72,10 @@ struct Together {
     names: Option<NamePattern>,
     /// What to do with files that disagree
     #[arg(long, value_enum, default_value = "stop", value_name = "WHAT")]
-    on_mismatch: Mismatch,
+    on_mismatch: OnMismatch,
     /// What to do with files that have the same coordinates
     #[arg(long, value_enum, default_value = "error", value_name = "WHAT")]
-    on_duplicate: Duplicate,
+    on_duplicate: OnDuplicate,
     /// Give this array the dimensions too: it may differ from file to file; may be repeated
     #[arg(long = "concat-var", value_name = "ARRAY")]
     concat_vars: Vec<String>,
@@ -96,32 +96,10 @@ struct Together {
     copy_limit: u64,
 }
 
-#[derive(ValueEnum, Clone, Copy)]
-enum Mismatch {
-    /// An error that says in what they differ
-    Stop,
-    /// Each era (files that agree) is a group
-    Split,
-    /// The era of most files is kept, the others are left out and listed
-    Skip,
-}
-
-#[derive(ValueEnum, Clone, Copy)]
-enum Duplicate {
-    /// An error that names both
-    Error,
-    /// The one that was listed first is kept
-    First,
-    /// The one that was listed last is kept
-    Last,
-}
-
 impl Together {
     fn layout(&self, rectilinear: bool) -> Layout {
-        let stacked = self.stack_dims.iter().cloned().map(Along::Stack);
         let set = |names: &[String]| names.iter().cloned().collect();
         Layout {
-            along: stacked.chain(self.concat_dims.iter().cloned().map(Along::Concat)).collect(),
             concat_vars: set(&self.concat_vars),
             assume_equal: set(&self.assume_equal),
             optional: set(&self.optional),
@@ -130,21 +108,14 @@ impl Together {
             names: self.names.clone(),
             rectilinear,
             inline_limit: self.copy_limit,
+            ..Layout::of_dimensions(&self.stack_dims, &self.concat_dims)
         }
     }
 
     fn plan(&self) -> PlanOptions {
         PlanOptions {
-            on_mismatch: match self.on_mismatch {
-                Mismatch::Stop => OnMismatch::Stop,
-                Mismatch::Split => OnMismatch::Split,
-                Mismatch::Skip => OnMismatch::Skip,
-            },
-            on_duplicate: match self.on_duplicate {
-                Duplicate::Error => OnDuplicate::Error,
-                Duplicate::First => OnDuplicate::First,
-                Duplicate::Last => OnDuplicate::Last,
-            },
+            on_mismatch: self.on_mismatch,
+            on_duplicate: self.on_duplicate,
             allow_holes: self.allow_holes,
             fill_without_sentinel: self.fill_without_sentinel,
             ..PlanOptions::default()

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use virtualize::zarr::ZarrFormat;
-use virtualize_archive::{Along, Layout, ScanOptions, combine::NamePattern, list::Input};
+use virtualize_archive::{Layout, ScanOptions, combine::NamePattern, list::Input};
 
 use super::{Files, Mapping, byte_limit, key_value};
 
@@ -57,10 +57,8 @@ impl Scan {
 
     /// The library's options.
     pub(crate) fn options(&self) -> ScanOptions {
-        let stacked = self.stack_dims.iter().cloned().map(Along::Stack);
         let set = |names: &[String]| names.iter().cloned().collect();
         let layout = Layout {
-            along: stacked.chain(self.concat_dims.iter().cloned().map(Along::Concat)).collect(),
             concat_vars: set(&self.concat_vars),
             assume_equal: set(&self.assume_equal),
             optional: set(&self.optional),
@@ -68,7 +66,7 @@ impl Scan {
             names: self.names.clone(),
             rectilinear: self.mapping.is_rectilinear(),
             inline_limit: self.copy_limit,
-            ..Layout::default()
+            ..Layout::of_dimensions(&self.stack_dims, &self.concat_dims)
         };
         ScanOptions {
             layout,

@@ -31,14 +31,16 @@ def day(path, k, *, scale=0.01, units="hours since 2020-01-01", start=None):
 
 
 @pytest.fixture(scope="module")
-def days(tmp_path_factory):
+def days(tmp_path_factory, request):
+    """So many files as the module that uses it says, `DAYS`."""
     folder = tmp_path_factory.mktemp("days")
-    return [day(folder / f"day_{k:02}.nc", k) for k in range(DAYS)]
+    return [day(folder / f"day_{k:02}.nc", k) for k in range(request.module.DAYS)]
 
 
 @pytest.fixture
-def bucket(days):
-    with SlowS3({f"era/{path.name}": path.read_bytes() for path in days}) as server:
+def bucket(days, request):
+    """A server that has them; with the `LATENCY` of the module that uses it."""
+    with SlowS3({f"era/{path.name}": path.read_bytes() for path in days}, latency=getattr(request.module, "LATENCY", 0)) as server:
         yield server
 
 

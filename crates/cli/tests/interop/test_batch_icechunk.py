@@ -3,25 +3,13 @@ import os, random, shutil, signal, subprocess, time, warnings
 
 import clients
 import pytest
-from slow_s3 import SlowS3
-from test_batch import command, day, together, urls, write_list
+from test_batch import bucket, command, day, days, together, urls, write_list  # noqa: F401
 
 icechunk = pytest.importorskip("icechunk")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 DAYS = 8
+LATENCY = 0.01
 KILLS = 17
-
-
-@pytest.fixture(scope="module")
-def days(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("days")
-    return [day(folder / f"day_{k:02}.nc", k) for k in range(DAYS)]
-
-
-@pytest.fixture
-def bucket(days):
-    with SlowS3({f"era/{path.name}": path.read_bytes() for path in days}, latency=0.01) as server:
-        yield server
 
 
 def opened(output):

@@ -2,11 +2,10 @@
 
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::ExternalSegment;
-use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
+use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId, greatest_common_divisor};
 
 use super::layout::{Placed, Placing};
 use super::others::beside;
-use super::virtual_layout::gcd;
 
 /// Most chunks that segments are cut into.
 const CHUNKS: u64 = 1_000_000;
@@ -25,7 +24,7 @@ impl Placing<'_> {
         let runs = runs(segments, needed)?;
         let row = self.stored_bytes(placed.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
-        let step = runs.iter().fold(0, |step, (_, range)| gcd(step, range.length)).max(1);
+        let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
         if runs.len() > 1 && (row == 0 || !step.is_multiple_of(row)) {
             return Err(format!("its {} external segments are no runs of whole rows", runs.len()));
         }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use virtualize_hdf5::model::VirtualMapping;
-use virtualize_zarr::{ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId};
+use virtualize_zarr::{
+    ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId, greatest_common_divisor,
+};
 
 use super::chunked::can_encode;
 use super::layout::{Placed, Placing};
@@ -436,7 +438,7 @@ fn grid<'a>(blocks: impl Iterator<Item = &'a Block> + Clone, shape: &[u64]) -> V
             None => blocks.clone().map(|block| size_along(block, to)).collect(),
         };
         let first = sizes.pop().unwrap_or(1);
-        *size = sizes.into_iter().fold(first, gcd).max(1);
+        *size = sizes.into_iter().fold(first, greatest_common_divisor).max(1);
     }
     grid
 }
@@ -446,16 +448,12 @@ fn size_along(block: &Block, to: usize) -> u64 {
     let Some(axis) = block.axes.iter().find(|axis| axis.to == Some(to)) else { return 1 };
     let Some(from) = axis.from else { return 1 };
     match block.part.cut {
-        Some((cut, _)) if cut == from => {
-            axis.spans.iter().fold(0, |size, span| gcd(gcd(size, span.to), gcd(span.from, span.length)))
-        }
+        Some((cut, _)) if cut == from => axis.spans.iter().fold(0, |size, span| {
+            greatest_common_divisor(
+                greatest_common_divisor(size, span.to),
+                greatest_common_divisor(span.from, span.length),
+            )
+        }),
         _ => block.part.chunk_shape.get(from).copied().unwrap_or(1),
-    }
-}
-
-pub(super) fn gcd(a: u64, b: u64) -> u64 {
-    match b {
-        0 => a,
-        _ => gcd(b, a % b),
     }
 }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{ChunkManifest, Codec, Endian, Lengths, References, SourceId, ZarrFormat};
+use virtualize_zarr::{
+    ChunkManifest, Codec, Endian, Lengths, References, SourceId, ZarrFormat, greatest_common_divisor,
+};
 
 use super::{
     compression::{Encoding, ShortStrip, words},
@@ -104,7 +106,7 @@ impl ChunkMaker<'_> {
             return Ok(rows);
         }
         let made = (height % rows).saturating_mul(row_bytes).saturating_mul(planes);
-        Ok(if made > self.inline_limit { common_divisor(strip, height % strip) } else { rows })
+        Ok(if made > self.inline_limit { greatest_common_divisor(strip, height % strip) } else { rows })
     }
 
     fn row_bytes(&self) -> Result<u64, Refusal> {
@@ -375,8 +377,4 @@ fn divisor(strip: u64, most: u64, rest_allowed: bool) -> u64 {
         None if rest_allowed => most,
         None => strip,
     }
-}
-
-fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::{Format, Options, zarr::ZarrFormat};
 use virtualize_archive::{
-    Along, Layout, Target,
+    Layout, Target,
     combine::{NamePattern, OnDuplicate, OnMismatch, PlanOptions},
     list::{Assets, Filter, Input},
 };
@@ -29,24 +29,6 @@ const MOST_RECORDS: u32 = 10_000_000;
 pub(crate) enum Kind {
     Scan,
     Batch,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mismatch {
-    #[default]
-    Stop,
-    Split,
-    Skip,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Duplicate {
-    #[default]
-    Error,
-    First,
-    Last,
 }
 
 /// The body of a request for a job. Members have the names of the commands' flags.
@@ -87,9 +69,9 @@ pub(crate) struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     copy_limit: Option<u64>,
     #[serde(default)]
-    on_mismatch: Mismatch,
+    on_mismatch: OnMismatch,
     #[serde(default)]
-    on_duplicate: Duplicate,
+    on_duplicate: OnDuplicate,
     #[serde(default)]
     allow_holes: bool,
     #[serde(default)]
@@ -247,10 +229,7 @@ impl Request {
         let names = self.coord_from_name.as_deref().filter(|pattern| pattern.len() <= LONGEST);
         let names = names.map(str::parse::<NamePattern>).transpose();
         let set = |names: &[String]| names.iter().cloned().collect();
-        let stacked = self.stack_dim.iter().cloned().map(Along::Stack);
-        let usual = Layout::default();
         Ok(Layout {
-            along: stacked.chain(self.concat_dim.iter().cloned().map(Along::Concat)).collect(),
             concat_vars: set(&self.concat_var),
             assume_equal: set(&self.assume_equal),
             optional: set(&self.optional_var),
@@ -258,23 +237,16 @@ impl Request {
             coordinate_properties: self.coord_from_property.clone(),
             names: names.map_err(|error| Problem::parameter("coord_from_name", error))?,
             rectilinear: self.mapping.get("chunk_grid").is_some_and(|grid| grid == "rectilinear"),
-            inline_limit: self.copy_limit.map_or(usual.inline_limit, |limit| limit.min(16 << 20)),
+            inline_limit: self.copy_limit.map_or(Layout::INLINE_LIMIT, |limit| limit.min(16 << 20)),
+            ..Layout::of_dimensions(&self.stack_dim, &self.concat_dim)
         })
     }
 
     /// What is done with files that do not fit.
     pub(crate) fn plan(&self) -> PlanOptions {
         PlanOptions {
-            on_mismatch: match self.on_mismatch {
-                Mismatch::Stop => OnMismatch::Stop,
-                Mismatch::Split => OnMismatch::Split,
-                Mismatch::Skip => OnMismatch::Skip,
-            },
-            on_duplicate: match self.on_duplicate {
-                Duplicate::Error => OnDuplicate::Error,
-                Duplicate::First => OnDuplicate::First,
-                Duplicate::Last => OnDuplicate::Last,
-            },
+            on_mismatch: self.on_mismatch,
+            on_duplicate: self.on_duplicate,
             allow_holes: self.allow_holes,
             fill_without_sentinel: self.fill_without_sentinel,
             ..PlanOptions::default()
