@@ -49,6 +49,12 @@ pub enum Error {
     /// A thread of this program panicked.
     #[error("internal error: {0}")]
     Internal(String),
+    /// A scan was stopped.
+    #[error("stopped after {read} files; nothing is kept of a scan")]
+    ScanStopped {
+        /// Files that were read.
+        read: u64,
+    },
     /// It was stopped.
     #[error("stopped; {done} of {files} files are in the journal")]
     Stopped {
@@ -71,7 +77,7 @@ impl Error {
             Self::List(_) => ErrorClass::NotFound,
             Self::Usage(_) => ErrorClass::Usage,
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
-            Self::Journal(_) | Self::Stopped { .. } => ErrorClass::Unavailable,
+            Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } => ErrorClass::Unavailable,
             Self::Vanished { .. } | Self::Failures { .. } | Self::Mismatch { .. } | Self::Combine(_) => {
                 ErrorClass::File
             }
@@ -85,7 +91,7 @@ impl Error {
             Self::File(error) => error.hint(),
             Self::List(error) => error.hint(),
             Self::Journal(error) => error.hint(),
-            Self::Usage(_) | Self::Combine(_) | Self::Internal(_) => None,
+            Self::Usage(_) | Self::Combine(_) | Self::Internal(_) | Self::ScanStopped { .. } => None,
             Self::Mismatch { .. } => Some(
                 "--on-mismatch split makes each a group, --on-mismatch skip keeps the most; `virtualize scan` tells all",
             ),

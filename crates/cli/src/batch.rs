@@ -8,7 +8,7 @@ use crate::{arguments, exit::Failure, messages, progress::Progress};
 /// `virtualize batch INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
-    let progress = Arc::new(Progress::new(arguments.run.quiet, log(arguments)?));
+    let progress = Arc::new(Progress::new(arguments.run.quiet, log(arguments.run.json_log.as_deref())?));
     let told = Arc::clone(&progress);
     let result = batch.run(move |event| told.tell(&event)).await;
     progress.finish();
@@ -61,8 +61,9 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     Ok(builder.build())
 }
 
-fn log(arguments: &arguments::Batch) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
-    match arguments.run.json_log.as_deref() {
+/// Where what happens is written as lines of JSON.
+pub(crate) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
+    match place {
         None => Ok(None),
         Some("-") => Ok(Some(Box::new(io::stdout()))),
         Some(path) => match File::create(path) {
@@ -94,7 +95,7 @@ fn say(summary: &Summary, arguments: &arguments::Batch) {
 }
 
 /// Cancelled by Ctrl-C or a request to end; the second one ends at once.
-fn stopped_by_signals() -> CancellationToken {
+pub(crate) fn stopped_by_signals() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {

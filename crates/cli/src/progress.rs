@@ -21,6 +21,8 @@ const TEMPLATE: &str = "{bar:30} {pos}/{len} files, {per_sec}, {eta} left{msg}";
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
+    /// Warnings of single files, and the length of the listing, are not what is asked for.
+    is_scan: bool,
     state: Mutex<State>,
 }
 
@@ -44,7 +46,12 @@ impl Progress {
             )
         });
         let state = State { log, last: Instant::now(), files: 0, pending: 0, read: 0, failed: 0 };
-        Self { bar, quiet, state: Mutex::new(state) }
+        Self { bar, quiet, is_scan: false, state: Mutex::new(state) }
+    }
+
+    /// Of a scan, which tells what it found at its end.
+    pub(crate) fn of_scan(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
+        Self { is_scan: true, ..Self::new(quiet, log) }
     }
 
     /// Something happened.
@@ -55,22 +62,24 @@ impl Progress {
             Event::Listed { files, pending, complete } => {
                 (state.files, state.pending) = (*files, *pending);
                 if *complete {
-                    self.say(&format!("{files} files listed, {pending} to be read"));
-                    self.with_bar(|bar| {
-                        bar.reset();
-                        bar.set_length(*pending);
-                    });
+                    if !self.is_scan {
+                        self.say(&format!("{files} files listed, {pending} to be read"));
+                        self.with_bar(ProgressBar::reset);
+                    }
+                    self.with_bar(|bar| bar.set_length(*pending));
                 }
             }
             Event::Read { url, warnings, .. } => {
                 state.read += 1;
-                for warning in warnings {
+                for warning in warnings.iter().filter(|_| !self.is_scan) {
                     self.say(&format!("warning: {url}: {warning}"));
                 }
             }
             Event::Failed { error, attempts, .. } => {
                 state.failed += 1;
-                self.say(&format!("failed (attempt {attempts}): {error}"));
+                if !self.is_scan {
+                    self.say(&format!("failed (attempt {attempts}): {error}"));
+                }
             }
             Event::Retried { error, wait, .. } => self.say(&format!("again in {wait:.1} s: {error}")),
             Event::Skipped { url, reason } => self.say(&format!("skipped: {url}: {reason}")),

@@ -1,13 +1,15 @@
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
+use std::sync::Arc;
 
 use virtualize_archive::eras::{ArraySignature, Difference, Stretch};
 use virtualize_archive::{Scan, scan_inputs};
 
 use crate::{
     arguments,
+    batch::{log, stopped_by_signals},
     exit::Failure,
     messages::{self, printable},
+    progress::Progress,
 };
 
 /// Stretches that are shown, differences of one, and characters of a difference.
@@ -17,8 +19,12 @@ const LONGEST: usize = 200;
 
 /// `virtualize scan INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
-    let found = scan_inputs(arguments.inputs(), &arguments.options(), progress()).await?;
-    clear();
+    let progress = Arc::new(Progress::of_scan(arguments.quiet, log(arguments.json_log.as_deref())?));
+    let told = Arc::clone(&progress);
+    let options = arguments.options(stopped_by_signals());
+    let found = scan_inputs(arguments.inputs(), &options, move |event| told.tell(&event)).await;
+    progress.finish();
+    let found = found?;
     if let Some(path) = &arguments.output {
         let failed = |error: io::Error| Failure::Usage(format!("{}: {error}", path.display()));
         let mut file = io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
@@ -35,24 +41,6 @@ pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
     }
     let disagrees = arguments.fail_on_mismatch && found.eras.eras().len() > 1;
     if disagrees || !found.failed.is_empty() { Err(Failure::Found) } else { Ok(()) }
-}
-
-/// Shows the numbers of files on a terminal, not more often than it is looked at.
-fn progress() -> impl FnMut(u64, u64) {
-    let is_shown = io::stderr().is_terminal();
-    let mut last = Instant::now();
-    move |read, failed| {
-        if is_shown && last.elapsed() > Duration::from_millis(100) {
-            last = Instant::now();
-            let _ = write!(io::stderr(), "\r{read} files read, {failed} failed");
-        }
-    }
-}
-
-fn clear() {
-    if io::stderr().is_terminal() {
-        let _ = write!(io::stderr(), "\r\x1b[K");
-    }
 }
 
 fn json(found: &Scan, out: &mut impl Write) -> io::Result<()> {

@@ -29,14 +29,14 @@ pub use target::Target;
 
 use crate::{
     Error, Event, Journal,
-    engine::{self, EngineOptions},
+    engine::{EngineOptions, FileReader, run_journal},
     event::Events,
     journal::{Listing, journal_beside},
     list::{Assets, Filter, Input, ListOptions, list},
 };
 use each::Each;
 use output::Combine;
-use read::{FileReader, Make};
+use read::Becomes;
 
 /// Most listed files that go to the journal at once.
 const LISTED: usize = 1000;
@@ -109,7 +109,7 @@ impl Batch {
         let mut journal = self.open_journal()?;
         self.list(&mut journal, &events).await?;
         let reader = Arc::new(self.reader(&mut journal)?);
-        let journal = engine::run(journal, reader, &self.engine(), &events).await?;
+        let journal = run_journal(journal, reader, &self.engine(), &events).await?;
         let mut summary = self.summary(&journal, &totals)?;
         if self.each {
             summary.output = Some(self.output.clone());
@@ -203,10 +203,10 @@ impl Batch {
         }
     }
 
-    fn reader(&self, journal: &mut Journal) -> Result<FileReader, Error> {
+    fn reader(&self, journal: &mut Journal) -> Result<FileReader<Becomes>, Error> {
         let make = match self.each {
-            true => Make::Each(self.each(journal)?),
-            false => Make::Member(self.combine.layout.clone()),
+            true => Becomes::Each(self.each(journal)?),
+            false => Becomes::Member(self.combine.layout.clone()),
         };
         Ok(FileReader { options: self.options.clone(), make })
     }

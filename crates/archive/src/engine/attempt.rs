@@ -14,7 +14,7 @@ use crate::{
     Event, Item,
     error::class_name,
     event::Events,
-    journal::{Content, Done, Failed, Outcome},
+    journal::{Done, Failed, Outcome},
 };
 
 /// Longest wait between two attempts.
@@ -22,13 +22,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Reads a file.
 pub(crate) trait ReadFile: Send + Sync {
+    /// What comes of a file.
+    type Content: Send + 'static;
+
     /// Reads it; `fresh` where what the listing said of it is not to be believed any more.
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a>;
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a, Self::Content>;
 }
 
 /// What was read.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct Reading<C> {
     /// The file as it was opened.
     pub(crate) opened: Item,
     /// Requests that it took.
@@ -38,7 +41,7 @@ pub(crate) struct Reading {
     /// What the user should know, one line each.
     pub(crate) warnings: Vec<String>,
     /// What came of it.
-    pub(crate) content: Content,
+    pub(crate) content: C,
 }
 
 /// Why a file could not be read.
@@ -51,12 +54,12 @@ pub(crate) struct Failure {
 }
 
 /// Reads a file as often as may be. What panics has failed.
-pub(super) async fn read(
+pub(crate) async fn read<C: Send + 'static>(
     item: &Item,
-    read: &dyn ReadFile,
+    read: &dyn ReadFile<Content = C>,
     options: &EngineOptions,
     events: &Events,
-) -> Outcome {
+) -> Outcome<C> {
     events.tell(Event::Started { url: item.url.clone() });
     let start = Instant::now();
     let (mut attempt, mut fresh) = (1, false);
@@ -70,7 +73,7 @@ pub(super) async fn read(
         let may_help = matches!(failure.class, ErrorClass::Unavailable | ErrorClass::Changed);
         if !may_help || attempt >= options.attempts {
             let Failure { class, error } = failure;
-            return Outcome::Failed(Failed { attempts: attempt, class: class_name(class), error });
+            return Outcome::Failed(Failed { attempts: attempt, class, error });
         }
         let wait = wait(options.wait, attempt);
         let (url, error) = (item.url.clone(), failure.error);
@@ -86,7 +89,7 @@ fn wait(first: Duration, attempt: u32) -> Duration {
     doubled.min(LONGEST_WAIT).mul_f64(0.5 + fastrand::f64())
 }
 
-fn done(reading: Reading, attempts: u32, fresh: bool, took: Duration) -> Outcome {
+fn done<C>(reading: Reading<C>, attempts: u32, fresh: bool, took: Duration) -> Outcome<C> {
     let Reading { opened, requests, bytes, warnings, content } = reading;
     Outcome::Done(Box::new(Done {
         changed: fresh.then_some(opened),
@@ -107,7 +110,7 @@ fn panicked(item: &Item, panic: &(dyn Any + Send)) -> Failure {
 }
 
 /// How the reading of a file ended, as it is told.
-pub(super) fn event(item: &Item, outcome: &Outcome) -> Event {
+pub(crate) fn event<C>(item: &Item, outcome: &Outcome<C>) -> Event {
     let url = item.url.clone();
     match outcome {
         Outcome::Done(done) => Event::Read {
@@ -120,7 +123,7 @@ pub(super) fn event(item: &Item, outcome: &Outcome) -> Event {
         Outcome::Failed(failed) => Event::Failed {
             url,
             attempts: failed.attempts,
-            class: failed.class.to_owned(),
+            class: class_name(failed.class).to_owned(),
             error: failed.error.clone(),
         },
     }

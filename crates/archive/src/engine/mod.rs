@@ -1,19 +1,22 @@
-//! Reads files, many at once: those that the journal says are to be read.
+//! Reads files, many at once: those that a journal, or a listing, has to be read.
 
-mod attempt;
+pub(crate) mod attempt;
+mod file;
+mod journaled;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use attempt::{Failure, ReadFile, Reading};
+pub(crate) use file::{FileReader, Make};
+pub(crate) use journaled::run_journal;
 
 use crate::{
-    Error,
     event::Events,
-    journal::{Gone, Journal, JournalError, Outcome, Work, Writer},
+    journal::{Outcome, Work},
 };
 
 /// How files are read.
@@ -30,103 +33,84 @@ pub(crate) struct EngineOptions {
 }
 
 /// What [`ReadFile::read`] gives.
-pub(crate) type ReadFuture<'a> = BoxFuture<'a, Result<Reading, Failure>>;
+pub(crate) type ReadFuture<'a, C> = BoxFuture<'a, Result<Reading<C>, Failure>>;
 
-/// Reads all files that are to be read; what failed is in the journal. Each is a task of the runtime.
-///
-/// # Errors
-/// [`Error::Stopped`], [`Error::Journal`].
-pub(crate) async fn run(
-    journal: Journal,
-    read: Arc<dyn ReadFile>,
-    options: &EngineOptions,
-    events: &Events,
-) -> Result<Journal, Error> {
-    let path = journal.path().to_owned();
-    let (writer, pending) = Writer::start(journal)?;
-    let (options, events) = (options.clone(), events.clone());
-    let mut engine = Engine { writer, tasks: JoinSet::new(), read, options, events, started: 0, pending };
-    let result = engine.work().await;
-    engine.tasks.shutdown().await;
-    // It waits for its thread, which is not to be done on one that files are read on.
-    let writer = engine.writer;
-    let finished = tokio::task::spawn_blocking(move || writer.finish()).await;
-    let gone = |reason: &str| JournalError::Failed { path, reason: reason.to_owned() };
-    match (result, finished) {
-        (_, Err(_)) => Err(gone("the thread that writes it panicked").into()),
-        (_, Ok(Err(error))) => Err(error.into()),
-        (Ok(()), Ok(Ok(journal))) => Ok(journal),
-        (Err(Ended::WriterGone), Ok(Ok(_))) => Err(gone("the thread that writes it ended early").into()),
-        (Err(Ended::Task(error)), Ok(Ok(_))) => Err(gone(&format!("a task ended early: {error}")).into()),
-        (Err(Ended::Stopped), Ok(Ok(journal))) => {
-            let counts = journal.counts()?;
-            Err(Error::Stopped { done: counts.done + counts.failed, files: counts.all() })
-        }
+/// Where files to read come from, and where what came of them goes.
+pub(crate) trait Ledger {
+    /// What comes of a file.
+    type Content: Send + 'static;
+    /// Why it cannot go on.
+    type Error;
+
+    /// How many more files may be under way, beside the limit of all.
+    fn room(&self) -> usize {
+        usize::MAX
     }
+
+    /// Files to read, each once, at most so many; none where all are taken. Nothing is lost where it is dropped while it
+    /// waits.
+    fn take(&mut self, most: usize) -> impl Future<Output = Result<Vec<Work>, Self::Error>> + Send;
+
+    /// Keeps how the reading of a file ended.
+    fn finished(
+        &mut self,
+        work: Work,
+        outcome: Outcome<Self::Content>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
 /// Why reading ended early.
-enum Ended {
+#[derive(Debug)]
+pub(crate) enum Ended<E> {
+    /// It was cancelled.
     Stopped,
+    /// A task did not come to its end.
     Task(JoinError),
-    WriterGone,
+    /// The ledger cannot go on.
+    Ledger(E),
 }
 
-impl From<Gone> for Ended {
-    fn from(_: Gone) -> Self {
-        Self::WriterGone
-    }
-}
-
-struct Engine {
-    writer: Writer,
-    tasks: JoinSet<(Work, Outcome)>,
-    read: Arc<dyn ReadFile>,
-    options: EngineOptions,
-    events: Events,
-    /// Files that were started.
-    started: u64,
-    /// Files that are to be read in all.
-    pending: u64,
-}
-
-impl Engine {
-    async fn work(&mut self) -> Result<(), Ended> {
-        loop {
-            self.start().await?;
-            tokio::select! {
-                biased;
-                () = self.options.cancel.cancelled() => return Err(Ended::Stopped),
-                joined = self.tasks.join_next() => match joined {
-                    Some(joined) => self.joined(joined).await?,
-                    None => return Ok(()),
-                },
-            }
-        }
-    }
-
-    /// Starts as many files as may be under way.
-    async fn start(&mut self) -> Result<(), Ended> {
-        let room = self.options.files.max(1).saturating_sub(self.tasks.len());
-        if room == 0 || self.started >= self.pending {
+/// Reads all files of a ledger. Each is a task of the runtime.
+///
+/// # Errors
+/// [`Ended`]; what is under way is dropped then.
+pub(crate) async fn run<L: Ledger>(
+    ledger: &mut L,
+    read: Arc<dyn ReadFile<Content = L::Content>>,
+    options: &EngineOptions,
+    events: &Events,
+) -> Result<(), Ended<L::Error>> {
+    let mut tasks: JoinSet<(Work, Outcome<L::Content>)> = JoinSet::new();
+    let mut all_taken = false;
+    loop {
+        if all_taken && tasks.is_empty() {
             return Ok(());
         }
-        for work in self.writer.take(room).await? {
-            self.started += 1;
-            let (read, options) = (Arc::clone(&self.read), self.options.clone());
-            let events = self.events.clone();
-            self.tasks.spawn(async move {
-                let outcome = attempt::read(&work.item, read.as_ref(), &options, &events).await;
-                (work, outcome)
-            });
+        let under_way = options.files.max(1).saturating_sub(tasks.len());
+        let room = if all_taken { 0 } else { under_way.min(ledger.room()) };
+        tokio::select! {
+            biased;
+            () = options.cancel.cancelled() => {
+                tasks.shutdown().await;
+                return Err(Ended::Stopped);
+            }
+            Some(joined) = tasks.join_next() => {
+                let (work, outcome) = joined.map_err(Ended::Task)?;
+                events.tell(attempt::event(&work.item, &outcome));
+                ledger.finished(work, outcome).await.map_err(Ended::Ledger)?;
+            }
+            taken = ledger.take(room), if room > 0 => {
+                let taken = taken.map_err(Ended::Ledger)?;
+                all_taken = taken.is_empty();
+                for work in taken {
+                    let (read, options, events) = (Arc::clone(&read), options.clone(), events.clone());
+                    tasks.spawn(async move {
+                        let outcome = attempt::read(&work.item, read.as_ref(), &options, &events).await;
+                        (work, outcome)
+                    });
+                }
+            }
         }
-        Ok(())
-    }
-
-    async fn joined(&mut self, joined: Result<(Work, Outcome), JoinError>) -> Result<(), Ended> {
-        let (work, outcome) = joined.map_err(Ended::Task)?;
-        self.events.tell(attempt::event(&work.item, &outcome));
-        Ok(self.writer.finished(work.id, outcome).await?)
     }
 }
 

@@ -9,8 +9,8 @@ use virtualize::ErrorClass;
 
 use super::*;
 use crate::{
-    Event, Item,
-    journal::{Content, Listing},
+    Error, Event, Item,
+    journal::{Content, Journal, Listing},
 };
 
 /// Files behave as their names say.
@@ -22,7 +22,9 @@ struct Fake {
 }
 
 impl ReadFile for Fake {
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a> {
+    type Content = Content;
+
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a, Content> {
         Box::pin(async move {
             let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
@@ -78,7 +80,10 @@ async fn each_file_is_tried_as_often_as_that_may_help() {
         let told = Arc::clone(&told);
         move |event| told.lock().unwrap().push(event)
     });
-    let journal = run(journal, Arc::clone(&fake) as Arc<dyn ReadFile>, &options(), &events).await.unwrap();
+    let journal =
+        run_journal(journal, Arc::clone(&fake) as Arc<dyn ReadFile<Content = Content>>, &options(), &events)
+            .await
+            .unwrap();
     let counts = journal.counts().unwrap();
     assert_eq!((counts.pending, counts.done, counts.failed), (0, 52, 3));
     let failures = journal.failures(9).unwrap();
@@ -107,7 +112,7 @@ async fn a_stopped_run_keeps_what_is_done() {
             cancel.cancel();
         }
     });
-    let error = run(journal, Arc::new(Fake::default()), &options, &events).await.unwrap_err();
+    let error = run_journal(journal, Arc::new(Fake::default()), &options, &events).await.unwrap_err();
     assert!(matches!(error, Error::Stopped { done: 20, files: 21 }), "{error}");
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     let item = Item { url: "good 3".to_owned(), ..Item::default() };

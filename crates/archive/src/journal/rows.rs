@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use virtualize::zarr::{NodePath, Source};
+use virtualize::{
+    ErrorClass,
+    zarr::{NodePath, Source},
+};
 
 use crate::Item;
 
@@ -56,7 +59,7 @@ pub(crate) struct Listing {
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Done {
+pub(crate) struct Done<C = Content> {
     /// The file as it was opened, where it is no longer what was listed.
     pub(crate) changed: Option<Item>,
     /// How often it was tried.
@@ -70,7 +73,7 @@ pub(crate) struct Done {
     /// What the user should know, one line each.
     pub(crate) warnings: Vec<String>,
     /// What came of it.
-    pub(crate) content: Content,
+    pub(crate) content: C,
 }
 
 /// What came of a file.
@@ -114,16 +117,16 @@ pub(crate) struct Failed {
     /// How often it was tried.
     pub(crate) attempts: u32,
     /// Class of the error.
-    pub(crate) class: &'static str,
+    pub(crate) class: ErrorClass,
     /// Why, in one line.
     pub(crate) error: String,
 }
 
 /// How the reading of a file ended.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Outcome<C = Content> {
     /// Well.
-    Done(Box<Done>),
+    Done(Box<Done<C>>),
     /// Not.
     Failed(Failed),
 }

@@ -30,7 +30,11 @@ fn written(name: &str) -> Outcome {
 }
 
 fn failed(error: &str) -> Outcome {
-    Outcome::Failed(Failed { attempts: 3, class: "unavailable", error: error.to_owned() })
+    Outcome::Failed(Failed {
+        attempts: 3,
+        class: virtualize::ErrorClass::Unavailable,
+        error: error.to_owned(),
+    })
 }
 
 /// Runs the writer as the engine does: all pending files end as `outcome` says.
@@ -38,7 +42,7 @@ fn read_all(journal: Journal, outcome: impl Fn(&str) -> Outcome) -> Journal {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (writer, pending) = Writer::start(journal).unwrap();
     runtime.block_on(async {
-        let taken = writer.take(usize::MAX).await.unwrap();
+        let taken = writer.ask(usize::MAX).await.unwrap().await.unwrap();
         assert_eq!(taken.len() as u64, pending);
         for work in taken {
             writer.finished(work.id, outcome(&work.item.url)).await.unwrap();

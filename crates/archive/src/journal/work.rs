@@ -8,7 +8,7 @@ use super::{
     Content, Done, Failed, Journal, JournalError, Listing, MemberRow, Outcome, Work,
     rows::{Counts, State},
 };
-use crate::Item;
+use crate::{Item, error::class_name};
 
 /// A whole number as SQLite has them.
 pub(super) fn signed(number: u64) -> i64 {
@@ -130,7 +130,7 @@ fn failed(transaction: &Transaction<'_>, id: i64, failed: &Failed) -> rusqlite::
     let sql = "UPDATE files SET state = ?2, attempts = ?3, class = ?4, error = ?5 WHERE id = ?1";
     let state = State::Failed.number();
     let mut statement = transaction.prepare_cached(sql)?;
-    statement.execute(params![id, state, failed.attempts, failed.class, failed.error]).map(drop)
+    statement.execute(params![id, state, failed.attempts, class_name(failed.class), failed.error]).map(drop)
 }
 
 fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqlite::Result<()> {

@@ -42,11 +42,11 @@ impl Writer {
         Ok((Self { commands, thread }, files))
     }
 
-    /// Files to read, each once.
-    pub(crate) async fn take(&self, most: usize) -> Result<Vec<Work>, Gone> {
+    /// Asks for files to read, of which each comes once.
+    pub(crate) async fn ask(&self, most: usize) -> Result<oneshot::Receiver<Vec<Work>>, Gone> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Take(most, reply)).await.map_err(|_| Gone)?;
-        answer.await.map_err(|_| Gone)
+        Ok(answer)
     }
 
     /// Keeps how the reading of a file ended.

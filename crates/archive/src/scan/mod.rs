@@ -1,20 +1,34 @@
 //! What is in an archive, before anything is written.
 
+mod findings;
+mod look;
 mod report;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use futures::{Stream, StreamExt, pin_mut};
-use virtualize::{ErrorClass, Options, VirtualStore};
-use virtualize_store::Listed;
+use futures::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use virtualize::{ErrorClass, Options};
 
-use crate::combine::{calendar::is_time, given, is_coordinate, wanted};
-use crate::eras::{Eras, Seen};
+use crate::eras::Eras;
 use crate::list::{Assets, Filter, Input, ListOptions, list};
-use crate::{Along, Error, Item, Layout, Member};
+use crate::{
+    Along, Error, Event, Item, Layout, Summary,
+    engine::{self, Ended, EngineOptions, FileReader, Ledger, attempt},
+    event::Events,
+};
+use findings::Findings;
+use look::Look;
+
+/// Most failures that a summary names.
+const NAMED: usize = 10;
 
 /// How files are looked at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The dimensions along which the files are to be put together. With none, the first file's dimension of time is
     /// taken, if it has one.
@@ -27,6 +41,35 @@ pub struct ScanOptions {
     pub assets: Assets,
     /// Most files at once; 0 for the requests of the store's options.
     pub files: usize,
+    /// How often a file is tried where a store fails or the file changes.
+    pub attempts: u32,
+    /// How long the first wait between two attempts is, on average.
+    pub wait: Duration,
+    /// Stops the scan when it is cancelled.
+    pub cancel: CancellationToken,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            layout: Layout::default(),
+            open: Options::default(),
+            filter: Filter::default(),
+            assets: Assets::default(),
+            files: 0,
+            attempts: 3,
+            wait: Duration::from_secs(1),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+impl ScanOptions {
+    fn engine(&self) -> EngineOptions {
+        let files = if self.files == 0 { self.open.store.concurrency } else { self.files };
+        let (attempts, cancel) = (self.attempts.max(1), self.cancel.clone());
+        EngineOptions { files: files.clamp(1, 1024), attempts, wait: self.wait, cancel }
+    }
 }
 
 /// What was found.
@@ -53,11 +96,11 @@ pub struct FailedFile {
     pub error: String,
 }
 
-/// Reads the metadata of files, and what must be equal in all, and groups them. Each file is a task of the runtime; the
-/// order is that of the items. `told` is called after each file with the numbers of files that were read and that failed.
+/// Reads the metadata of files, and what must be equal in all, and groups them. Each file is a task of the runtime, and is
+/// tried again as a whole where a store fails or the file changes, as in a [`crate::Batch`]; the order is that of the items.
 ///
 /// # Errors
-/// [`Error`] where the items end with one; files that cannot be read are none.
+/// [`Error`] where the items end with one, and [`Error::ScanStopped`]; files that cannot be read are none.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,7 +109,7 @@ pub struct FailedFile {
 /// let files = ["fixtures/hdf5/netcdf4.nc", "fixtures/hdf5/chunked.h5"];
 /// # std::env::set_current_dir("../..")?;
 /// let items = files.map(|url| Ok(Item { url: url.to_owned(), ..Item::default() }));
-/// let found = scan(futures::stream::iter(items), &ScanOptions::default(), |_, _| {}).await?;
+/// let found = scan(futures::stream::iter(items), &ScanOptions::default(), |_| {}).await?;
 /// assert_eq!((found.eras.eras().len(), found.failed.len()), (2, 0));
 /// for stretch in found.eras.stretches().iter().skip(1) {
 ///     for difference in stretch.differences.iter().flat_map(|all| all.iter()).take(3) {
@@ -76,107 +119,91 @@ pub struct FailedFile {
 /// # Ok(()) }
 /// ```
 pub async fn scan(
-    items: impl Stream<Item = Result<Item, Error>>,
+    items: impl Stream<Item = Result<Item, Error>> + Send,
     options: &ScanOptions,
-    mut told: impl FnMut(u64, u64),
+    events: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<Scan, Error> {
-    let mut found = Scan { layout: options.layout.clone(), ..Scan::default() };
-    let open = Arc::new(options.open.clone());
-    pin_mut!(items);
-    let mut read = 0;
-    while found.layout.along.is_empty() && found.eras.is_empty() {
-        let Some(item) = items.next().await else { return Ok(found) };
-        let item = item?;
-        match guess(&item, &open).await {
-            Ok(guessed) => {
-                found.is_guessed = guessed.is_some();
-                found.layout.along.extend(guessed.map(Along::Concat));
-            }
-            Err(_) => tracing::debug!("{}: no dimension is taken from it", item.url),
-        }
-        found.keep(task(item, open.clone(), Arc::new(found.layout.clone())).await);
-        read += 1;
-        told(read, found.failed.len() as u64);
-    }
-    let layout = Arc::new(found.layout.clone());
-    let files = if options.files == 0 { options.open.store.concurrency } else { options.files };
-    let one = |item: Result<Item, Error>| {
-        let (open, layout) = (open.clone(), layout.clone());
-        async move { Ok::<_, Error>(task(item?, open, layout).await) }
+    let start = Instant::now();
+    let events = Events::new(events);
+    let items = std::pin::pin!(items);
+    let mut findings = Findings {
+        items,
+        events: &events,
+        found: Scan { layout: options.layout.clone(), ..Scan::default() },
+        listed: 0,
+        waiting: BTreeMap::new(),
+        next: 0,
+        requests: 0,
+        bytes: 0,
     };
-    let seen = items.map(one).buffered(files.clamp(1, 1024));
-    pin_mut!(seen);
-    while let Some(one) = seen.next().await {
-        found.keep(one?);
-        read += 1;
-        told(read, found.failed.len() as u64);
+    let read = async {
+        guess(&mut findings, options).await?;
+        let look = Look { layout: findings.found.layout.clone(), guesses: false };
+        let reader = Arc::new(FileReader { options: options.open.clone(), make: look });
+        engine::run(&mut findings, reader, &options.engine(), &events).await
+    };
+    match read.await {
+        Ok(()) => {}
+        Err(Ended::Ledger(error)) => return Err(error),
+        Err(Ended::Task(error)) => return Err(Error::Internal(error.to_string())),
+        Err(Ended::Stopped) => return Err(Error::ScanStopped { read: findings.done() }),
     }
+    let (requests, bytes) = (findings.requests, findings.bytes);
+    let found = findings.found;
+    events.tell(Event::Eras { files: found.eras.eras().iter().map(|era| era.files).collect() });
+    let seconds = start.elapsed().as_secs_f64();
+    events.tell(Event::Done { summary: Summary { requests, bytes, seconds, ..found.summary() } });
     Ok(found)
 }
 
+/// Reads files one by one until there is one to take the dimension from, where none is given.
+async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
+    findings: &mut Findings<'_, S>,
+    options: &ScanOptions,
+) -> Result<(), Ended<Error>> {
+    let engine = options.engine();
+    while findings.found.layout.along.is_empty() && findings.found.eras.is_empty() {
+        let make = Look { layout: options.layout.clone(), guesses: true };
+        let reader = FileReader { options: options.open.clone(), make };
+        let events = findings.events;
+        let one = async {
+            let Some(work) = findings.take(1).await?.pop() else { return Ok::<_, Error>(false) };
+            let outcome = attempt::read(&work.item, &reader, &engine, events).await;
+            events.tell(attempt::event(&work.item, &outcome));
+            if let crate::journal::Outcome::Done(done) = &outcome {
+                let guessed = done.content.1.clone();
+                findings.found.is_guessed = guessed.is_some();
+                findings.found.layout.along.extend(guessed.map(Along::Concat));
+            }
+            findings.finished(work, outcome).await?;
+            Ok(true)
+        };
+        let more = tokio::select! {
+            biased;
+            () = engine.cancel.cancelled() => return Err(Ended::Stopped),
+            more = one => more.map_err(Ended::Ledger)?,
+        };
+        if !more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl<S> Findings<'_, S> {
+    /// Files that were read, or failed.
+    fn done(&self) -> u64 {
+        (self.found.eras.len() + self.found.failed.len() + self.waiting.len()) as u64
+    }
+}
+
 impl Scan {
-    fn keep(&mut self, seen: Result<Seen, FailedFile>) {
-        match seen {
-            Ok(seen) => self.eras.add(seen),
-            Err(failed) => self.failed.push(failed),
-        }
+    /// In numbers.
+    fn summary(&self) -> Summary {
+        let (read, failed) = (self.eras.len() as u64, self.failed.len() as u64);
+        let failures = self.failed.iter().take(NAMED).map(|one| one.error.clone()).collect();
+        Summary { files: read + failed, read, failed, failures, ..Summary::default() }
     }
-}
-
-/// Why a file could not be read: its class, and one line.
-type Reason = (ErrorClass, String);
-
-/// Looks at a file in a task of its own, so that one that panics is only one that failed.
-async fn task(item: Item, open: Arc<Options>, layout: Arc<Layout>) -> Result<Seen, FailedFile> {
-    let url = item.url.clone();
-    let failed = |(class, error): Reason| FailedFile { url, class, error: error.replace('\n', " ") };
-    let task = tokio::spawn(async move {
-        let member = member(item, &open, &layout).await?;
-        Ok::<_, Reason>(Seen::of(&member, &layout))
-    });
-    match task.await {
-        Ok(Ok(seen)) => Ok(seen),
-        Ok(Err(error)) => Err(failed(error)),
-        Err(error) => Err(failed((ErrorClass::File, format!("the reader ended early: {error}")))),
-    }
-}
-
-async fn member(item: Item, open: &Options, layout: &Layout) -> Result<Member, Reason> {
-    let store = opened(&item, open).await?;
-    let read = wanted(&store.hierarchy, layout).read(&store, &open.store).await;
-    let (values, digests) = read.map_err(|error| hinted(&error))?;
-    let given = given(&item, layout).map_err(|error| (ErrorClass::File, error.to_string()))?;
-    Ok(Member { item, hierarchy: store.hierarchy, values, digests, given })
-}
-
-async fn opened(item: &Item, open: &Options) -> Result<VirtualStore, Reason> {
-    let Item { size, etag, modified, .. } = item.clone();
-    let listed = Listed { size, etag, modified, ..Listed::of(&item.url) };
-    let object = virtualize_store::open_listed(&listed, &open.store).await;
-    let object = object.map_err(|error| hinted(&error.into()))?;
-    virtualize::open_object(object, open).await.map_err(|error| hinted(&error))
-}
-
-fn hinted(error: &virtualize::Error) -> Reason {
-    let text = match error {
-        virtualize::Error::Values { path, .. } => {
-            format!("{error} (--assume-equal {path} takes the first file's)")
-        }
-        other => other.hint().map_or_else(|| other.to_string(), |hint| format!("{other} ({hint})")),
-    };
-    (error.class(), text)
-}
-
-/// The dimension of time of a file: the first that is a coordinate, nearest to the root, and counts from a time.
-async fn guess(item: &Item, open: &Options) -> Result<Option<String>, Reason> {
-    let store = opened(item, open).await?;
-    let arrays = store.hierarchy.arrays().into_iter();
-    let times = arrays.filter(|(path, array)| {
-        let units = array.attributes.get("units").and_then(|units| units.as_str());
-        is_coordinate(path, array) && units.is_some_and(is_time)
-    });
-    let first = times.min_by_key(|(path, _)| path.matches('/').count());
-    Ok(first.and_then(|(_, array)| array.dimension_names.first().cloned().flatten()))
 }
 
 /// Lists files, and scans them.
@@ -186,10 +213,10 @@ async fn guess(item: &Item, open: &Options) -> Result<Option<String>, Reason> {
 pub async fn scan_inputs(
     inputs: Vec<Input>,
     options: &ScanOptions,
-    told: impl FnMut(u64, u64),
+    events: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<Scan, Error> {
     let listing =
         ListOptions { store: options.open.store.clone(), assets: options.assets.clone(), absent: true };
     let items = list(inputs, options.filter.clone(), listing)?;
-    scan(items.map(|item| Ok(item?)), options, told).await
+    scan(items.map(|item| Ok(item?)), options, events).await
 }

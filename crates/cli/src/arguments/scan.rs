@@ -1,10 +1,11 @@
 //! Arguments of `scan`.
 
 use clap::Args;
+use tokio_util::sync::CancellationToken;
 use virtualize::zarr::ZarrFormat;
 use virtualize_archive::{Layout, ScanOptions, combine::NamePattern, list::Input};
 
-use super::{Files, Mapping, byte_limit, key_value};
+use super::{Files, Mapping, at_least_one, byte_limit, key_value};
 
 /// Says what many files hold, and which of them agree.
 #[derive(Args)]
@@ -45,6 +46,15 @@ pub(crate) struct Scan {
     /// Write the JSON to a file as well
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<std::path::PathBuf>,
+    /// How often a file is tried where a store fails, or the file changes
+    #[arg(long, value_name = "N", default_value = "3", value_parser = at_least_one)]
+    attempts: usize,
+    /// Write what happens as lines of JSON to a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json_log: Option<String>,
+    /// Say nothing but what was found, and errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
 }
@@ -56,7 +66,7 @@ impl Scan {
     }
 
     /// The library's options.
-    pub(crate) fn options(&self) -> ScanOptions {
+    pub(crate) fn options(&self, cancel: CancellationToken) -> ScanOptions {
         let set = |names: &[String]| names.iter().cloned().collect();
         let layout = Layout {
             concat_vars: set(&self.concat_vars),
@@ -73,6 +83,8 @@ impl Scan {
             open: self.mapping.options(ZarrFormat::V3),
             filter: self.files.filter(),
             assets: self.files.assets(),
+            attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
+            cancel,
             ..ScanOptions::default()
         }
     }

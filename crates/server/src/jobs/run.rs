@@ -1,16 +1,10 @@
 //! Runs a job.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use futures::StreamExt;
+use prometheus::IntCounter;
 use serde_json::{Value, json};
 #[cfg(feature = "icechunk")]
 use virtualize::IcechunkError;
@@ -66,38 +60,38 @@ impl Work {
             ListOptions { store: open.store.clone(), assets: request.assets(), ..ListOptions::default() };
         let files =
             list(request.files(), request.filter(), listing).map_err(|error| problem(error.into()))?;
-        let listed = AtomicU64::new(0);
+        let mut listed = 0_u64;
         let (job, most) = (&self.job, config.jobs_files);
-        let items = files.map(|item| {
-            let count = listed.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-            if count > most {
+        let items = files.map(move |item| {
+            listed += 1;
+            if listed > most {
                 job.stop(Stop::Files);
             }
             Ok(item?)
         });
-        let items = items.chain(futures::stream::iter(std::iter::from_fn(|| {
-            job.update(|record| record.progress.total = Some(listed.load(Ordering::Relaxed)));
-            None
-        })));
         let options = ScanOptions {
             layout: request.layout()?,
             open,
             files: config.jobs_openings,
+            cancel: self.job.cancel.clone(),
             ..ScanOptions::default()
         };
-        let told = |read: u64, failed: u64| {
-            job.update(|record| {
-                let progress = &mut record.progress;
-                progress.listed = listed.load(Ordering::Relaxed);
-                (progress.read, progress.failed) = (read.saturating_sub(failed), failed);
-            });
+        let (told_to, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
+        let told = move |event: Event| match event {
+            // Files are read while others are listed.
+            Event::Listed { files, complete, .. } => told_to.update(|record| {
+                record.progress.listed = files;
+                record.progress.total = complete.then_some(files);
+            }),
+            event => {
+                count(&metrics, &event);
+                heard(&told_to, event, most);
+            }
         };
-        let work = scan(items, &options, told);
-        let found = tokio::select! {
-            found = work => found,
-            () = self.job.cancel.cancelled() => return Err(stopped()),
+        let mut found = match scan(items, &options, told).await {
+            Err(Error::ScanStopped { .. }) => return Err(stopped()),
+            found => found.map_err(problem)?,
         };
-        let mut found = found.map_err(problem)?;
         for failed in &mut found.failed {
             failed.error = of_file(&failed.url, failed.class, &failed.error);
         }
@@ -153,10 +147,7 @@ impl Work {
         // On a thread of its own: what it waits for may be bound to one.
         let running = tokio::task::spawn_blocking(move || {
             tokio::runtime::Handle::current().block_on(batch.run(move |event| {
-                if let Event::Read { requests, bytes, .. } = &event {
-                    metrics.0.inc_by(*requests);
-                    metrics.1.inc_by(*bytes);
-                }
+                count(&metrics, &event);
                 heard(&job, event, most);
             }))
         });
@@ -190,6 +181,14 @@ impl Work {
             "eras": summary.eras,
             "notes": notes.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// Counts requests and bytes of files that were read.
+fn count((all_requests, all_bytes): &(IntCounter, IntCounter), event: &Event) {
+    if let Event::Read { requests, bytes, .. } = event {
+        all_requests.inc_by(*requests);
+        all_bytes.inc_by(*bytes);
     }
 }
 

@@ -1,0 +1,77 @@
+//! Files of a listing, and what was found in them, in the order of the listing.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt};
+
+use super::{FailedFile, Scan, look::Looked};
+use crate::{
+    Error, Event, Item,
+    engine::Ledger,
+    event::Events,
+    journal::{Failed, Outcome, Work},
+};
+
+/// Most files that may be read before one that takes long.
+const AHEAD: usize = 4096;
+/// Listed files between two events.
+const TOLD: u64 = 100;
+
+/// What is found while files are read.
+pub(super) struct Findings<'a, S> {
+    pub(super) items: Pin<&'a mut S>,
+    pub(super) events: &'a Events,
+    pub(super) found: Scan,
+    /// Files that were listed so far.
+    pub(super) listed: u64,
+    /// Files that are done, but for whose turn others are missing.
+    pub(super) waiting: BTreeMap<i64, Result<Looked, FailedFile>>,
+    /// Whose turn it is.
+    pub(super) next: i64,
+    /// Requests and bytes of the files that were read.
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+}
+
+impl<S: Stream<Item = Result<Item, Error>> + Send> Ledger for Findings<'_, S> {
+    type Content = Looked;
+    type Error = Error;
+
+    fn room(&self) -> usize {
+        AHEAD.saturating_sub(self.waiting.len())
+    }
+
+    async fn take(&mut self, _most: usize) -> Result<Vec<Work>, Error> {
+        let item = self.items.next().await.transpose()?;
+        let complete = item.is_none();
+        let work = item.map(|item| Work { id: self.listed.try_into().unwrap_or(i64::MAX), item });
+        self.listed += u64::from(!complete);
+        if complete || self.listed % TOLD == 0 {
+            self.events.tell(Event::Listed { files: self.listed, pending: self.listed, complete });
+        }
+        Ok(work.into_iter().collect())
+    }
+
+    async fn finished(&mut self, work: Work, outcome: Outcome<Looked>) -> Result<(), Error> {
+        let looked = match outcome {
+            Outcome::Done(done) => {
+                self.requests = self.requests.saturating_add(done.requests);
+                self.bytes = self.bytes.saturating_add(done.bytes);
+                Ok(done.content)
+            }
+            Outcome::Failed(Failed { class, error, .. }) => {
+                Err(FailedFile { url: work.item.url, class, error })
+            }
+        };
+        self.waiting.insert(work.id, looked);
+        while let Some(looked) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            match looked {
+                Ok((seen, _)) => self.found.eras.add(seen),
+                Err(failed) => self.found.failed.push(failed),
+            }
+        }
+        Ok(())
+    }
+}

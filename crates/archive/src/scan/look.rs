@@ -1,0 +1,57 @@
+//! What a scan takes of one file.
+
+use futures::future::{BoxFuture, FutureExt};
+use virtualize::{Options, VirtualStore};
+
+use crate::{
+    Along, Item, Layout, Member,
+    combine::{calendar::is_time, given, is_coordinate, wanted},
+    engine::{Failure, Make},
+    eras::Seen,
+};
+
+/// Looks at files for a layout.
+pub(super) struct Look {
+    pub(super) layout: Layout,
+    /// The file's dimension of time is taken, if it has one.
+    pub(super) guesses: bool,
+}
+
+/// What is kept of a file, and the dimension that was taken from it.
+pub(super) type Looked = (Seen, Option<String>);
+
+impl Make for Look {
+    type Content = Looked;
+
+    fn make<'a>(
+        &'a self,
+        item: &'a Item,
+        store: &'a mut VirtualStore,
+        options: &'a Options,
+    ) -> BoxFuture<'a, Result<Looked, Failure>> {
+        self.look(item, store, options).boxed()
+    }
+}
+
+impl Look {
+    async fn look(&self, item: &Item, store: &VirtualStore, options: &Options) -> Result<Looked, Failure> {
+        let guessed = if self.guesses { dimension_of_time(store) } else { None };
+        let mut layout = self.layout.clone();
+        layout.along.extend(guessed.clone().map(Along::Concat));
+        let (values, digests) = wanted(&store.hierarchy, &layout).read(store, &options.store).await?;
+        let (item, given) = (item.clone(), given(item, &layout)?);
+        let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
+        Ok((Seen::of(&member, &layout), guessed))
+    }
+}
+
+/// The dimension of time of a file: the first that is a coordinate, nearest to the root, and counts from a time.
+fn dimension_of_time(store: &VirtualStore) -> Option<String> {
+    let arrays = store.hierarchy.arrays().into_iter();
+    let times = arrays.filter(|(path, array)| {
+        let units = array.attributes.get("units").and_then(|units| units.as_str());
+        is_coordinate(path, array) && units.is_some_and(is_time)
+    });
+    let first = times.min_by_key(|(path, _)| path.matches('/').count());
+    first.and_then(|(_, array)| array.dimension_names.first().cloned().flatten())
+}
