@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, error::Error, io::Write as _};
 use virtualize::{Format, MapOptions, Options, VirtualStore, digest, open, read_array, write};
 use virtualize_archive::{
     Along, Item, Layout, Member,
-    combine::{self, Brief, CombineError, OnDuplicate, OnMismatch, PlanOptions},
+    combine::{self, Brief, CombineError, Known, OnDuplicate, OnMismatch, PlanOptions},
+    eras::Signature,
 };
 
 #[derive(Default)]
@@ -73,10 +74,10 @@ async fn run(
     let mut briefs = Vec::new();
     for (row, file) in (0..).zip(files) {
         let member = read(file, layout, options).await?;
-        briefs.push(Brief::of(row, &member, String::new(), layout)?);
+        briefs.push(Brief::of(row, &member, &Signature::default(), layout)?);
         members.insert(row, member);
     }
-    let planned = combine::plan(briefs, layout, plan)?;
+    let planned = combine::plan(briefs, &Known::nothing(), layout, plan)?;
     let mut out = std::io::stdout();
     for note in &planned.notes {
         writeln!(out, "{}: {}", note.subject, note.text)?;

@@ -11,7 +11,7 @@ use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
 
 use crate::{
     Error, Event, Journal, Layout,
-    combine::{Brief, CombineError, Plan, PlanOptions, PlannedEra, combine, plan},
+    combine::{Brief, CombineError, Kinds, Known, Plan, PlanOptions, PlannedEra, combine, coordinates, plan},
     eras::{Difference, Signature, differences},
     event::Events,
     journal::{JournalError, Planned, unpack},
@@ -19,6 +19,8 @@ use crate::{
 
 /// Differences that an error names.
 const NAMED: usize = 3;
+/// Kinds of files that are compared.
+const KINDS: usize = 1000;
 /// Files between two events.
 const TOLD: u64 = 100;
 
@@ -61,9 +63,16 @@ impl Combination {
             ids.insert(position, id);
             briefs.push(brief);
         }
-        let plan = match plan(briefs, layout, options) {
+        let of_row = |row: u64, name: &str| {
+            let (item, member) = journal.member(*ids.get(&row)?).ok()?;
+            coordinates(&unpack(item, member).ok()?, name)
+        };
+        let known = Known { kinds: kinds(journal)?, coordinates: &of_row };
+        let of_files: HashMap<String, String> =
+            briefs.iter().map(|brief| (brief.url.clone(), brief.kind.clone())).collect();
+        let plan = match plan(briefs, &known, layout, options) {
             Ok(plan) => plan,
-            Err(CombineError::Eras { eras }) => return Err(mismatch(journal, &eras)?),
+            Err(CombineError::Eras { eras }) => return Err(mismatch(&known.kinds, &of_files, &eras)),
             Err(error) => return Err(error.into()),
         };
         let digest = hex(&hasher.finalize());
@@ -84,6 +93,10 @@ impl Combination {
             return None;
         };
         let known = era.blocks.iter().take_while(|block| self.committed.contains(&block.row)).count();
+        // Of a file that is there other elements may be taken now.
+        if era.blocks.iter().take(known).any(|block| block.taken.is_some()) {
+            return None;
+        }
         if known == 0 || known == era.blocks.len() || known != self.committed.len() {
             return None;
         }
@@ -185,18 +198,22 @@ fn shift_sources(group: &mut Group, shift: u32) {
     }
 }
 
-/// Says in what eras differ.
-fn mismatch(journal: &Journal, eras: &[(u64, String)]) -> Result<Error, Error> {
-    let digests = journal.eras()?;
-    let mut signatures = Vec::new();
-    for (digest, _) in digests.iter().take(2) {
-        let text = journal.signature(digest)?;
-        if let Ok(signature) = serde_json::from_str::<Signature>(&text) {
-            signatures.push(signature);
+/// Kinds of files, but for those past the first thousand.
+fn kinds(journal: &Journal) -> Result<Kinds, Error> {
+    let mut kinds = Kinds::new();
+    for (kind, _) in journal.eras()?.into_iter().take(KINDS) {
+        if let Ok(signature) = serde_json::from_str::<Signature>(&journal.signature(&kind)?) {
+            kinds.insert(kind, signature);
         }
     }
-    let differences = match signatures.as_slice() {
-        [left, right] => differences(left, right),
+    Ok(kinds)
+}
+
+/// Says in what the first two eras differ: in their first files, whose kinds are `of_files`.
+fn mismatch(kinds: &Kinds, of_files: &HashMap<String, String>, eras: &[(u64, String)]) -> Error {
+    let mut first = eras.iter().filter_map(|(_, url)| kinds.get(of_files.get(url)?));
+    let differences = match (first.next(), first.next()) {
+        (Some(left), Some(right)) => differences(left, right),
         _ => Vec::new(),
     };
     let more = differences.len().saturating_sub(NAMED);
@@ -206,7 +223,7 @@ fn mismatch(journal: &Journal, eras: &[(u64, String)]) -> Result<Error, Error> {
     if more > 0 {
         said.push(format!("and {more} more"));
     }
-    Ok(Error::Mismatch { eras: eras.to_vec(), differences: said })
+    Error::Mismatch { eras: eras.to_vec(), differences: said }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -23,11 +23,10 @@ pub(super) async fn row(
     let sources = hierarchy.sources.clone();
     let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item, layout)? };
     let signature = Signature::of(&member, layout);
-    let era = signature.digest();
     // Its row is that of the run in which it is planned.
-    let brief = Brief::of(0, &member, era.clone(), layout)?;
+    let brief = Brief::of(0, &member, &signature, layout)?;
     Ok(MemberRow {
-        era,
+        era: brief.kind.clone(),
         signature: text(&signature)?,
         brief: text(&brief)?,
         hierarchy: packed,

@@ -2,23 +2,25 @@
 
 use std::cmp::Ordering;
 
-use super::{Brief, CombineError, Direction, Note, Range, calendar::TimeUnits, plan::two, scalar::Key};
+use super::{
+    Brief, CombineError, Direction, Note, Range, Scalar, calendar::TimeUnits, plan::two, scalar::Key,
+};
 use crate::eras::date_of;
 
 /// A file's coordinates along the dimension, ready to be compared.
-struct Span<'a> {
-    index: usize,
-    brief: &'a Brief,
-    range: &'a Range,
-    size: u64,
-    low: Key,
-    high: Key,
+pub(super) struct Span<'a> {
+    pub(super) index: usize,
+    pub(super) brief: &'a Brief,
+    pub(super) range: &'a Range,
+    pub(super) size: u64,
+    pub(super) low: Key,
+    pub(super) high: Key,
 }
 
 type Placed = (Option<Vec<usize>>, Vec<Note>);
 
 /// The place of each file along dimension number `dimension`; nothing where no file has a coordinate.
-pub(super) fn place(name: &str, dimension: usize, briefs: &[Brief]) -> Result<Placed, CombineError> {
+pub(super) fn place(name: &str, dimension: usize, briefs: &[&Brief]) -> Result<Placed, CombineError> {
     let Some(mut spans) = spans(name, dimension, briefs)? else { return Ok((None, Vec::new())) };
     let down = direction(name, &spans)? == Direction::Decreasing;
     spans.sort_by(|left, right| {
@@ -47,22 +49,21 @@ pub(super) fn place(name: &str, dimension: usize, briefs: &[Brief]) -> Result<Pl
     Ok((Some(places), notes))
 }
 
-fn spans<'a>(
+pub(super) fn spans<'a>(
     name: &str,
     dimension: usize,
-    briefs: &'a [Brief],
+    briefs: &[&'a Brief],
 ) -> Result<Option<Vec<Span<'a>>>, CombineError> {
     let range = |brief: &'a Brief| brief.extents.get(dimension).and_then(|extent| extent.range.as_ref());
-    let Some(first) = briefs.iter().find(|brief| range(brief).is_some()) else { return Ok(None) };
-    if let Some(bare) = briefs.iter().find(|brief| range(brief).is_none()) {
+    let Some(first) = briefs.iter().copied().find(|brief| range(brief).is_some()) else { return Ok(None) };
+    if let Some(bare) = briefs.iter().copied().find(|brief| range(brief).is_none()) {
         return Err(two(first, bare, format!("the second has no coordinate {name}")));
     }
-    let units = |brief| range(brief).map(|range| (range.units.as_deref(), range.calendar.as_deref()));
-    let one_unit = briefs.iter().all(|brief| units(brief) == units(first));
+    let kind = kind_of(dimension, briefs);
     let mut spans: Vec<Span<'a>> = Vec::with_capacity(briefs.len());
-    for (index, brief) in briefs.iter().enumerate() {
+    for (index, brief) in briefs.iter().copied().enumerate() {
         let Some(range) = range(brief) else { continue };
-        let Some((left, right)) = keys(range, one_unit) else {
+        let Some((left, right)) = keys(range, kind) else {
             let what = format!("{name} has units \"{}\", which cannot be compared", units_of(range));
             return Err(two(first, brief, what));
         };
@@ -80,12 +81,50 @@ fn units_of(range: &Range) -> &str {
     range.units.as_deref().unwrap_or("")
 }
 
-fn keys(range: &Range, one_unit: bool) -> Option<(Key, Key)> {
-    if one_unit {
-        return Some((range.first.key()?, range.last.key()?));
+/// How coordinates are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// As they are.
+    Plain,
+    /// As floats, since some are.
+    Floats,
+    /// As times.
+    Times,
+}
+
+impl Kind {
+    fn of<'a, R: Iterator<Item = &'a Range>>(ranges: impl Fn() -> R, one_unit: bool) -> Self {
+        let ends = || ranges().flat_map(|range| [&range.first, &range.last]);
+        let any_float = ends().any(|end| matches!(end, Scalar::Float(_)));
+        match one_unit {
+            false => Self::Times,
+            true if any_float && !ends().all(|end| matches!(end, Scalar::Float(_))) => Self::Floats,
+            true => Self::Plain,
+        }
+    }
+}
+
+/// How the coordinates of files along a dimension are compared.
+pub(super) fn kind_of(dimension: usize, briefs: &[&Brief]) -> Kind {
+    let ranges = || briefs.iter().filter_map(|brief| brief.extents.get(dimension)?.range.as_ref());
+    let mut units = ranges().map(|range| (range.units.as_deref(), range.calendar.as_deref()));
+    let first = units.next();
+    Kind::of(ranges, units.all(|other| Some(other) == first))
+}
+
+fn keys(range: &Range, kind: Kind) -> Option<(Key, Key)> {
+    Some((key_of(&range.first, range, kind)?, key_of(&range.last, range, kind)?))
+}
+
+/// What a coordinate of a file is compared by.
+pub(super) fn key_of(value: &Scalar, range: &Range, kind: Kind) -> Option<Key> {
+    match kind {
+        Kind::Plain => return value.key(),
+        Kind::Floats => return value.float_key(),
+        Kind::Times => {}
     }
     let units = TimeUnits::parse(range.units.as_deref()?, range.calendar.as_deref())?;
-    Some((range.first.time_key(&units)?, range.last.time_key(&units)?))
+    value.time_key(&units)
 }
 
 /// Increasing, unless files of more than one element decrease.
@@ -110,7 +149,7 @@ fn direction(name: &str, spans: &[Span<'_>]) -> Result<Direction, CombineError> 
 }
 
 /// Whether two files cover the same coordinates.
-fn is_same(name: &str, left: &Span<'_>, right: &Span<'_>) -> Result<bool, CombineError> {
+pub(super) fn is_same(name: &str, left: &Span<'_>, right: &Span<'_>) -> Result<bool, CombineError> {
     if left.low != right.low || left.high != right.high || left.size != right.size {
         return Ok(false);
     }

@@ -8,7 +8,7 @@ use super::{
     sentinel::Sentinels,
     time::text,
 };
-use crate::{Along, Member};
+use crate::{Along, Member, eras::Signature};
 
 /// What must be known of a file to find its place among the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -17,10 +17,27 @@ pub struct Brief {
     pub row: u64,
     /// Its url.
     pub url: String,
-    /// Digest of its signature: files of different eras are not merged.
+    /// Digest of its signature: files of one era agree.
     pub era: String,
+    /// Digest of how it stores what it holds, of which it depends whether files of different eras can be put together.
+    #[serde(default)]
+    pub kind: String,
     /// What it covers of each dimension, in the layout's order.
     pub extents: Vec<Extent>,
+    /// What is taken of it along the only dimension, where that is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Taken>,
+}
+
+/// Elements that are taken of a file along a dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Taken {
+    /// The first.
+    pub start: u64,
+    /// The first behind them.
+    pub end: u64,
+    /// How many the file has.
+    pub of: u64,
 }
 
 /// What a file covers of a dimension.
@@ -67,14 +84,19 @@ impl Brief {
     ///
     /// # Errors
     /// A file that does not have a dimension of the layout, or has one that is to be new; coordinates that were not read.
-    pub fn of(row: u64, member: &Member, era: String, layout: &crate::Layout) -> Result<Self, CombineError> {
+    pub fn of(
+        row: u64,
+        member: &Member,
+        signature: &Signature,
+        layout: &crate::Layout,
+    ) -> Result<Self, CombineError> {
         let url = member.item.url.clone();
         let extent = |along| {
             extent(member, along, layout)
                 .map_err(|what| CombineError::File { url: member.item.url.clone(), what })
         };
         let extents = layout.along.iter().map(extent).collect::<Result<_, _>>()?;
-        Ok(Self { row, url, era, extents })
+        Ok(Self { row, url, era: signature.digest(), kind: signature.kind(), extents, taken: None })
     }
 }
 
@@ -157,25 +179,50 @@ fn given(member: &Member, name: &str) -> Result<Option<Range>, String> {
 
 fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrFormat) -> Option<Range> {
     let sentinels = Sentinels::of(array, format);
-    let scalars: Vec<Scalar> = elements(values)?
-        .filter(|element| !sentinels.is_missing(element))
-        .map(|element| Scalar::of_element(element, &values.data_type))
+    let scalar = |element| Scalar::of_element(element, &values.data_type);
+    let all: Vec<Option<Scalar>> = elements(values)?
+        .map(|element| if sentinels.is_missing(element) { Some(None) } else { scalar(element).map(Some) })
         .collect::<Option<_>>()?;
+    let shown = |one: &Option<Scalar>| one.as_ref().map(ToString::to_string).unwrap_or_default();
+    let digest = digest(all.iter().map(shown));
+    let scalars: Vec<Scalar> = all.into_iter().flatten().collect();
     let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
     let own = |name| text(&array.attributes, name).map(str::to_owned);
     Some(Range {
         first,
         last,
         direction: direction(&scalars),
-        digest: digest(&values.bytes),
+        digest,
         units: own("units"),
         calendar: own("calendar"),
     })
 }
 
+/// All coordinates of a file along a dimension; nothing where some are missing, or were not read.
+pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
+    let (path, array, _) = bearer(&member.hierarchy, name)?;
+    let values = member.values.get(&path).filter(|_| is_coordinate(&path, array))?;
+    let sentinels = Sentinels::of(array, member.hierarchy.format);
+    let known = |element: &&[u8]| !sentinels.is_missing(element);
+    let scalar =
+        |element| Some(element).filter(known).and_then(|one| Scalar::of_element(one, &values.data_type));
+    elements(values)?.map(scalar).collect()
+}
+
 impl Range {
+    /// That of some of its coordinates.
+    pub(super) fn part(&self, scalars: &[Scalar]) -> Option<Self> {
+        Some(Self {
+            first: scalars.first()?.clone(),
+            last: scalars.last()?.clone(),
+            direction: direction(scalars),
+            digest: digest(scalars.iter().map(ToString::to_string)),
+            ..self.clone()
+        })
+    }
+
     fn of_one(scalar: Scalar, units: Option<String>, calendar: Option<String>) -> Self {
-        let digest = digest(scalar.to_string().as_bytes());
+        let digest = digest([scalar.to_string()]);
         Self { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units, calendar }
     }
 }
@@ -196,9 +243,10 @@ fn direction(scalars: &[Scalar]) -> Direction {
     }
 }
 
-/// FNV-1a, 64 bits.
-fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+/// FNV-1a, 64 bits, of numbers and texts as they are shown, with which each number has one spelling whatever its type.
+fn digest(shown: impl IntoIterator<Item = String>) -> u64 {
+    let bytes = shown.into_iter().flat_map(|text| text.into_bytes().into_iter().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }

@@ -9,7 +9,7 @@ use super::{
     geometry::Geometry,
     grow::Growing,
     join::Joiner,
-    refer,
+    numbers, refer,
     store::{Allowed, Storing, decide, grid},
     unify::unify,
 };
@@ -62,9 +62,15 @@ impl<'a> Finish<'a> {
         Ok(())
     }
 
-    /// Brings times to one unit each.
+    /// Brings numbers to one type, and times to one unit each.
     fn times(&mut self) -> Result<(), CombineError> {
         let format = self.joiner.whole.format;
+        for (path, growing) in &mut self.joiner.arrays {
+            let url = growing.url.to_string();
+            let done = numbers::settle(growing, format);
+            let done = done.map_err(|what| CombineError::Array { url, path: path.clone(), what })?;
+            self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
+        }
         for (path, followers) in &self.joiner.followers {
             let Some(growing) = self.joiner.arrays.get(path) else { continue };
             if !growing.always {
@@ -96,7 +102,7 @@ impl<'a> Finish<'a> {
             rectilinear: self.joiner.layout.rectilinear && v3,
             inline_limit: self.joiner.layout.inline_limit,
         };
-        let storing = decide(&growing, &geometry, allowed)?;
+        let storing = decide(&growing.parts(), &geometry, allowed)?;
         if missing {
             let complete = storing == Storing::Copied || is_complete(&growing);
             let any = self.options.fill_without_sentinel;

@@ -29,9 +29,20 @@ pub(super) struct Axis {
 impl Geometry {
     /// `sizes` are elements of each place along each dimension of the layout, as the array's group has them.
     pub(super) fn of(growing: &Growing, names: &[String], sizes: &[&[u64]]) -> Option<Self> {
+        Self::new(&growing.places, &growing.first.shape, &growing.first.dimension_names, names, sizes)
+    }
+
+    /// Of an array with these places, shape and names of axes in the files.
+    pub(super) fn new(
+        places: &[Place],
+        shape: &[u64],
+        dimensions: &[Option<String>],
+        names: &[String],
+        sizes: &[&[u64]],
+    ) -> Option<Self> {
         let mut axes = Vec::new();
         let mut coordinate = false;
-        for (n, (place, name)) in growing.places.iter().zip(names).enumerate() {
+        for (n, (place, name)) in places.iter().zip(names).enumerate() {
             let own = sizes.get(n)?;
             coordinate |= *place == Place::Coordinate;
             let sizes = match place {
@@ -41,10 +52,10 @@ impl Geometry {
             };
             axes.push(Axis::new(Some(name.clone()), None, Some(n), sizes)?);
         }
-        let own_axes = if coordinate { &[] } else { growing.first.shape.as_slice() };
+        let own_axes = if coordinate { &[] } else { shape };
         for (axis, n) in own_axes.iter().enumerate() {
-            let name = growing.first.dimension_names.get(axis).cloned().flatten();
-            let dimension = growing.places.iter().position(|place| *place == Place::Axis(axis));
+            let name = dimensions.get(axis).cloned().flatten();
+            let dimension = places.iter().position(|place| *place == Place::Axis(axis));
             let along = match dimension {
                 Some(dimension) => sizes.get(dimension)?.to_vec(),
                 None => vec![*n],

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use serde_json::Value;
 use virtualize::ArrayValues;
-use virtualize::zarr::{Array, ChunkGrid, ChunkManifest};
+use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, DataType, ZarrFormat};
 
-use super::{Place, attributes::Merged, time};
-use crate::eras::{attributes::of_array, decode_alike, fill_value};
+use super::{Place, attributes::Merged, sentinel::Sentinels, time};
+use crate::eras::{MISSING, attributes::of_array, decode_alike, fill_value, is_number};
 
 /// An array in all files that were seen.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Growing {
 }
 
 /// Most bytes of values that are kept of an array that may be copied. Past it, it is not.
-const MOST_KEPT: u64 = 256 << 20;
+pub(super) const MOST_KEPT: u64 = 256 << 20;
 
 /// The part of an array that is in one file.
 #[derive(Debug)]
@@ -51,12 +51,15 @@ pub(super) struct Piece {
     pub(super) digest: Option<String>,
     /// Units, where they are not those of the first file.
     pub(super) units: Option<Box<str>>,
+    /// Type of its values and what means "missing", where they are not those of the first file.
+    pub(super) other: Option<Box<(DataType, Sentinels)>>,
 }
 
 /// What a file says of an array beside its metadata.
 pub(super) struct Read {
     pub(super) values: Option<ArrayValues>,
     pub(super) digest: Option<String>,
+    pub(super) format: ZarrFormat,
 }
 
 impl Growing {
@@ -88,13 +91,14 @@ impl Growing {
         self.agrees(&array)?;
         let times = self.always && time::has_time_units(&self.first) && time::has_time_units(&array);
         if !assume_equal || self.varies() {
-            self.means_the_same(&array)?;
+            self.means_the_same(&array, times)?;
             self.attributes.add(&array.attributes, true);
-            self.reads_the_same(&array)?;
+            self.reads_the_same(&array, times)?;
         }
         let key = self.key(at);
         let units = time::text(&array.attributes, "units");
         let other_units = times && units != time::text(&self.first.attributes, "units");
+        let other = self.other(&array, read.format).filter(|_| self.always);
         let fits = decode_alike(&array, &self.first) && array.fill_value == self.first.fill_value;
         let piece = Piece {
             url: url.clone(),
@@ -108,6 +112,7 @@ impl Growing {
             values: read.values.map(|values| values.bytes),
             digest: read.digest,
             units: if other_units { units.map(Into::into) } else { None },
+            other,
         };
         match self.pieces.get(&key) {
             Some(there) if !assume_equal => equal(there, &piece),
@@ -133,8 +138,11 @@ impl Growing {
     }
 
     /// What chunks that are not stored read as, which in Zarr v2 means "missing" as well.
-    fn reads_the_same(&self, array: &Array) -> Result<(), String> {
-        if array.fill_value == self.first.fill_value {
+    fn reads_the_same(&self, array: &Array, times: bool) -> Result<(), String> {
+        // Of times that are copied it is seen to that none is missing.
+        let converts = self.always && array.data_type != self.first.data_type;
+        let same = || converts && fill_value(array) == fill_value(&self.first);
+        if times || array.fill_value == self.first.fill_value || same() {
             return Ok(());
         }
         let shown = |array: &Array| {
@@ -148,12 +156,22 @@ impl Growing {
         self.places.iter().any(|place| *place != Place::Absent)
     }
 
-    fn means_the_same(&self, array: &Array) -> Result<(), String> {
+    /// Its type and what means "missing", where they are others than the first file's.
+    fn other(&self, array: &Array, format: ZarrFormat) -> Option<Box<(DataType, Sentinels)>> {
+        let sentinels = Sentinels::of(array, format);
+        let is_other =
+            array.data_type != self.first.data_type || sentinels != Sentinels::of(&self.first, format);
+        is_other.then(|| Box::new((array.data_type.clone(), sentinels)))
+    }
+
+    fn means_the_same(&self, array: &Array, times: bool) -> Result<(), String> {
         if array.attributes == self.first.attributes {
             return Ok(());
         }
         let (now, before) = (of_array(array, self.always), of_array(&self.first, self.always));
-        let differs = now.keys().chain(before.keys()).find(|name| now.get(*name) != before.get(*name));
+        let compared = |name: &&String| !(times && MISSING.contains(&name.as_str()));
+        let mut names = now.keys().chain(before.keys()).filter(compared);
+        let differs = names.find(|name| now.get(*name) != before.get(*name));
         let Some(name) = differs else { return Ok(()) };
         let shown = |value: Option<&Value>| value.map_or("none".to_owned(), Value::to_string);
         Err(format!("attribute {name} is {}, and {} before", shown(now.get(name)), shown(before.get(name))))
@@ -161,7 +179,8 @@ impl Growing {
 
     fn agrees(&self, array: &Array) -> Result<(), String> {
         let first = &self.first;
-        if array.data_type != first.data_type {
+        let converts = self.always && is_number(&array.data_type) && is_number(&first.data_type);
+        if array.data_type != first.data_type && !converts {
             return Err(format!("data type {}, and {} before", array.data_type, first.data_type));
         }
         if array.dimension_names != first.dimension_names || array.shape.len() != first.shape.len() {
@@ -185,7 +204,9 @@ fn names(names: &[Option<String>]) -> String {
 /// Holds two files' parts at one place to be equal.
 fn equal(there: &Piece, here: &Piece) -> Result<(), String> {
     let same = match (&there.values, &here.values, &there.digest, &here.digest) {
-        (Some(left), Some(right), _, _) => left == right && there.units == here.units,
+        (Some(left), Some(right), _, _) => {
+            left == right && there.units == here.units && there.other == here.other
+        }
         (_, _, Some(left), Some(right)) => left == right,
         _ => {
             let what = "its values were not compared with those before; --assume-equal takes them for equal";

@@ -8,12 +8,12 @@ use std::{
 use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, Source, SourceId};
 
 use super::{
-    CombineError, Note, Place, PlanOptions, PlannedEra, Scalar,
+    Block, CombineError, Note, Place, PlanOptions, PlannedEra, Scalar,
     attributes::Merged,
     coordinate::Given,
     finish::Finish,
     grow::{Growing, Read},
-    is_coordinate, places,
+    is_coordinate, part, places,
     time::{self, bounds_of},
 };
 use crate::{Along, Layout, Member};
@@ -32,7 +32,7 @@ pub fn combine<E: From<CombineError>>(
     for block in &era.blocks {
         let member = members(block.row)?;
         let joiner = joiner.get_or_insert_with(|| Joiner::new(&member, era, layout));
-        joiner.add(&block.at, member)?;
+        joiner.add(block, member)?;
     }
     let joiner = joiner.ok_or(CombineError::Nothing)?;
     Ok(joiner.finish(options)?)
@@ -72,7 +72,8 @@ impl<'a> Joiner<'a> {
         }
     }
 
-    fn add(&mut self, at: &[usize], mut member: Member) -> Result<(), CombineError> {
+    fn add(&mut self, block: &Block, mut member: Member) -> Result<(), CombineError> {
+        let at = block.at.as_slice();
         let url: Arc<str> = member.item.url.as_str().into();
         let error = |what: String| CombineError::File { url: url.to_string(), what };
         if member.hierarchy.format != self.whole.format {
@@ -93,9 +94,18 @@ impl<'a> Joiner<'a> {
             }
         }
         for (path, places) in places {
-            let Some(array) = take(&mut member.hierarchy, &path) else { continue };
+            let Some(mut array) = take(&mut member.hierarchy, &path) else { continue };
             let always = is_copied(&path, &array, &places, related.contains(&path));
-            let read = Read { values: member.values.remove(&path), digest: member.digests.remove(&path) };
+            if let (Some(taken), [Place::Axis(axis)], [along]) =
+                (block.taken, places.as_slice(), self.layout.along.as_slice())
+            {
+                let values = member.values.get_mut(&path).map(|values| &mut values.bytes);
+                part::take(&mut array, values, *axis, taken, along.name())
+                    .and_then(|()| own_coordinates(&path, along.name()))
+                    .map_err(|what| CombineError::Array { url: url.to_string(), path: path.clone(), what })?;
+            }
+            let (values, digest) = (member.values.remove(&path), member.digests.remove(&path));
+            let read = Read { values, digest, format: self.whole.format };
             let file = File { at, url: &url, ids: &ids };
             self.array(&path, array, places, always, read, &file).map_err(|what| CombineError::Array {
                 url: url.to_string(),
@@ -210,6 +220,16 @@ impl<'a> Joiner<'a> {
 
     fn finish(self, options: &PlanOptions) -> Result<(Hierarchy, Vec<Note>), CombineError> {
         Finish::new(self, options).run()
+    }
+}
+
+/// Groups below the root may count along a dimension of the same name otherwise.
+fn own_coordinates(path: &str, name: &str) -> Result<(), String> {
+    match path.rsplit_once('/') {
+        Some((_, last)) if last == name => Err(format!(
+            "a part of the file is taken along {name}, and this group has coordinates of its own along it"
+        )),
+        _ => Ok(()),
     }
 }
 

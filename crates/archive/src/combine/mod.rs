@@ -9,6 +9,7 @@
 //! the first.
 
 mod absent;
+mod alike;
 mod along;
 mod attributes;
 mod boxes;
@@ -23,22 +24,28 @@ mod grow;
 pub(crate) mod join;
 mod names;
 mod natural;
+mod numbers;
+mod overlap;
+mod part;
 pub(crate) mod places;
 mod plan;
 mod refer;
-mod scalar;
-mod sentinel;
+pub(crate) mod scalar;
+pub(crate) mod sentinel;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
 mod unify;
 
-pub use brief::{Brief, Direction, Extent, Range};
+pub(crate) use alike::merge;
+pub(crate) use brief::coordinates;
+pub use brief::{Brief, Direction, Extent, Range, Taken};
 pub use error::{CombineError, Note};
 pub use join::combine;
 pub use names::{NamePattern, catalogue_value, given};
 pub use places::{Place, is_coordinate, places, wanted};
-pub use plan::{Block, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions, PlannedEra, plan};
+pub use plan::{Block, Kinds, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions, PlannedEra, plan};
 pub(crate) use scalar::SECONDS;
 pub use scalar::{Scalar, time_value};
+pub(crate) use store::may_be_copied;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath};
 
@@ -9,7 +10,7 @@ use super::{store::may_be_copied, time};
 use crate::{Along, Layout, Wanted};
 
 /// How an array varies along one dimension of a layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Place {
     /// Not at all: its values must be equal in all files.
     Absent,

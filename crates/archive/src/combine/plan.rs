@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Brief, CombineError, Direction, Note, along, natural::natural};
-use crate::Layout;
+use super::{
+    Brief, CombineError, Direction, Note, Scalar, Taken, alike::merge, along, natural::natural, overlap,
+};
+use crate::{Layout, eras::Signature};
 
 /// What to do where files disagree. As JSON, the word in small letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -62,6 +64,25 @@ impl Default for PlanOptions {
     }
 }
 
+/// Signatures of the kinds of files that there are, by their digests ([`Brief::kind`]).
+pub type Kinds = BTreeMap<String, Signature>;
+
+/// What is known of files beside their briefs.
+pub struct Known<'a> {
+    /// Their kinds.
+    pub kinds: Kinds,
+    /// All coordinates of a file, by its row, along a dimension; nothing where they are not known. It is asked of files
+    /// that overlap.
+    pub coordinates: &'a dyn Fn(u64, &str) -> Option<Vec<Scalar>>,
+}
+
+impl Known<'_> {
+    /// Nothing is known.
+    pub fn nothing() -> Self {
+        Self { kinds: Kinds::new(), coordinates: &|_, _| None }
+    }
+}
+
 /// Where each file goes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
@@ -106,13 +127,22 @@ pub struct Block {
     pub url: String,
     /// Its place along each dimension, from 0, in the layout's order.
     pub at: Vec<usize>,
+    /// What is taken of it along the only dimension, where that is not all.
+    pub taken: Option<Taken>,
 }
 
-/// Gives each file its place: eras apart, and in each the files in the order of their coordinates.
+/// Gives each file its place: eras apart, and in each the files in the order of their coordinates. Eras that can be put
+/// together, since they differ only in how parts are stored that can stand beside each other, or in types of numbers, are
+/// one; kinds of which nothing is known are not.
 ///
 /// # Errors
 /// Files that overlap, that are not monotone, that have the same coordinates, that are of several eras; holes.
-pub fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -> Result<Plan, CombineError> {
+pub fn plan(
+    briefs: Vec<Brief>,
+    known: &Known<'_>,
+    layout: &Layout,
+    options: &PlanOptions,
+) -> Result<Plan, CombineError> {
     let mut plan = Plan::default();
     let mut eras: BTreeMap<String, Vec<Brief>> = BTreeMap::new();
     for brief in briefs {
@@ -129,17 +159,20 @@ pub fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -> Resul
         briefs.sort_by_key(|brief| brief.row);
     }
     eras.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
+    let eras = merge(eras, &known.kinds, layout, options);
     let eras = settle(eras, options.on_mismatch, &mut plan)?;
     let several = eras.len() > 1;
     for (n, (era, briefs)) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
+        let briefs = overlap::resolve(briefs, known, layout, options.on_duplicate, &mut plan)?;
         let planned = plan_era(era, group, briefs, layout, options, &mut plan)?;
         plan.eras.push(planned);
     }
     if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
 }
 
-type Era = (String, Vec<Brief>);
+/// Its digest, and its files in the order of rows.
+pub(super) type Era = (String, Vec<Brief>);
 
 fn settle(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Vec<Era>, CombineError> {
     if eras.len() < 2 || on_mismatch == OnMismatch::Split {
@@ -175,30 +208,50 @@ fn plan_era(
     options: &PlanOptions,
     plan: &mut Plan,
 ) -> Result<PlannedEra, CombineError> {
+    let briefs: Vec<&Brief> = briefs.iter().collect();
+    let (blocks, sizes) = arrange(&briefs, layout, options, plan)?;
+    holes(&blocks, &sizes, options, layout, plan)?;
+    let block = |(at, brief): (Vec<usize>, &Brief)| Block {
+        row: brief.row,
+        url: brief.url.clone(),
+        at,
+        taken: brief.taken,
+    };
+    Ok(PlannedEra { era, group, sizes, blocks: blocks.into_iter().map(block).collect() })
+}
+
+/// Files by place, and the elements of each place along each dimension.
+pub(super) type Arranged<'a> = (BTreeMap<Vec<usize>, &'a Brief>, Vec<Vec<u64>>);
+
+/// Puts files at their places.
+pub(super) fn arrange<'a>(
+    briefs: &[&'a Brief],
+    layout: &Layout,
+    options: &PlanOptions,
+    plan: &mut Plan,
+) -> Result<Arranged<'a>, CombineError> {
     let mut known = Vec::with_capacity(layout.along.len());
     for (n, dimension) in layout.along.iter().enumerate() {
-        let (placed, notes) = along::place(dimension.name(), n, &briefs)?;
+        let (placed, notes) = along::place(dimension.name(), n, briefs)?;
         plan.notes.extend(notes);
         known.push(placed);
     }
-    let cells = cells(&briefs, &known, layout)?;
+    let cells = cells(briefs, &known, layout)?;
     let mut blocks = BTreeMap::new();
     for (at, files) in cells {
-        let kept = one(&files, &briefs, options.on_duplicate, plan)?;
+        let kept = one(&files, briefs, options.on_duplicate, plan)?;
         if let Some(brief) = kept {
             blocks.insert(at, brief);
         }
     }
     let sizes = sizes(&blocks, layout.along.len())?;
-    holes(&blocks, &sizes, options, layout, plan)?;
-    let block = |(at, brief): (Vec<usize>, &Brief)| Block { row: brief.row, url: brief.url.clone(), at };
-    Ok(PlannedEra { era, group, sizes, blocks: blocks.into_iter().map(block).collect() })
+    Ok((blocks, sizes))
 }
 
 type Cells = BTreeMap<Vec<usize>, Vec<usize>>;
 
 /// Files (by index) at each place. Along a dimension without coordinates they follow in the order of their names.
-fn cells(briefs: &[Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Result<Cells, CombineError> {
+fn cells(briefs: &[&Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Result<Cells, CombineError> {
     let unknown: Vec<usize> =
         known.iter().enumerate().filter(|(_, placed)| placed.is_none()).map(|(n, _)| n).collect();
     if let [left, right, ..] = unknown.as_slice() {
@@ -230,11 +283,11 @@ fn cells(briefs: &[Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Res
 /// The one of the files at a place that is kept.
 fn one<'a>(
     files: &[usize],
-    briefs: &'a [Brief],
+    briefs: &[&'a Brief],
     on_duplicate: OnDuplicate,
     plan: &mut Plan,
 ) -> Result<Option<&'a Brief>, CombineError> {
-    let mut there: Vec<&Brief> = files.iter().filter_map(|n| briefs.get(*n)).collect();
+    let mut there: Vec<&Brief> = files.iter().filter_map(|n| briefs.get(*n).copied()).collect();
     let kept = match on_duplicate {
         OnDuplicate::Last => there.pop(),
         OnDuplicate::First | OnDuplicate::Error => (!there.is_empty()).then(|| there.remove(0)),

@@ -103,6 +103,17 @@ impl Scalar {
         })
     }
 
+    /// Its place among numbers of which some are floats; nothing for integers that no float is.
+    pub(super) fn float_key(&self) -> Option<Key> {
+        match self.key()? {
+            Key::Int(int) => {
+                let float = FillValue::from_i128(&DataType::Float64, int).exact()?;
+                float.to_f64(&DataType::Float64).map(Key::Float)
+            }
+            other => Some(other),
+        }
+    }
+
     /// Its place among times in other units.
     pub(super) fn time_key(&self, units: &TimeUnits) -> Option<Key> {
         let exact = match self {
@@ -201,7 +212,7 @@ pub(super) fn shift(number: i128, digits: i32) -> Option<i128> {
 }
 
 /// The elements of an array.
-pub(super) fn elements(values: &ArrayValues) -> Option<impl Iterator<Item = &[u8]>> {
+pub(crate) fn elements(values: &ArrayValues) -> Option<impl Iterator<Item = &[u8]>> {
     let size = usize::try_from(values.data_type.size()?).ok().filter(|size| *size > 0)?;
     Some(values.bytes.chunks_exact(size))
 }

@@ -7,16 +7,16 @@ use virtualize::zarr::{Array, DataType, FillValue, ZarrFormat};
 
 /// Values of an array that clients read as missing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Sentinels {
+pub(crate) struct Sentinels {
     /// Elements, little-endian.
-    pub(super) elements: Vec<Bytes>,
+    pub(crate) elements: Vec<Bytes>,
     nan: Option<DataType>,
 }
 
 impl Sentinels {
     /// `_FillValue` and `missing_value` among the attributes; in Zarr v2 the fill value too, which clients take for
     /// `_FillValue`. NaN is missing in itself.
-    pub(super) fn of(array: &Array, format: ZarrFormat) -> Self {
+    pub(crate) fn of(array: &Array, format: ZarrFormat) -> Self {
         let data_type = &array.data_type;
         let mut elements = Vec::new();
         if let (ZarrFormat::V2, Some(FillValue::Fixed(bytes))) = (format, &array.fill_value) {
@@ -35,7 +35,7 @@ impl Sentinels {
         Self { elements, nan: data_type.is_float().then(|| data_type.clone()) }
     }
 
-    pub(super) fn is_missing(&self, element: &[u8]) -> bool {
+    pub(crate) fn is_missing(&self, element: &[u8]) -> bool {
         self.elements.iter().any(|sentinel| sentinel == element) || self.is_nan(element)
     }
 

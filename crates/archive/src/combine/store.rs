@@ -1,5 +1,7 @@
 //! How the chunks of a combined array are stored: the files' own, their parts, or copies of the values.
 
+use std::collections::BTreeMap;
+
 use virtualize::zarr::{Array, ChunkGrid, Codec, greatest_common_divisor};
 
 use super::{
@@ -39,12 +41,77 @@ pub(super) struct Allowed {
     pub(super) inline_limit: u64,
 }
 
+/// How the part of an array that is in one file is stored.
+pub(super) trait Laid {
+    /// Url of the file.
+    fn url(&self) -> &str;
+    /// Shape in the file.
+    fn shape(&self) -> &[u64];
+    /// Chunk shape in the file; nothing where chunk sizes vary.
+    fn chunk(&self) -> Option<&[u64]>;
+    /// Whether codecs and fill value are those of the first file.
+    fn fits(&self) -> bool;
+    /// Whether its values were read.
+    fn is_read(&self) -> bool;
+}
+
+/// An array in all files, as far as its storage goes.
+pub(super) struct Parts<'a, P> {
+    /// The first file.
+    pub(super) url: &'a str,
+    /// Whether its values are copied in any case.
+    pub(super) always: bool,
+    /// Whether chunks are plain elements of a fixed size.
+    pub(super) is_plain: bool,
+    /// Its part of each file, by place.
+    pub(super) pieces: &'a BTreeMap<Vec<usize>, P>,
+}
+
+impl Laid for Piece {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk(&self) -> Option<&[u64]> {
+        self.chunk.as_deref()
+    }
+
+    fn fits(&self) -> bool {
+        self.fits
+    }
+
+    fn is_read(&self) -> bool {
+        self.values.is_some()
+    }
+}
+
+impl Growing {
+    /// Its parts, as far as their storage goes.
+    pub(super) fn parts(&self) -> Parts<'_, Piece> {
+        let is_plain = is_plain(&self.first);
+        Parts { url: &self.url, always: self.always, is_plain, pieces: &self.pieces }
+    }
+}
+
+/// Whether chunks hold plain elements of a fixed size.
+pub(crate) fn is_plain(array: &Array) -> bool {
+    matches!(array.codecs.as_slice(), [Codec::Bytes { .. }]) && array.data_type.size().is_some()
+}
+
 /// Decides how an array is stored.
 ///
 /// # Errors
 /// Why it cannot be, and what to do.
-pub(super) fn decide(growing: &Growing, geometry: &Geometry, allowed: Allowed) -> Result<Storing, String> {
-    let read = growing.pieces.values().all(|piece| piece.values.is_some());
+pub(super) fn decide<P: Laid>(
+    growing: &Parts<'_, P>,
+    geometry: &Geometry,
+    allowed: Allowed,
+) -> Result<Storing, String> {
+    let read = growing.pieces.values().all(Laid::is_read);
     if growing.always {
         return if read { Ok(Storing::Copied) } else { Err("its values were not read".to_owned()) };
     }
@@ -54,8 +121,8 @@ pub(super) fn decide(growing: &Growing, geometry: &Geometry, allowed: Allowed) -
     if read {
         return Ok(Storing::Copied);
     }
-    if let Some(other) = growing.pieces.values().find(|piece| !piece.fits) {
-        return Err(format!("codecs or fill value of {} are not those of {}", other.url, growing.url));
+    if let Some(other) = growing.pieces.values().find(|piece| !piece.fits()) {
+        return Err(format!("codecs or fill value of {} are not those of {}", other.url(), growing.url));
     }
     if allowed.rectilinear && varies_cleanly(growing, geometry) {
         return Ok(Storing::Varying);
@@ -64,14 +131,14 @@ pub(super) fn decide(growing: &Growing, geometry: &Geometry, allowed: Allowed) -
 }
 
 /// The chunk shape that all files share, where each file but the last one along each axis is a whole number of chunks.
-fn regular(growing: &Growing, geometry: &Geometry) -> Option<Vec<u64>> {
-    let chunk = growing.pieces.values().next()?.chunk.as_ref()?;
-    let same = growing.pieces.values().all(|piece| piece.fits && piece.chunk.as_ref() == Some(chunk));
+fn regular<P: Laid>(growing: &Parts<'_, P>, geometry: &Geometry) -> Option<Vec<u64>> {
+    let chunk = growing.pieces.values().next()?.chunk()?;
+    let same = growing.pieces.values().all(|piece| piece.fits() && piece.chunk() == Some(chunk));
     let whole = geometry.axes.iter().all(|axis| {
         let size = axis.own.and_then(|own| chunk.get(own)).copied().unwrap_or(1).max(1);
         all_but_last(axis).all(|n| n % size == 0)
     });
-    (same && whole).then(|| chunk.clone())
+    (same && whole).then(|| chunk.to_vec())
 }
 
 fn all_but_last(axis: &Axis) -> impl Iterator<Item = u64> + '_ {
@@ -109,20 +176,18 @@ fn growing_axis(geometry: &Geometry) -> Option<&Axis> {
 }
 
 /// Whether chunks hold plain elements, so that a slice along the axis is one run of bytes.
-fn is_plain(growing: &Growing, axis: usize) -> bool {
-    let plain = matches!(growing.first.codecs.as_slice(), [Codec::Bytes { .. }]);
-    let slowest =
-        |piece: &Piece| piece.chunk.as_ref().is_some_and(|chunk| chunk.iter().take(axis).all(|n| *n == 1));
-    plain && growing.first.data_type.size().is_some() && growing.pieces.values().all(slowest)
+fn is_run<P: Laid>(growing: &Parts<'_, P>, axis: usize) -> bool {
+    let slowest = |piece: &P| piece.chunk().is_some_and(|chunk| chunk.iter().take(axis).all(|n| *n == 1));
+    growing.is_plain && growing.pieces.values().all(slowest)
 }
 
 /// Whether chunks agree along all axes but one of the files' array.
-fn agree_but(growing: &Growing, axis: usize) -> bool {
-    let Some(Some(first)) = growing.pieces.values().next().map(|piece| piece.chunk.as_ref()) else {
+fn agree_but<P: Laid>(growing: &Parts<'_, P>, axis: usize) -> bool {
+    let Some(Some(first)) = growing.pieces.values().next().map(Laid::chunk) else {
         return false;
     };
     growing.pieces.values().all(|piece| {
-        piece.chunk.as_ref().is_some_and(|chunk| {
+        piece.chunk().is_some_and(|chunk| {
             let mut pairs = chunk.iter().zip(first).enumerate();
             chunk.len() == first.len()
                 && chunk.iter().all(|n| *n > 0)
@@ -132,13 +197,13 @@ fn agree_but(growing: &Growing, axis: usize) -> bool {
 }
 
 /// The largest slices that all chunks can be cut into.
-fn cut(growing: &Growing, geometry: &Geometry) -> Option<Storing> {
+fn cut<P: Laid>(growing: &Parts<'_, P>, geometry: &Geometry) -> Option<Storing> {
     let axis = growing_axis(geometry)?;
     let own = axis.own?;
-    if !is_plain(growing, own) || !agree_but(growing, own) {
+    if !is_run(growing, own) || !agree_but(growing, own) {
         return None;
     }
-    let chunks = growing.pieces.values().filter_map(|piece| piece.chunk.as_ref()?.get(own).copied());
+    let chunks = growing.pieces.values().filter_map(|piece| piece.chunk()?.get(own).copied());
     let step = chunks.chain(all_but_last(axis)).fold(0, greatest_common_divisor);
     if step == 0 || axis.total / step > MOST_SLICES {
         return None;
@@ -147,41 +212,40 @@ fn cut(growing: &Growing, geometry: &Geometry) -> Option<Storing> {
 }
 
 /// Whether each chunk has, or can be referred to as if it had, the shape that a varying grid gives it.
-fn varies_cleanly(growing: &Growing, geometry: &Geometry) -> bool {
+fn varies_cleanly<P: Laid>(growing: &Parts<'_, P>, geometry: &Geometry) -> bool {
     let Some(axis) = growing_axis(geometry) else { return false };
     let Some(own) = axis.own else { return false };
-    let whole = |piece: &Piece| {
-        let (n, chunk) = (piece.shape.get(own), piece.chunk.as_ref().and_then(|chunk| chunk.get(own)));
+    let whole = |piece: &P| {
+        let (n, chunk) = (piece.shape().get(own), piece.chunk().and_then(|chunk| chunk.get(own)));
         matches!((n, chunk), (Some(n), Some(chunk)) if *chunk > 0 && n % chunk == 0)
     };
     let others_whole = geometry.axes.iter().all(|other| {
-        let size =
-            |own| growing.pieces.values().next().and_then(|piece| piece.chunk.as_ref()?.get(own).copied());
+        let size = |own| growing.pieces.values().next().and_then(|piece| piece.chunk()?.get(own).copied());
         other
             .own
             .is_none_or(|at| at == own || size(at).is_some_and(|size| size > 0 && other.total % size == 0))
     });
-    let plain = is_plain(growing, own);
+    let plain = is_run(growing, own);
     agree_but(growing, own)
         && others_whole
-        && growing.pieces.values().all(|piece| piece.fits && (plain || whole(piece)))
+        && growing.pieces.values().all(|piece| piece.fits() && (plain || whole(piece)))
 }
 
-fn reason(growing: &Growing, geometry: &Geometry, allowed: Allowed) -> String {
+fn reason<P: Laid>(growing: &Parts<'_, P>, geometry: &Geometry, allowed: Allowed) -> String {
     let grows = geometry.axes.iter().filter_map(|axis| Some((axis.own?, axis.dimension?, axis)));
     for (own, dimension, axis) in grows {
         let name = axis.name.as_deref().unwrap_or("?");
-        let size = |piece: &Piece| piece.chunk.as_ref().and_then(|chunk| chunk.get(own).copied());
+        let size = |piece: &P| piece.chunk().and_then(|chunk| chunk.get(own).copied());
         let first = growing.pieces.values().next().and_then(size).unwrap_or(0);
-        for (key, piece) in &growing.pieces {
+        for (key, piece) in growing.pieces {
             let last = key.get(dimension).is_some_and(|n| n + 1 == axis.sizes.len());
-            let (n, chunk) = (piece.shape.get(own).copied().unwrap_or(0), size(piece).unwrap_or(0));
+            let (n, chunk) = (piece.shape().get(own).copied().unwrap_or(0), size(piece).unwrap_or(0));
             if chunk != first {
                 let hint =
                     if chunk == n { "--chunk-grid rectilinear can say so" } else { "write the files anew" };
                 return format!(
                     "chunks of {chunk} elements along {name} in {}, and of {first} before; {hint}",
-                    piece.url
+                    piece.url()
                 );
             }
             if !last && chunk > 0 && n % chunk != 0 {
@@ -189,7 +253,8 @@ fn reason(growing: &Growing, geometry: &Geometry, allowed: Allowed) -> String {
                     "{n} elements along {name} in {} are no whole number of chunks, which have {chunk}, and only the \
                      last file may end within a chunk; arrays of up to --copy-limit bytes a file (now {}) are copied, \
                      larger ones must be left out or the files be written anew",
-                    piece.url, allowed.inline_limit
+                    piece.url(),
+                    allowed.inline_limit
                 );
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
-use virtualize::zarr::{Conversion, DataType, FillValue, NodePath, ZarrFormat};
+use virtualize::zarr::{DataType, FillValue, NodePath, ZarrFormat};
 
 use super::{
     calendar::{TimeUnits, UNITS, Unit},
@@ -14,6 +14,7 @@ use super::{
     sentinel::{Sentinels, fill_attribute},
     time::text,
 };
+use crate::eras::converted;
 
 /// Brings an array of times and those that follow its units (its bounds) to one unit, where files have several.
 /// Returns what was done.
@@ -290,7 +291,7 @@ fn retype(growing: &mut Growing, data_type: DataType, any_missing: bool, format:
         for name in ["_FillValue", "missing_value"] {
             if let Some(value) = attributes.get(name).cloned() {
                 let value = fill_attribute(&value, &old)
-                    .and_then(|bytes| same(&FillValue::Fixed(bytes), &old, &data_type))
+                    .and_then(|bytes| converted(&FillValue::Fixed(bytes), &old, &data_type))
                     .and_then(|fill| spelled(name, &fill, &data_type));
                 match value {
                     Some(value) => attributes.insert(name.to_owned(), value),
@@ -302,19 +303,11 @@ fn retype(growing: &mut Growing, data_type: DataType, any_missing: bool, format:
         attributes.remove("_FillValue");
         attributes.remove("missing_value");
     }
-    let fill = growing.first.fill_value.as_ref().and_then(|fill| same(fill, &old, &data_type));
+    let fill = growing.first.fill_value.as_ref().and_then(|fill| converted(fill, &old, &data_type));
     growing.first.fill_value = match format {
         ZarrFormat::V2 => fill.filter(|_| any_missing),
         ZarrFormat::V3 => Some(fill.unwrap_or_else(|| FillValue::zero(&data_type))),
     };
-}
-
-/// The same number in another type.
-fn same(value: &FillValue, old: &DataType, new: &DataType) -> Option<FillValue> {
-    match value.to_i128(old).filter(|_| old.is_integer()) {
-        Some(int) => FillValue::from_i128(new, int).exact(),
-        None => value.to_f64(old).map(|float| FillValue::from_f64(new, float)).and_then(Conversion::exact),
-    }
 }
 
 /// An attribute's spelling: `_FillValue` of floats is base64 of a binary64.

@@ -40,6 +40,9 @@ const MEANING: [&str; 23] = [
 /// Those of a grid mapping on which nothing depends.
 const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];
 
+/// What units of times that are converted are spelled as.
+pub(super) const A_TIME: &str = "a time";
+
 /// Whether the meaning of an array's values depends on an attribute.
 pub(crate) fn has_meaning(name: &str) -> bool {
     MEANING.contains(&name)
@@ -59,7 +62,7 @@ pub(crate) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value
     let text = |name: &str| array.attributes.get(name).and_then(Value::as_str);
     if let Some((units, calendar)) = text("units").and_then(|units| time_units(units, text("calendar"))) {
         if converted {
-            said.insert("units".to_owned(), "a time".into());
+            said.insert("units".to_owned(), A_TIME.into());
         } else {
             said.insert("units".to_owned(), units.into());
         }

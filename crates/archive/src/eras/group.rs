@@ -9,6 +9,7 @@ use super::difference::{Difference, differences};
 use super::signature::Signature;
 use super::time::{self, Number};
 use crate::combine::SECONDS;
+use crate::combine::{Brief, Kinds, OnDuplicate, PlanOptions, merge};
 use crate::{Along, Layout, Member};
 
 /// Signatures that are kept, for differences to be told; of eras past these only that they are others is known.
@@ -29,6 +30,9 @@ pub struct Seen {
     pub coordinates: Vec<Option<Coordinate>>,
     /// Elements along each dimension of the layout.
     pub extents: Vec<u64>,
+    /// What decides whether it can stand beside files that store what they hold in another way; nothing where that cannot
+    /// be known.
+    pub brief: Option<Brief>,
 }
 
 /// First and last coordinate of a file along a dimension.
@@ -47,11 +51,13 @@ impl Seen {
     pub fn of(member: &Member, layout: &Layout) -> Self {
         let hierarchy = &member.hierarchy;
         let listed = hierarchy.sources.first().map(|source| source.size);
+        let signature = Signature::of(member, layout);
         Self {
+            brief: Brief::of(0, member, &signature, layout).ok(),
             url: member.item.url.clone(),
             bytes: member.item.size.or(listed).unwrap_or(0),
             chunks: hierarchy.arrays().iter().map(|(_, array)| array.chunks.len()).sum(),
-            signature: Signature::of(member, layout),
+            signature,
             coordinates: layout.along.iter().map(|along| coordinate(member, along)).collect(),
             extents: layout.along.iter().map(|along| extent(hierarchy, along)).collect(),
         }
@@ -59,7 +65,7 @@ impl Seen {
 }
 
 /// Elements of a file along a dimension.
-fn extent(hierarchy: &Hierarchy, along: &Along) -> u64 {
+pub(super) fn extent(hierarchy: &Hierarchy, along: &Along) -> u64 {
     let Along::Concat(name) = along else { return 1 };
     let sizes = hierarchy.arrays().into_iter().filter_map(|(_, array)| {
         let axis = array.dimension_names.iter().position(|axis| axis.as_ref() == Some(name))?;
@@ -128,6 +134,7 @@ pub struct Eras {
     eras: Vec<Era>,
     by_digest: HashMap<String, Vec<usize>>,
     files: Vec<File>,
+    kinds: Kinds,
 }
 
 /// Files of one signature.
@@ -152,6 +159,8 @@ struct File {
     url: Box<str>,
     era: usize,
     coordinates: Box<[Option<Coordinate>]>,
+    /// Until eras are settled.
+    brief: Option<Box<Brief>>,
 }
 
 /// Files of one era that follow each other.
@@ -178,7 +187,42 @@ impl Eras {
             era.add(&seen);
         }
         let coordinates = seen.coordinates.into_boxed_slice();
-        self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates });
+        if let Some(brief) = seen.brief.as_ref().filter(|_| self.kinds.len() < KEPT) {
+            self.kinds.entry(brief.kind.clone()).or_insert(seen.signature);
+        }
+        let brief = seen.brief.map(Box::new);
+        self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates, brief });
+    }
+
+    /// Makes one of eras whose files can stand beside each other though they are stored in several ways, once all files
+    /// are known.
+    pub fn settle(&mut self, layout: &Layout) {
+        let mut eras: Vec<(String, Vec<Brief>)> = vec![Default::default(); self.eras.len()];
+        for (row, file) in (0..).zip(&mut self.files) {
+            let Some((brief, (_, era))) = file.brief.take().zip(eras.get_mut(file.era)) else { return };
+            era.push(Brief { row, ..*brief });
+        }
+        if self.eras.iter().any(Era::has_optional) {
+            return;
+        }
+        let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
+        let merged = merge(eras, &std::mem::take(&mut self.kinds), layout, &options);
+        let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
+        for (era, (_, briefs)) in merged.into_iter().enumerate() {
+            let mut whole: Option<Era> = None;
+            for brief in briefs {
+                let file = usize::try_from(brief.row).ok().and_then(|row| self.files.get_mut(row));
+                let Some(file) = file else { continue };
+                let old = before.get_mut(std::mem::replace(&mut file.era, era)).and_then(Option::take);
+                match (&mut whole, old) {
+                    (Some(whole), Some(old)) => whole.join(&old),
+                    (None, old) => whole = old,
+                    (Some(_), None) => {}
+                }
+            }
+            self.eras.extend(whole);
+        }
+        self.by_digest.clear();
     }
 
     fn new_era(&mut self, digest: String, seen: &Seen) -> usize {
@@ -272,6 +316,29 @@ impl Era {
             optional.all(|(path, array)| known.optional.get(path).is_none_or(|known| known == array))
         };
         self.signature.as_ref().map_or(seen.signature.optional.is_empty(), agrees)
+    }
+
+    fn has_optional(&self) -> bool {
+        self.signature.as_ref().is_some_and(|signature| !signature.optional.is_empty())
+    }
+
+    /// Takes the files of an era that can be put together with this one.
+    fn join(&mut self, other: &Self) {
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.chunks = self.chunks.saturating_add(other.chunks);
+        for ([least, most, all], [others_least, others_most, others_all]) in
+            self.extents.iter_mut().zip(&other.extents)
+        {
+            (*least, *most) = ((*least).min(*others_least), (*most).max(*others_most));
+            *all = all.saturating_add(*others_all);
+        }
+        let Some((own, others)) = self.signature.as_mut().zip(other.signature.as_ref()) else { return };
+        for (path, array) in &mut own.arrays {
+            if let Some(other) = others.arrays.get(path) {
+                array.join(other);
+            }
+        }
     }
 
     fn add(&mut self, seen: &Seen) {

@@ -10,7 +10,9 @@ use virtualize::zarr::{
 };
 
 use super::attributes::{self, canonical};
-use crate::combine::{Place, join::is_copied, places, store::may_be_copied, time};
+use super::group::extent;
+use super::stored::{Numbers, Stored};
+use crate::combine::{Place, join::is_copied, may_be_copied, places, store::is_plain, time};
 use crate::{Layout, Member};
 
 /// What must be equal in files that are put together.
@@ -25,6 +27,13 @@ pub struct Signature {
     /// Attributes of groups that places of values depend on, such as a coordinate reference system.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<NodePath, BTreeMap<String, Value>>,
+    /// How the arrays that grow are stored: files that agree in all else are of one era where their parts can stand beside
+    /// each other.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stored: BTreeMap<NodePath, Stored>,
+    /// Of coordinates and times: their types need not agree where one type holds all numbers exactly.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<NodePath, Numbers>,
 }
 
 /// What must be equal of an array.
@@ -60,6 +69,7 @@ impl Signature {
         let hierarchy = &member.hierarchy;
         let (mut places, grid_mappings) = (places(hierarchy, layout), attributes::grid_mappings(hierarchy));
         let related = time::related(hierarchy, layout.inline_limit);
+        let extents: Vec<u64> = layout.along.iter().map(|along| extent(hierarchy, along)).collect();
         let mut signature = Self::default();
         for (path, array) in hierarchy.arrays() {
             let places = places.remove(&path).unwrap_or_default();
@@ -82,7 +92,16 @@ impl Signature {
             let signed = work.signature();
             match Layout::has(&layout.optional, &path) {
                 true => signature.optional.insert(path, signed),
-                false => signature.arrays.insert(path, signed),
+                false => {
+                    if !is_copied && !is_fixed {
+                        let stored = Stored::of(array, &places, layout, codecs(array), &extents);
+                        signature.stored.insert(path.clone(), stored);
+                    }
+                    let values = member.values.get(&path).filter(|_| is_copied);
+                    let numbers = values.and_then(|values| Numbers::of(array, values, hierarchy.format));
+                    signature.numbers.extend(numbers.map(|numbers| (path.clone(), numbers)));
+                    signature.arrays.insert(path, signed)
+                }
             };
         }
         groups(hierarchy, layout, "", &hierarchy.root, &mut signature.groups);
@@ -91,13 +110,74 @@ impl Signature {
 
     /// SHA-256 in hexadecimal: equal where [`super::differences`] finds none, but for optional arrays.
     pub fn digest(&self) -> String {
-        let text = serde_json::to_vec(&(&self.arrays, &self.groups)).unwrap_or_default();
-        let mut digest = String::with_capacity(64);
-        for byte in Sha256::digest(&text) {
-            let _ = write!(digest, "{byte:02x}");
-        }
-        digest
+        sha256(&(&self.arrays, &self.groups))
     }
+
+    /// SHA-256 of all of it but optional arrays.
+    pub fn kind(&self) -> String {
+        sha256(&(&self.arrays, &self.groups, &self.stored, &self.numbers))
+    }
+
+    /// SHA-256 of what cannot be brought together: all but how arrays are stored, and types of numbers.
+    pub(crate) fn agreement(&self) -> String {
+        let mut arrays = self.arrays.clone();
+        for (path, array) in &mut arrays {
+            (array.chunks, array.codecs) = (None, None);
+            if self.numbers.contains_key(path) {
+                array.data_type = "number".to_owned();
+                if array.is_time() {
+                    array.fill_value = Value::Null;
+                    array.attributes.retain(|name, _| !MISSING.contains(&name.as_str()));
+                }
+            }
+        }
+        let stored: BTreeMap<_, _> =
+            self.stored.iter().map(|(path, stored)| (path, &stored.places)).collect();
+        sha256(&(&arrays, &self.groups, stored))
+    }
+}
+
+/// Attributes that name values which mean "missing".
+pub(crate) const MISSING: [&str; 2] = ["_FillValue", "missing_value"];
+
+impl ArraySignature {
+    /// Says of what differs in files that are put together that any will do.
+    pub(super) fn join(&mut self, other: &Self) {
+        if self.codecs != other.codecs {
+            self.codecs = None;
+        }
+        if self.data_type != other.data_type
+            && !self.data_type.split(" or ").any(|own| own == other.data_type)
+        {
+            self.data_type = format!("{} or {}", self.data_type, other.data_type);
+        }
+        if let (Some(own), Some(others)) = (&mut self.chunks, &other.chunks) {
+            for (own, other) in own.iter_mut().zip(others) {
+                if own != other {
+                    *own = Value::Null;
+                }
+            }
+        }
+    }
+
+    /// What means "missing".
+    pub(crate) fn missing(&self) -> (&Value, Vec<&Value>) {
+        (&self.fill_value, MISSING.iter().filter_map(|name| self.attributes.get(*name)).collect())
+    }
+
+    /// Whether it holds times that may count from any time.
+    pub(crate) fn is_time(&self) -> bool {
+        self.attributes.get("units").is_some_and(|units| units == attributes::A_TIME)
+    }
+}
+
+fn sha256(value: &impl Serialize) -> String {
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    let mut digest = String::with_capacity(64);
+    for byte in Sha256::digest(&text) {
+        let _ = write!(digest, "{byte:02x}");
+    }
+    digest
 }
 
 fn groups(
@@ -179,10 +259,7 @@ impl OfArray<'_> {
     fn can_be_cut(&self, axis: usize) -> bool {
         let grown = self.places.iter().filter(|place| matches!(place, Place::Axis(_))).count();
         let ChunkGrid::Regular(sizes) = &self.array.chunk_grid else { return false };
-        grown == 1
-            && matches!(self.array.codecs.as_slice(), [Codec::Bytes { .. }])
-            && self.array.data_type.size().is_some()
-            && sizes.iter().take(axis).all(|size| *size == 1)
+        grown == 1 && is_plain(self.array) && sizes.iter().take(axis).all(|size| *size == 1)
     }
 }
 

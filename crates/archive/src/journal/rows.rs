@@ -93,7 +93,7 @@ pub(crate) enum Content {
 /// A member as it lies in the journal.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct MemberRow {
-    /// Digest of its signature.
+    /// Digest of its signature, with how it is stored.
     pub(crate) era: String,
     /// The signature, as JSON.
     pub(crate) signature: String,

@@ -47,7 +47,7 @@ impl<S: Stream<Item = Result<Item, Error>> + Send> Ledger for Findings<'_, S> {
         let complete = item.is_none();
         let work = item.map(|item| Work { id: self.listed.try_into().unwrap_or(i64::MAX), item });
         self.listed += u64::from(!complete);
-        if complete || self.listed % TOLD == 0 {
+        if complete || self.listed.is_multiple_of(TOLD) {
             self.events.tell(Event::Listed { files: self.listed, pending: self.listed, complete });
         }
         Ok(work.into_iter().collect())

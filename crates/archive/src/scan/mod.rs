@@ -149,7 +149,8 @@ pub async fn scan(
         Err(Ended::Stopped) => return Err(Error::ScanStopped { read: findings.done() }),
     }
     let (requests, bytes) = (findings.requests, findings.bytes);
-    let found = findings.found;
+    let mut found = findings.found;
+    found.eras.settle(&found.layout);
     events.tell(Event::Eras { files: found.eras.eras().iter().map(|era| era.files).collect() });
     let seconds = start.elapsed().as_secs_f64();
     events.tell(Event::Done { summary: Summary { requests, bytes, seconds, ..found.summary() } });

@@ -1,7 +1,8 @@
 //! Places of files by what is known of them.
 
 use super::super::{
-    Brief, CombineError, Direction, Extent, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, Scalar, plan,
+    Brief, CombineError, Direction, Extent, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, Scalar,
+    plan,
 };
 use crate::{Along, Layout};
 
@@ -32,7 +33,7 @@ fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
 }
 
 fn brief(row: u64, extents: Vec<Extent>) -> Brief {
-    Brief { row, url: format!("{row}.nc"), era: "a".to_owned(), extents }
+    Brief { row, url: format!("{row}.nc"), era: "a".to_owned(), kind: String::new(), extents, taken: None }
 }
 
 /// Files from a first to a last time.
@@ -43,7 +44,7 @@ fn files(ranges: &[(i64, i64)]) -> Vec<Brief> {
 }
 
 fn planned(briefs: Vec<Brief>) -> Result<Plan, CombineError> {
-    plan(briefs, &layout(), &PlanOptions::default())
+    plan(briefs, &Known::nothing(), &layout(), &PlanOptions::default())
 }
 
 /// Rows of the first era, in order.
@@ -95,13 +96,13 @@ fn duplicates() {
     assert!(planned(twice()).unwrap_err().to_string().contains("same coordinates"));
     for (on_duplicate, kept, out) in [(OnDuplicate::First, [0, 1], 2), (OnDuplicate::Last, [0, 2], 1)] {
         let options = PlanOptions { on_duplicate, ..PlanOptions::default() };
-        let plan = plan(twice(), &layout(), &options).unwrap();
+        let plan = plan(twice(), &Known::nothing(), &layout(), &options).unwrap();
         assert_eq!((rows(&plan), plan.left_out[0].row), (kept.to_vec(), out));
     }
     let mut others = twice();
     others[2].extents[0].range.as_mut().unwrap().digest = 1;
     let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
-    let error = plan(others, &layout(), &options).unwrap_err();
+    let error = plan(others, &Known::nothing(), &layout(), &options).unwrap_err();
     assert!(error.to_string().contains("other values between them"), "{error}");
 }
 
@@ -129,7 +130,9 @@ fn eras() {
         all
     };
     assert!(matches!(planned(mixed()).unwrap_err(), CombineError::Eras { eras } if eras.len() == 2));
-    let with = |on_mismatch| plan(mixed(), &layout(), &PlanOptions { on_mismatch, ..PlanOptions::default() });
+    let with = |on_mismatch| {
+        plan(mixed(), &Known::nothing(), &layout(), &PlanOptions { on_mismatch, ..PlanOptions::default() })
+    };
     let split = with(OnMismatch::Split).unwrap();
     let groups: Vec<_> = split.eras.iter().map(|era| (era.group.as_str(), era.blocks.len())).collect();
     assert_eq!(groups, [("era_0", 2), ("era_1", 1)]);
@@ -157,16 +160,16 @@ fn an_arrangement_of_two_dimensions() {
     let at =
         |row, member, first, last| brief(row, vec![extent(member, member, None), extent(first, last, None)]);
     let all = || vec![at(0, 7, 4, 5), at(1, 3, 0, 3), at(2, 7, 0, 3), at(3, 3, 4, 5)];
-    let whole = plan(all(), &nested(), &PlanOptions::default()).unwrap();
+    let whole = plan(all(), &Known::nothing(), &nested(), &PlanOptions::default()).unwrap();
     let places: Vec<_> = whole.eras[0].blocks.iter().map(|block| (block.row, block.at.clone())).collect();
     assert_eq!(places, [(1, vec![0, 0]), (3, vec![0, 1]), (2, vec![1, 0]), (0, vec![1, 1])]);
     let mut holes = all();
     holes.remove(0);
-    let error = plan(holes.clone(), &nested(), &PlanOptions::default()).unwrap_err();
+    let error = plan(holes.clone(), &Known::nothing(), &nested(), &PlanOptions::default()).unwrap_err();
     assert_eq!(error, CombineError::Holes { count: 1, first: "member 7, time 4".to_owned() });
     let options = PlanOptions { allow_holes: true, ..PlanOptions::default() };
-    assert_eq!(plan(holes, &nested(), &options).unwrap().eras[0].blocks.len(), 3);
+    assert_eq!(plan(holes, &Known::nothing(), &nested(), &options).unwrap().eras[0].blocks.len(), 3);
     let mut uneven = all();
     uneven[0].extents[1].size = 3;
-    assert!(plan(uneven, &nested(), &PlanOptions::default()).is_err());
+    assert!(plan(uneven, &Known::nothing(), &nested(), &PlanOptions::default()).is_err());
 }

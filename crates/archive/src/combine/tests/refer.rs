@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId, ZarrFormat,
 };
 
 use super::super::{
@@ -42,7 +42,14 @@ fn growing(files: Vec<Array>) -> Growing {
         for references in &mut file.chunks.references {
             references.source = SourceId(u32::try_from(at).unwrap());
         }
-        all.add(&[at], &at.to_string().into(), file, Read { values: None, digest: None }, false).unwrap();
+        all.add(
+            &[at],
+            &at.to_string().into(),
+            file,
+            Read { values: None, digest: None, format: ZarrFormat::V2 },
+            false,
+        )
+        .unwrap();
     }
     all
 }
@@ -54,7 +61,7 @@ fn joined(files: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
     let sizes: Vec<u64> = files.iter().map(|file| file.shape[0]).collect();
     let mut growing = growing(files);
     let geometry = Geometry::of(&growing, &["time".to_owned()], &[&sizes]).unwrap();
-    let storing = decide(&growing, &geometry, Allowed { rectilinear, inline_limit: 0 })?;
+    let storing = decide(&growing.parts(), &geometry, Allowed { rectilinear, inline_limit: 0 })?;
     assert_ne!(storing, Storing::Copied);
     let grid = grid(&storing, &growing, &geometry).unwrap();
     let counts = grid.counts(&geometry.shape());
@@ -130,7 +137,7 @@ fn what_chunks_hold_must_agree() {
         let mut other = file(2, 2, true);
         change(&mut other);
         let mut growing = Growing::new(&file(2, 2, true), "0".into(), vec![Place::Axis(0)], false);
-        let read = || Read { values: None, digest: None };
+        let read = || Read { values: None, digest: None, format: ZarrFormat::V2 };
         growing.add(&[0], &"0".into(), file(2, 2, true), read(), false).unwrap();
         growing.add(&[1], &"1".into(), other, read(), false)
     };

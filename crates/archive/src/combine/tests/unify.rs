@@ -38,7 +38,13 @@ fn times(
             bytes: values.concat().into(),
         };
         let own = of(units, values.len() as u64);
-        growing.add(&[at], &"a.nc".into(), own, Read { values: Some(read), digest: None }, false)?;
+        growing.add(
+            &[at],
+            &"a.nc".into(),
+            own,
+            Read { values: Some(read), digest: None, format: ZarrFormat::V2 },
+            false,
+        )?;
     }
     Ok(growing)
 }

@@ -1,0 +1,177 @@
+//! Eras of files that can stand beside each other though they are stored in several ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Brief, Kinds, Place, Plan, PlanOptions,
+    geometry::Geometry,
+    grow::MOST_KEPT,
+    plan::{Era, arrange},
+    store::{Allowed, Laid, Parts, decide},
+};
+use crate::{
+    Layout,
+    eras::{ArraySignature, Numbers, Signature, Stored},
+};
+
+/// Most eras of which it is tried.
+const MOST: usize = 256;
+
+/// Joins eras whose files agree in all but what their parts' places, or their numbers, decide.
+pub(crate) fn merge(eras: Vec<Era>, kinds: &Kinds, layout: &Layout, options: &PlanOptions) -> Vec<Era> {
+    if eras.len() < 2 || eras.len() > MOST || layout.along.is_empty() {
+        return eras;
+    }
+    let agreements: BTreeMap<&str, String> =
+        kinds.iter().map(|(kind, signature)| (kind.as_str(), signature.agreement())).collect();
+    let mut merged: Vec<(Option<&String>, Era)> = Vec::new();
+    for (name, mut briefs) in eras {
+        let agreement = common(&briefs, &agreements);
+        let mut like = merged.iter_mut().filter(|(other, _)| agreement.is_some() && *other == agreement);
+        let there = like.find(|(_, (_, there))| {
+            let all: Vec<&Brief> = there.iter().chain(&briefs).collect();
+            Together { briefs: &all, kinds, layout, options }.is_possible().is_some()
+        });
+        match there {
+            Some((_, (_, there))) => {
+                there.append(&mut briefs);
+                there.sort_by_key(|brief| brief.row);
+            }
+            None => merged.push((agreement, (name, briefs))),
+        }
+    }
+    merged.into_iter().map(|(_, era)| era).collect()
+}
+
+/// What all files of an era agree in.
+fn common<'a>(briefs: &[Brief], agreements: &'a BTreeMap<&str, String>) -> Option<&'a String> {
+    let kinds: BTreeSet<&str> = briefs.iter().map(|brief| brief.kind.as_str()).collect();
+    let mut found = kinds.into_iter().map(|kind| agreements.get(kind));
+    let first = found.next()??;
+    found.all(|other| other == Some(first)).then_some(first)
+}
+
+/// Files of several kinds that may be put together.
+struct Together<'a> {
+    briefs: &'a [&'a Brief],
+    kinds: &'a Kinds,
+    layout: &'a Layout,
+    options: &'a PlanOptions,
+}
+
+impl Together<'_> {
+    /// Something where all their arrays can be.
+    fn is_possible(&self) -> Option<()> {
+        let names: BTreeSet<&str> = self.briefs.iter().map(|brief| brief.kind.as_str()).collect();
+        let kinds: Vec<&Signature> =
+            names.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
+        let first = kinds.first()?;
+        if !first.numbers.keys().all(|path| numbers_agree(path, &kinds)) {
+            return None;
+        }
+        let (blocks, sizes) = arrange(self.briefs, self.layout, self.options, &mut Plan::default()).ok()?;
+        first.stored.keys().all(|path| self.array(path, &blocks, &sizes).is_some()).then_some(())
+    }
+
+    fn array(&self, path: &str, blocks: &BTreeMap<Vec<usize>, &Brief>, sizes: &[Vec<u64>]) -> Option<()> {
+        let mut sizes = sizes.to_vec();
+        let mut parts: BTreeMap<Vec<usize>, Part<'_>> = BTreeMap::new();
+        let (mut first, mut bytes) = (None, 0_u64);
+        for (at, brief) in blocks {
+            let signature = self.kinds.get(&brief.kind)?;
+            let stored = signature.stored.get(path)?;
+            let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
+            let part = Part::of(brief, stored, stored.codecs == leading.codecs)?;
+            for ((place, n), sizes) in stored.places.iter().zip(at).zip(&mut sizes) {
+                if let Place::Axis(axis) = place {
+                    *sizes.get_mut(*n)? = *part.shape.get(*axis)?;
+                }
+            }
+            bytes =
+                bytes.saturating_add(part.shape.iter().fold(stored.element, |all, n| all.saturating_mul(*n)));
+            let places = stored.places.iter().zip(at);
+            parts.insert(
+                places.map(|(place, n)| if *place == Place::Absent { 0 } else { *n }).collect(),
+                part,
+            );
+        }
+        if bytes > MOST_KEPT {
+            parts.values_mut().for_each(|part| part.is_read = false);
+        }
+        let (stored, signed) = first?;
+        let shape = parts.values().next()?.shape.clone();
+        let names: Vec<String> = self.layout.along.iter().map(|along| along.name().to_owned()).collect();
+        let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
+        let geometry = Geometry::new(&stored.places, &shape, &signed.dimensions, &names, &sizes)?;
+        let allowed =
+            Allowed { rectilinear: self.layout.rectilinear, inline_limit: self.layout.inline_limit };
+        let parts = Parts { url: "", always: false, is_plain: stored.is_plain, pieces: &parts };
+        decide(&parts, &geometry, allowed).ok().map(drop)
+    }
+}
+
+/// The part of an array that is in one file.
+struct Part<'a> {
+    url: &'a str,
+    shape: Vec<u64>,
+    chunk: Option<Vec<u64>>,
+    fits: bool,
+    is_read: bool,
+}
+
+impl<'a> Part<'a> {
+    fn of(brief: &'a Brief, stored: &Stored, fits: bool) -> Option<Self> {
+        let extent = |axis: usize| {
+            let dimension = stored.places.iter().position(|place| *place == Place::Axis(axis))?;
+            brief.extents.get(dimension).map(|extent| extent.size)
+        };
+        let shape = stored.shape.iter().enumerate().map(|(axis, n)| n.or_else(|| extent(axis)));
+        let shape: Vec<u64> = shape.collect::<Option<_>>()?;
+        let chunk = stored.chunks.as_ref().map(|chunks| {
+            chunks.iter().zip(&shape).map(|(chunk, n)| chunk.unwrap_or(*n)).collect::<Vec<_>>()
+        });
+        Some(Self { url: &brief.url, shape, chunk, fits, is_read: stored.is_read })
+    }
+}
+
+impl Laid for Part<'_> {
+    fn url(&self) -> &str {
+        self.url
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk(&self) -> Option<&[u64]> {
+        self.chunk.as_deref()
+    }
+
+    fn fits(&self) -> bool {
+        self.fits
+    }
+
+    fn is_read(&self) -> bool {
+        self.is_read
+    }
+}
+
+/// Whether numbers that are copied are of one type, or can be.
+fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
+    let all = kinds.iter().map(|kind| Some((kind.arrays.get(path)?, kind.numbers.get(path)?)));
+    let Some(all) = all.collect::<Option<Vec<_>>>() else { return false };
+    let Some((first, _)) = all.first() else { return true };
+    let is_same_type = all.iter().all(|(array, _)| array.data_type == first.data_type);
+    if is_same_type && all.iter().all(|(array, _)| array.missing() == first.missing()) {
+        return true;
+    }
+    let masks = |(array, numbers): &(&ArraySignature, &Numbers)| {
+        numbers.any_missing
+            || (numbers.has_sentinel && !array.is_time() && !array.data_type.starts_with("float"))
+    };
+    if all.iter().any(masks) {
+        return false;
+    }
+    let numbers = || all.iter().map(|(_, numbers)| numbers);
+    is_same_type || numbers().all(|numbers| numbers.are_whole) || numbers().all(|numbers| numbers.are_float)
+}

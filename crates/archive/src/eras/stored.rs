@@ -1,0 +1,114 @@
+//! How files store what they hold: what need not agree in an era, as long as parts can stand beside each other.
+
+use serde::{Deserialize, Serialize};
+use virtualize::ArrayValues;
+use virtualize::zarr::{Array, ChunkGrid, DataType, FillValue, ZarrFormat};
+
+use crate::Layout;
+use crate::combine::{Place, may_be_copied, scalar::elements, sentinel::Sentinels, store::is_plain};
+
+/// How an array that grows is stored in a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stored {
+    /// How it varies along each dimension of the layout.
+    pub places: Vec<Place>,
+    /// Elements along the axes; nothing along those that grow, where it has as many as the file has of the dimension.
+    pub shape: Vec<Option<u64>>,
+    /// Elements of a chunk along the axes; nothing where it is all of the file's. Nothing at all where sizes vary.
+    pub chunks: Option<Vec<Option<u64>>>,
+    /// Codecs with all parameters that decoding depends on.
+    pub codecs: Vec<String>,
+    /// Bytes of an element; 0 where they vary.
+    pub element: u64,
+    /// Whether chunks are plain elements.
+    pub is_plain: bool,
+    /// Whether its values were read, so that they can be copied.
+    pub is_read: bool,
+}
+
+impl Stored {
+    /// `extents` are the file's elements along each dimension of the layout.
+    pub(super) fn of(
+        array: &Array,
+        places: &[Place],
+        layout: &Layout,
+        codecs: Vec<String>,
+        extents: &[u64],
+    ) -> Self {
+        let is_read = may_be_copied(array, places, layout);
+        let grown = |axis: usize| places.iter().position(|place| *place == Place::Axis(axis));
+        let usual = |axis| grown(axis).and_then(|dimension| extents.get(dimension).copied());
+        let shape = array.shape.iter().enumerate();
+        let shape: Vec<_> = shape.map(|(axis, n)| (usual(axis) != Some(*n)).then_some(*n)).collect();
+        // Large compressed chunks as long as the file are told by their length, which others must have too.
+        let may_be_long = is_read || is_plain(array) || layout.rectilinear;
+        let chunk = |(axis, (chunk, n)): (usize, (&u64, &u64))| {
+            let is_all = may_be_long && grown(axis).is_some() && chunk == n;
+            (!is_all).then_some(*chunk)
+        };
+        let chunks = match &array.chunk_grid {
+            ChunkGrid::Regular(sizes) => {
+                Some(sizes.iter().zip(&array.shape).enumerate().map(chunk).collect())
+            }
+            ChunkGrid::Rectilinear(_) => None,
+        };
+        Self {
+            places: places.to_vec(),
+            shape,
+            chunks,
+            codecs,
+            element: array.data_type.size().unwrap_or(0),
+            is_plain: is_plain(array),
+            is_read,
+        }
+    }
+}
+
+/// What is known of the numbers of a coordinate, or of times, beside their type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Numbers {
+    /// A stored value means "missing".
+    pub has_sentinel: bool,
+    /// Some are missing.
+    pub any_missing: bool,
+    /// All are whole, and within 64 bits.
+    pub are_whole: bool,
+    /// All are exact as binary64.
+    pub are_float: bool,
+}
+
+impl Numbers {
+    /// Nothing for what are no numbers.
+    pub(super) fn of(array: &Array, values: &ArrayValues, format: ZarrFormat) -> Option<Self> {
+        let data_type = &values.data_type;
+        if !is_number(data_type) {
+            return None;
+        }
+        let sentinels = Sentinels::of(array, format);
+        let has_sentinel = !sentinels.elements.is_empty();
+        let mut found = Self { has_sentinel, any_missing: false, are_whole: true, are_float: true };
+        for element in elements(values)? {
+            if sentinels.is_missing(element) {
+                found.any_missing = true;
+                continue;
+            }
+            let number = FillValue::Fixed(values.bytes.slice_ref(element));
+            found.are_whole &= converted(&number, data_type, &DataType::Int64).is_some();
+            found.are_float &= converted(&number, data_type, &DataType::Float64).is_some();
+        }
+        Some(found)
+    }
+}
+
+/// Whether elements are integers or floats.
+pub(crate) fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_float()
+}
+
+/// The same number in another type; nothing where that does not hold it exactly.
+pub(crate) fn converted(value: &FillValue, old: &DataType, new: &DataType) -> Option<FillValue> {
+    match value.to_i128(old).filter(|_| old.is_integer()) {
+        Some(int) => FillValue::from_i128(new, int).exact(),
+        None => FillValue::from_f64(new, value.to_f64(old)?).exact(),
+    }
+}

@@ -1,0 +1,114 @@
+"""Files that overlap in part, with `--on-duplicate`: what `drop_duplicates` makes of `xr.open_mfdataset` on the originals, or refused with the reason."""
+import random
+
+import numpy as np
+import pytest
+import xarray as xr
+from test_combine import combined, originals, write
+from clients import virtualize
+
+CONCAT = ("--concat-dim", "time")
+NEVER = ("--copy-limit", "0")
+
+
+def run_of(path, first, n, *, chunk=None, zlib=True, units="hours since 2000-01-01", dtype="f8", down=False, seed=None, step=1, shape=(3,)):
+    """A run of a forecast: it says other things of the same hours than the run before."""
+    rng = np.random.default_rng(first + 1000 * n if seed is None else seed)
+    time = (np.arange(n) * step + first)[::-1 if down else 1].astype(dtype)
+    ds = xr.Dataset({"t": (("time", "x"), rng.random((n, *shape))), "i": (("x", "time"), rng.integers(0, 99, (*shape, n)).astype("i2")), "z": ("x", np.arange(shape[0]))},
+                    coords={"time": ("time", time, {"units": units}), "step": ("time", np.arange(n))})
+    encoding = {"t": {"chunksizes": (chunk or n, *shape), "zlib": zlib}, "i": {"chunksizes": (*shape, chunk or n), "zlib": zlib}}
+    return write(path, ds, encoding=encoding if chunk or zlib else {})
+
+
+def wanted(files, keep, down=False, **how):
+    whole = originals(files, combine="nested", concat_dim="time", data_vars="minimal", coords="minimal", compat="override", combine_attrs="drop_conflicts", **how)
+    return whole.drop_duplicates("time", keep=keep).sortby("time", ascending=not down)
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+@pytest.mark.parametrize("limit", [(), NEVER])
+@pytest.mark.parametrize("zlib", [False, True])
+@pytest.mark.parametrize("down", [False, True])
+def test_days_with_hours_of_the_next(tmp_path, fmt, keep, limit, zlib, down):
+    files = [run_of(tmp_path / f"{k}.nc", 24 * k, 36, chunk=12, zlib=zlib, down=down) for k in range(4)]
+    for order in (files, files[::-1], [files[2], files[0], files[3], files[1]]):
+        got, said = combined(tmp_path, fmt, order, *CONCAT, *limit, "--on-duplicate", keep)
+        xr.testing.assert_identical(got, wanted(order, keep, down))
+    assert "are taken, others are in other files" in said
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_a_cut_within_a_chunk(tmp_path, fmt, keep):
+    """Copied where it is small, cut where it is plain, else refused."""
+    packed = [run_of(tmp_path / f"{k}.nc", 24 * k, 30, chunk=12) for k in range(3)]
+    got, _ = combined(tmp_path, fmt, packed, *CONCAT, "--on-duplicate", keep)
+    xr.testing.assert_identical(got, wanted(packed, keep))
+    said = combined(tmp_path, fmt, packed, *CONCAT, *NEVER, "--on-duplicate", keep, status=1)
+    assert "chunks of 12 elements" in said if keep == "first" else "no whole number of chunks" in said or "chunks of 12" in said, said
+    plain = []
+    for k in range(3):
+        ds = xr.Dataset({"t": (("time", "x"), np.random.default_rng(k).random((30, 5)))}, coords={"time": np.arange(30) + 24 * k})
+        plain.append(write(tmp_path / f"p{k}.nc", ds))
+    got, _ = combined(tmp_path, fmt, plain, *CONCAT, *NEVER, "--on-duplicate", keep)
+    xr.testing.assert_identical(got, wanted(plain, keep))
+
+
+def test_refused_without_a_choice(tmp_path, fmt):
+    files = [run_of(tmp_path / f"{k}.nc", 24 * k, 36, chunk=12) for k in range(2)]
+    said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="overlaps")
+    assert "--on-duplicate" in said
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_coordinates_between_each_other(tmp_path, fmt, keep):
+    files = [run_of(tmp_path / "a.nc", 0, 10, step=2), run_of(tmp_path / "b.nc", 5, 10, step=2)]
+    combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", keep, status=1, text="between")
+    files = [run_of(tmp_path / "a.nc", 0, 20), run_of(tmp_path / "b.nc", 5, 10)]
+    got = virtualize("batch", *files, *CONCAT, "--on-duplicate", keep, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+    if keep == "last":
+        assert got.status and "between" in got.stderr
+    else:
+        got, said = combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", keep)
+        xr.testing.assert_identical(got, wanted(files, keep))
+        assert "b.nc" in said and "other files have all of its coordinates" in said
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_other_units_and_types(tmp_path, fmt, keep):
+    files = [run_of(tmp_path / "a.nc", 0, 36, chunk=12), run_of(tmp_path / "b.nc", 0, 36, chunk=12, units="hours since 2000-01-02", dtype="i4")]
+    got, _ = combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", keep)
+    xr.testing.assert_equal(got, wanted(files, keep))
+
+
+def test_groups_are_not_guessed_at(tmp_path, fmt):
+    files = [run_of(tmp_path / f"{k}.nc", 24 * k, 36, chunk=12) for k in range(2)]
+    for k, path in enumerate(files):
+        write(path, xr.Dataset({"v": ("time", np.arange(36.0))}, coords={"time": np.arange(36) + 36 * k}), group="other", mode="a")
+    combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", "first", status=1, text="coordinates of its own")
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_runs(tmp_path, fmt, seed):
+    """Whatever overlaps: the same as xarray, or refused with a reason."""
+    rng = random.Random(seed)
+    files, at = [], 0
+    unit = rng.choice([1, 4, 6])
+    for k in range(rng.randint(2, 6)):
+        n = unit * rng.randint(1, 6)
+        files.append(run_of(tmp_path / f"{k}.nc", at, n, chunk=rng.choice([unit, min(n, 2 * unit), n]), zlib=rng.random() < 0.6, dtype=rng.choice(["f8", "i8", "i4", "f4"])))
+        at += rng.choice([unit, n, max(unit, n - unit), 1 if rng.random() < 0.2 else n])
+    rng.shuffle(files)
+    keep = rng.choice(["first", "last"])
+    limit = rng.choice([(), NEVER])
+    more = ("--chunk-grid", "rectilinear") if fmt != "kerchunk-json" and rng.random() < 0.4 else ()
+    words = (*CONCAT, *limit, *more, "--on-duplicate", keep)
+    run = virtualize("batch", *files, *words, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+    if run.status:
+        assert any(text in run.stderr for text in ("between", "whole number of chunks", "chunk", "have the same ends")), run.stderr
+        return
+    got, _ = combined(tmp_path, fmt, files, *words)
+    want = wanted(files, keep)
+    xr.testing.assert_equal(got, want)
+    for name in ("t", "i"):
+        assert got[name].dtype == want[name].dtype
