@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Brief, Kinds, Place, Plan, PlanOptions,
+    Brief, Kinds, Known, Place, Plan, PlanOptions,
     geometry::Geometry,
     grow::MOST_KEPT,
+    overlap::resolve,
     plan::{Era, arrange},
     store::{Allowed, Laid, Parts, decide},
 };
@@ -18,19 +19,23 @@ use crate::{
 const MOST: usize = 256;
 
 /// Joins eras whose files agree in all but what their parts' places, or their numbers, decide.
-pub(crate) fn merge(eras: Vec<Era>, kinds: &Kinds, layout: &Layout, options: &PlanOptions) -> Vec<Era> {
+pub(crate) fn merge(eras: Vec<Era>, known: &Known<'_>, layout: &Layout, options: &PlanOptions) -> Vec<Era> {
     if eras.len() < 2 || eras.len() > MOST || layout.along.is_empty() {
         return eras;
     }
     let agreements: BTreeMap<&str, String> =
-        kinds.iter().map(|(kind, signature)| (kind.as_str(), signature.agreement())).collect();
+        known.kinds.iter().map(|(kind, signature)| (kind.as_str(), signature.agreement())).collect();
     let mut merged: Vec<(Option<&String>, Era)> = Vec::new();
     for (name, mut briefs) in eras {
         let agreement = common(&briefs, &agreements);
         let mut like = merged.iter_mut().filter(|(other, _)| agreement.is_some() && *other == agreement);
         let there = like.find(|(_, (_, there))| {
-            let all: Vec<&Brief> = there.iter().chain(&briefs).collect();
-            Together { briefs: &all, kinds, layout, options }.is_possible().is_some()
+            let mut all: Vec<Brief> = there.iter().chain(&briefs).cloned().collect();
+            all.sort_by_key(|brief| brief.row);
+            let all = resolve(all, known, layout, options.on_duplicate, &mut Plan::default());
+            all.is_ok_and(|all| {
+                Together { briefs: &all, kinds: &known.kinds, layout, options }.is_possible().is_some()
+            })
         });
         match there {
             Some((_, (_, there))) => {
@@ -53,7 +58,7 @@ fn common<'a>(briefs: &[Brief], agreements: &'a BTreeMap<&str, String>) -> Optio
 
 /// Files of several kinds that may be put together.
 struct Together<'a> {
-    briefs: &'a [&'a Brief],
+    briefs: &'a [Brief],
     kinds: &'a Kinds,
     layout: &'a Layout,
     options: &'a PlanOptions,
@@ -69,7 +74,9 @@ impl Together<'_> {
         if !first.numbers.keys().all(|path| numbers_agree(path, &kinds)) {
             return None;
         }
-        let (blocks, sizes) = arrange(self.briefs, self.layout, self.options, &mut Plan::default()).ok()?;
+        let (blocks, sizes) =
+            arrange(&self.briefs.iter().collect::<Vec<_>>(), self.layout, self.options, &mut Plan::default())
+                .ok()?;
         first.stored.keys().all(|path| self.array(path, &blocks, &sizes).is_some()).then_some(())
     }
 
@@ -167,7 +174,7 @@ fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
     }
     let masks = |(array, numbers): &(&ArraySignature, &Numbers)| {
         numbers.any_missing
-            || (numbers.has_sentinel && !array.is_time() && !array.data_type.starts_with("float"))
+            || (numbers.has_sentinel && !numbers.are_times && !array.data_type.starts_with("float"))
     };
     if all.iter().any(masks) {
         return false;

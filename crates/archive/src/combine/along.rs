@@ -88,6 +88,8 @@ pub(super) enum Kind {
     Plain,
     /// As floats, since some are.
     Floats,
+    /// As whole numbers, which all are, some of them as floats.
+    Whole,
     /// As times.
     Times,
 }
@@ -98,7 +100,9 @@ impl Kind {
         let any_float = ends().any(|end| matches!(end, Scalar::Float(_)));
         match one_unit {
             false => Self::Times,
-            true if any_float && !ends().all(|end| matches!(end, Scalar::Float(_))) => Self::Floats,
+            true if any_float && !ends().all(|end| matches!(end, Scalar::Float(_))) => {
+                if ends().all(|end| end.whole_key().is_some()) { Self::Whole } else { Self::Floats }
+            }
             true => Self::Plain,
         }
     }
@@ -121,6 +125,7 @@ pub(super) fn key_of(value: &Scalar, range: &Range, kind: Kind) -> Option<Key> {
     match kind {
         Kind::Plain => return value.key(),
         Kind::Floats => return value.float_key(),
+        Kind::Whole => return value.whole_key(),
         Kind::Times => {}
     }
     let units = TimeUnits::parse(range.units.as_deref()?, range.calendar.as_deref())?;
@@ -167,7 +172,8 @@ fn apart(name: &str, left: &Span<'_>, right: &Span<'_>, down: bool) -> Result<()
     match below.high.order(&above.low) {
         Ordering::Less => Ok(()),
         _ => {
-            let what = format!("{name} overlaps: {} and {}", shown(left), shown(right));
+            let hint = "--on-duplicate first or last takes each coordinate from one of them";
+            let what = format!("{name} overlaps: {} and {}; {hint}", shown(left), shown(right));
             Err(two(left.brief, right.brief, what))
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, DataType, ZarrFormat};
 
-use super::{Place, attributes::Merged, sentinel::Sentinels, time};
+use super::{Place, attributes::Merged, packing, sentinel::Sentinels, time};
 use crate::eras::{MISSING, attributes::of_array, decode_alike, fill_value, is_number};
 
 /// An array in all files that were seen.
@@ -21,6 +21,8 @@ pub(super) struct Growing {
     pub(super) places: Vec<Place>,
     /// Whether its values are copied in any case.
     pub(super) always: bool,
+    /// Whether it holds times, or bounds of times, that are copied.
+    pub(super) times: bool,
     /// Its part of each file, by place; 0 along dimensions that it does not vary along.
     pub(super) pieces: BTreeMap<Vec<usize>, Piece>,
     /// Its attributes.
@@ -60,14 +62,25 @@ pub(super) struct Read {
     pub(super) values: Option<ArrayValues>,
     pub(super) digest: Option<String>,
     pub(super) format: ZarrFormat,
+    /// Whether it holds times, or bounds of times.
+    pub(super) times: bool,
 }
 
 impl Growing {
-    pub(super) fn new(first: &Array, url: Arc<str>, places: Vec<Place>, always: bool) -> Self {
+    pub(super) fn new(first: &Array, url: Arc<str>, places: Vec<Place>, always: bool, times: bool) -> Self {
         let mut first = first.clone();
         first.chunks = ChunkManifest::default();
         let attributes = Merged::new(&first.attributes);
-        Self { first, url, places, always, pieces: BTreeMap::new(), attributes, kept: 0 }
+        Self {
+            first,
+            url,
+            places,
+            always,
+            times: always && times,
+            pieces: BTreeMap::new(),
+            attributes,
+            kept: 0,
+        }
     }
 
     /// Where the part of a file goes.
@@ -91,9 +104,9 @@ impl Growing {
         self.agrees(&array)?;
         let times = self.always && time::has_time_units(&self.first) && time::has_time_units(&array);
         if !assume_equal || self.varies() {
-            self.means_the_same(&array, times)?;
+            self.means_the_same(&array)?;
             self.attributes.add(&array.attributes, true);
-            self.reads_the_same(&array, times)?;
+            self.reads_the_same(&array)?;
         }
         let key = self.key(at);
         let units = time::text(&array.attributes, "units");
@@ -138,11 +151,11 @@ impl Growing {
     }
 
     /// What chunks that are not stored read as, which in Zarr v2 means "missing" as well.
-    fn reads_the_same(&self, array: &Array, times: bool) -> Result<(), String> {
+    fn reads_the_same(&self, array: &Array) -> Result<(), String> {
         // Of times that are copied it is seen to that none is missing.
         let converts = self.always && array.data_type != self.first.data_type;
         let same = || converts && fill_value(array) == fill_value(&self.first);
-        if times || array.fill_value == self.first.fill_value || same() {
+        if self.times || array.fill_value == self.first.fill_value || same() {
             return Ok(());
         }
         let shown = |array: &Array| {
@@ -164,12 +177,12 @@ impl Growing {
         is_other.then(|| Box::new((array.data_type.clone(), sentinels)))
     }
 
-    fn means_the_same(&self, array: &Array, times: bool) -> Result<(), String> {
+    fn means_the_same(&self, array: &Array) -> Result<(), String> {
         if array.attributes == self.first.attributes {
             return Ok(());
         }
         let (now, before) = (of_array(array, self.always), of_array(&self.first, self.always));
-        let compared = |name: &&String| !(times && MISSING.contains(&name.as_str()));
+        let compared = |name: &&String| !(self.times && MISSING.contains(&name.as_str()));
         let mut names = now.keys().chain(before.keys()).filter(compared);
         let differs = names.find(|name| now.get(*name) != before.get(*name));
         let Some(name) = differs else { return Ok(()) };
@@ -179,7 +192,8 @@ impl Growing {
 
     fn agrees(&self, array: &Array) -> Result<(), String> {
         let first = &self.first;
-        let converts = self.always && is_number(&array.data_type) && is_number(&first.data_type);
+        let are_numbers = is_number(&array.data_type) && is_number(&first.data_type);
+        let converts = self.always && are_numbers && packing(&first.attributes).is_none();
         if array.data_type != first.data_type && !converts {
             return Err(format!("data type {}, and {} before", array.data_type, first.data_type));
         }

@@ -95,7 +95,8 @@ impl<'a> Joiner<'a> {
         }
         for (path, places) in places {
             let Some(mut array) = take(&mut member.hierarchy, &path) else { continue };
-            let always = is_copied(&path, &array, &places, related.contains(&path));
+            let times = related.contains(&path);
+            let always = is_copied(&path, &array, &places, times);
             if let (Some(taken), [Place::Axis(axis)], [along]) =
                 (block.taken, places.as_slice(), self.layout.along.as_slice())
             {
@@ -105,7 +106,7 @@ impl<'a> Joiner<'a> {
                     .map_err(|what| CombineError::Array { url: url.to_string(), path: path.clone(), what })?;
             }
             let (values, digest) = (member.values.remove(&path), member.digests.remove(&path));
-            let read = Read { values, digest, format: self.whole.format };
+            let read = Read { values, digest, format: self.whole.format, times };
             let file = File { at, url: &url, ids: &ids };
             self.array(&path, array, places, always, read, &file).map_err(|what| CombineError::Array {
                 url: url.to_string(),
@@ -177,7 +178,7 @@ impl<'a> Joiner<'a> {
         let growing = match self.arrays.get_mut(path) {
             Some(growing) => growing,
             None => {
-                let new = Growing::new(&array, file.url.clone(), places.clone(), always);
+                let new = Growing::new(&array, file.url.clone(), places.clone(), always, read.times);
                 self.arrays.entry(path.to_owned()).or_insert(new)
             }
         };

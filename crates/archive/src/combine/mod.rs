@@ -49,3 +49,4 @@ pub use plan::{Block, Kinds, Known, LeftOut, OnDuplicate, OnMismatch, Plan, Plan
 pub(crate) use scalar::SECONDS;
 pub use scalar::{Scalar, time_value};
 pub(crate) use store::may_be_copied;
+pub(crate) use unify::packing;

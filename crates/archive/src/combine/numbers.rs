@@ -8,7 +8,6 @@ use virtualize::zarr::{DataType, FillValue, ZarrFormat};
 use super::{
     grow::{Growing, Piece},
     sentinel::Sentinels,
-    time,
 };
 use crate::eras::{MISSING, converted};
 
@@ -34,8 +33,7 @@ pub(super) fn settle(growing: &mut Growing, format: ZarrFormat) -> Result<Option
             types.push(data_type.clone());
         }
     }
-    let is_time = time::has_time_units(&growing.first);
-    let candidates = candidates(&types, is_time);
+    let candidates = candidates(&types, growing.times);
     let exact = |target: &DataType| -> Option<Vec<Bytes>> {
         let pieces = growing.pieces.values();
         let one = |piece: &Piece| {

@@ -23,7 +23,7 @@ pub enum OnMismatch {
     Skip,
 }
 
-/// What to do where files have the same coordinates. As JSON, the word in small letters.
+/// What to do where files have the same coordinates, all or some of them. As JSON, the word in small letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
@@ -159,7 +159,7 @@ pub fn plan(
         briefs.sort_by_key(|brief| brief.row);
     }
     eras.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
-    let eras = merge(eras, &known.kinds, layout, options);
+    let eras = merge(eras, known, layout, options);
     let eras = settle(eras, options.on_mismatch, &mut plan)?;
     let several = eras.len() > 1;
     for (n, (era, briefs)) in eras.into_iter().enumerate() {

@@ -114,6 +114,17 @@ impl Scalar {
         }
     }
 
+    /// Its place among whole numbers; nothing for what is none of 64 bits.
+    pub(super) fn whole_key(&self) -> Option<Key> {
+        match self.key()? {
+            Key::Float(float) => {
+                let whole = FillValue::from_f64(&DataType::Int64, float).exact()?;
+                whole.to_i128(&DataType::Int64).map(Key::Int)
+            }
+            other => Some(other),
+        }
+    }
+
     /// Its place among times in other units.
     pub(super) fn time_key(&self, units: &TimeUnits) -> Option<Key> {
         let exact = match self {

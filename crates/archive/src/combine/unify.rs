@@ -92,7 +92,7 @@ pub(super) fn unify(
 }
 
 /// An attribute by which numbers are not what is stored.
-fn packing(attributes: &serde_json::Map<String, Value>) -> Option<&'static str> {
+pub(crate) fn packing(attributes: &serde_json::Map<String, Value>) -> Option<&'static str> {
     ["scale_factor", "add_offset", "_Unsigned"].into_iter().find(|name| attributes.contains_key(*name))
 }
 

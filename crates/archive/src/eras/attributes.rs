@@ -41,7 +41,7 @@ const MEANING: [&str; 23] = [
 const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];
 
 /// What units of times that are converted are spelled as.
-pub(super) const A_TIME: &str = "a time";
+const A_TIME: &str = "a time";
 
 /// Whether the meaning of an array's values depends on an attribute.
 pub(crate) fn has_meaning(name: &str) -> bool {

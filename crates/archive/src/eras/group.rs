@@ -9,7 +9,7 @@ use super::difference::{Difference, differences};
 use super::signature::Signature;
 use super::time::{self, Number};
 use crate::combine::SECONDS;
-use crate::combine::{Brief, Kinds, OnDuplicate, PlanOptions, merge};
+use crate::combine::{Brief, Kinds, Known, OnDuplicate, PlanOptions, merge};
 use crate::{Along, Layout, Member};
 
 /// Signatures that are kept, for differences to be told; of eras past these only that they are others is known.
@@ -206,7 +206,8 @@ impl Eras {
             return;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
-        let merged = merge(eras, &std::mem::take(&mut self.kinds), layout, &options);
+        let known = Known { kinds: std::mem::take(&mut self.kinds), ..Known::nothing() };
+        let merged = merge(eras, &known, layout, &options);
         let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
         for (era, (_, briefs)) in merged.into_iter().enumerate() {
             let mut whole: Option<Era> = None;

@@ -98,7 +98,9 @@ impl Signature {
                         signature.stored.insert(path.clone(), stored);
                     }
                     let values = member.values.get(&path).filter(|_| is_copied);
-                    let numbers = values.and_then(|values| Numbers::of(array, values, hierarchy.format));
+                    let numbers = values.and_then(|values| {
+                        Numbers::of(array, values, related.contains(&path), hierarchy.format)
+                    });
                     signature.numbers.extend(numbers.map(|numbers| (path.clone(), numbers)));
                     signature.arrays.insert(path, signed)
                 }
@@ -123,9 +125,9 @@ impl Signature {
         let mut arrays = self.arrays.clone();
         for (path, array) in &mut arrays {
             (array.chunks, array.codecs) = (None, None);
-            if self.numbers.contains_key(path) {
+            if let Some(numbers) = self.numbers.get(path) {
                 array.data_type = "number".to_owned();
-                if array.is_time() {
+                if numbers.are_times {
                     array.fill_value = Value::Null;
                     array.attributes.retain(|name, _| !MISSING.contains(&name.as_str()));
                 }
@@ -163,11 +165,6 @@ impl ArraySignature {
     /// What means "missing".
     pub(crate) fn missing(&self) -> (&Value, Vec<&Value>) {
         (&self.fill_value, MISSING.iter().filter_map(|name| self.attributes.get(*name)).collect())
-    }
-
-    /// Whether it holds times that may count from any time.
-    pub(crate) fn is_time(&self) -> bool {
-        self.attributes.get("units").is_some_and(|units| units == attributes::A_TIME)
     }
 }
 

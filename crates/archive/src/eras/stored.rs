@@ -67,6 +67,8 @@ impl Stored {
 /// What is known of the numbers of a coordinate, or of times, beside their type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Numbers {
+    /// They are times, or bounds of times.
+    pub are_times: bool,
     /// A stored value means "missing".
     pub has_sentinel: bool,
     /// Some are missing.
@@ -78,15 +80,21 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Nothing for what are no numbers.
-    pub(super) fn of(array: &Array, values: &ArrayValues, format: ZarrFormat) -> Option<Self> {
+    /// Nothing for what are no numbers, or others than what is stored.
+    pub(super) fn of(
+        array: &Array,
+        values: &ArrayValues,
+        are_times: bool,
+        format: ZarrFormat,
+    ) -> Option<Self> {
         let data_type = &values.data_type;
-        if !is_number(data_type) {
+        if !is_number(data_type) || packing(&array.attributes).is_some() {
             return None;
         }
         let sentinels = Sentinels::of(array, format);
         let has_sentinel = !sentinels.elements.is_empty();
-        let mut found = Self { has_sentinel, any_missing: false, are_whole: true, are_float: true };
+        let mut found =
+            Self { are_times, has_sentinel, any_missing: false, are_whole: true, are_float: true };
         for element in elements(values)? {
             if sentinels.is_missing(element) {
                 found.any_missing = true;

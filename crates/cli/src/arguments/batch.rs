@@ -73,7 +73,7 @@ struct Together {
     /// What to do with files that disagree
     #[arg(long, value_enum, default_value = "stop", value_name = "WHAT")]
     on_mismatch: OnMismatch,
-    /// What to do with files that have the same coordinates
+    /// What to do with files that have the same coordinates, or overlap in part
     #[arg(long, value_enum, default_value = "error", value_name = "WHAT")]
     on_duplicate: OnDuplicate,
     /// Give this array the dimensions too: it may differ from file to file; may be repeated

@@ -37,7 +37,7 @@ fn file(n: u64, chunk: u64, zlib: bool) -> Array {
 }
 
 fn growing(files: Vec<Array>) -> Growing {
-    let mut all = Growing::new(&files[0], "0".into(), vec![Place::Axis(0)], false);
+    let mut all = Growing::new(&files[0], "0".into(), vec![Place::Axis(0)], false, false);
     for (at, mut file) in files.into_iter().enumerate() {
         for references in &mut file.chunks.references {
             references.source = SourceId(u32::try_from(at).unwrap());
@@ -46,7 +46,7 @@ fn growing(files: Vec<Array>) -> Growing {
             &[at],
             &at.to_string().into(),
             file,
-            Read { values: None, digest: None, format: ZarrFormat::V2 },
+            Read { values: None, digest: None, format: ZarrFormat::V2, times: false },
             false,
         )
         .unwrap();
@@ -136,8 +136,8 @@ fn what_chunks_hold_must_agree() {
     let changed = |change: &dyn Fn(&mut Array)| {
         let mut other = file(2, 2, true);
         change(&mut other);
-        let mut growing = Growing::new(&file(2, 2, true), "0".into(), vec![Place::Axis(0)], false);
-        let read = || Read { values: None, digest: None, format: ZarrFormat::V2 };
+        let mut growing = Growing::new(&file(2, 2, true), "0".into(), vec![Place::Axis(0)], false, false);
+        let read = || Read { values: None, digest: None, format: ZarrFormat::V2, times: false };
         growing.add(&[0], &"0".into(), file(2, 2, true), read(), false).unwrap();
         growing.add(&[1], &"1".into(), other, read(), false)
     };

@@ -30,7 +30,7 @@ fn times(
         array(data_type.clone(), &[("time", n, n)], attributes)
     };
     let first = of(files[0].0, files[0].1.len() as u64);
-    let mut growing = Growing::new(&first, "a.nc".into(), vec![Place::Axis(0)], true);
+    let mut growing = Growing::new(&first, "a.nc".into(), vec![Place::Axis(0)], true, true);
     for (at, (units, values)) in files.iter().enumerate() {
         let read = ArrayValues {
             shape: vec![values.len() as u64],
@@ -42,7 +42,7 @@ fn times(
             &[at],
             &"a.nc".into(),
             own,
-            Read { values: Some(read), digest: None, format: ZarrFormat::V2 },
+            Read { values: Some(read), digest: None, format: ZarrFormat::V2, times: false },
             false,
         )?;
     }
