@@ -5,7 +5,7 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, DataType, FillValue, ZarrFormat};
 
 use crate::Layout;
-use crate::combine::{Place, may_be_copied, scalar::elements, sentinel::Sentinels, store::is_plain};
+use crate::combine::{Place, may_be_copied, packing, scalar::elements, sentinel::Sentinels, store::is_plain};
 
 /// How an array that grows is stored in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
