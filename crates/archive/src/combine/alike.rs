@@ -164,7 +164,7 @@ impl Laid for Part<'_> {
 }
 
 /// Whether numbers that are copied are of one type, or can be.
-fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
+pub(crate) fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
     let all = kinds.iter().map(|kind| Some((kind.arrays.get(path)?, kind.numbers.get(path)?)));
     let Some(all) = all.collect::<Option<Vec<_>>>() else { return false };
     let Some((first, _)) = all.first() else { return true };

@@ -38,7 +38,7 @@ mod tests;
 pub(crate) mod time;
 mod unify;
 
-pub(crate) use alike::merge;
+pub(crate) use alike::{merge, numbers_agree};
 pub(crate) use brief::coordinates;
 pub use brief::{Brief, Direction, Extent, Range, Taken};
 pub use error::{CombineError, Note};

@@ -6,6 +6,7 @@ use serde_json::Value;
 use virtualize::zarr::NodePath;
 
 use super::signature::{ArraySignature, Signature};
+use crate::combine::numbers_agree;
 
 /// What tells two files apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -51,7 +52,13 @@ pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
             found.arrays(path, one, other);
         }
     }
-    found.all
+    let alike = left.agreement() == right.agreement();
+    // What can be brought together is no reason where there is another.
+    let settled = |one: &Difference| {
+        alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
+    };
+    let reasons: Vec<Difference> = found.all.iter().filter(|one| !settled(one)).cloned().collect();
+    if reasons.is_empty() { found.all } else { reasons }
 }
 
 /// `float32 (time, lat 73, lon 144), chunks (1, 73, 144)`.

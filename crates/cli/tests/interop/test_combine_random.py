@@ -190,11 +190,11 @@ def check(tmp_path, fmt, files, rng):
             assert (same | ((one.values != one.values) & (other.values != other.values))).all(), (name, one.values, other.values)
             assert one.dtype == other.dtype or name in ("p", "time_bnds", "name"), (name, one.dtype, other.dtype)
     for name in want.attrs:
-        assert name == "history" or got.attrs.get(name) == want.attrs[name], name
+        assert got.attrs.get(name) == want.attrs[name] or f"attribute {name}" in said, name
     for name in want.variables:
         for key in want[name].attrs:
             ours, theirs = got[name].attrs.get(key), want[name].attrs[key]
-            assert np.array_equal(ours, theirs), (name, key, ours, theirs)
+            assert np.array_equal(ours, theirs) or (ours is None and f"attribute {key}" in said), (name, key, ours, theirs)
     for path in with_time[1:]:
         with xr.open_dataset(path) as one, xr.open_dataset(with_time[0]) as first:
             if one.attrs.get("title") != first.attrs.get("title"):
@@ -223,7 +223,7 @@ def test_several_traps(tmp_path, fmt, seed):
 def test_most_harmless_traps_are_no_reason_to_refuse(tmp_path, fmt):
     """What only differs in storage, in remarks or in how times are spelled is put together."""
     for name in ("nothing", "time as integers", "time as float32", "time as big-endian int64", "time and bounds as int64", "bounds as integers", "fill value of time",
-                 "fill value of integer time", "fill value of bounds", "days", "minutes", "another year", "a zone", "proleptic", "no times", "title", "unlimited", "contiguous", "shuffled",
+                 "fill value of integer time", "fill value of bounds", "minutes", "another year", "a zone", "proleptic", "no times", "title", "unlimited", "contiguous", "shuffled",
                  "big-endian"):
         folder = tmp_path / name.replace(" ", "_")
         folder.mkdir()
