@@ -98,6 +98,24 @@ impl Btree1Format {
 }
 
 impl<'a> Btree1Node<'a> {
+    /// Refuses keys that do not ascend, from the last one of the node before: the library looks chunks up by them, and
+    /// would not find some of those that are listed. `last` becomes the last one of this node.
+    pub(crate) fn check_order(&self, sizes: Btree1Format, last: &mut Vec<u64>) -> Result<(), Error> {
+        for entry in self.entries.chunks_exact(sizes.entry_size().max(1)) {
+            let (words, _) = entry.as_chunks::<8>();
+            let offsets =
+                words.get(1..=sizes.rank).unwrap_or_default().iter().map(|word| u64::from_le_bytes(*word));
+            if !last.iter().copied().lt(offsets.clone()) {
+                let found: Vec<u64> = offsets.collect();
+                let problem = format!("key {found:?} after {last:?}, expected ascending keys");
+                return Err(Error::malformed(NODE, self.address, problem));
+            }
+            last.clear();
+            last.extend(offsets);
+        }
+        Ok(())
+    }
+
     /// How many entries the node has.
     pub(crate) fn len(&self, sizes: Btree1Format) -> usize {
         self.entries.len().checked_div(sizes.entry_size()).unwrap_or(0)
@@ -260,6 +278,20 @@ mod tests {
             [chunk(Some(0), 0x100, 7, 0), chunk(Some(2), 0x200, 8, 1), chunk(None, 0x300, 9, 0)]
         );
         assert_eq!(Btree1Format::new(FORMAT, 1).needed(&bytes), bytes.len() as u64);
+    }
+
+    #[test]
+    fn keys_ascend() {
+        let order = |entries: &[(u32, u32, u64, u64)], last: &mut Vec<u64>| {
+            let (bytes, sizes) = (leaf(entries), Btree1Format::new(FORMAT, 1));
+            sizes.parse(&bytes, 0x800)?.check_order(sizes, last)
+        };
+        let mut last = Vec::new();
+        order(&[(7, 0, 0, 0), (7, 0, 20, 0)], &mut last).unwrap();
+        order(&[(7, 0, 30, 0)], &mut last).unwrap();
+        let message = order(&[(7, 0, 30, 0)], &mut last).unwrap_err().to_string();
+        assert!(message.contains("at 0x800: key [30] after [30], expected ascending keys"), "{message}");
+        assert!(order(&[(7, 0, 20, 0), (7, 0, 10, 0)], &mut Vec::new()).is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct Tree<'a> {
     job: Job<'a>,
     sizes: Btree1Format,
     axes: Vec<Btree1Axis>,
+    /// Level of the node read last, and its last key.
+    last: (u8, Vec<u64>),
     result: Result<(), Error>,
 }
 
@@ -88,7 +90,7 @@ impl<'a> Tree<'a> {
     fn new(job: Job<'a>, format: Format) -> Self {
         let sizes = Btree1Format::new(format, job.request.chunk_shape.len());
         let axes = Btree1Axis::all(job.columns.grid(), &job.request.chunk_shape);
-        Self { job, sizes, axes, result: Ok(()) }
+        Self { job, sizes, axes, last: (0, Vec::new()), result: Ok(()) }
     }
 
     /// Lists the chunks of a leaf, or notes the children of an internal node.
@@ -108,6 +110,11 @@ impl<'a> Tree<'a> {
     ) -> Result<(), Error> {
         let parsed = self.sizes.parse(bytes, node.address)?;
         check_level(io, node, &parsed)?;
+        let (level, last) = &mut self.last;
+        if *level != parsed.level {
+            (*level, *last) = (parsed.level, Vec::new());
+        }
+        parsed.check_order(self.sizes, last)?;
         let count = parsed.len(self.sizes) as u64;
         let Some(below) = parsed.level.checked_sub(1) else {
             self.job.budget.take(count, node.address)?;
@@ -241,7 +248,7 @@ mod tests {
         assert!(message(1000, &[(64, node(65, &[(0, 64)]))]).ends_with("level 65, the limit is 64"));
         assert!(message(3, &[(64, leaf(0..4))]).ends_with("more than 3 chunks"));
         let again = [(64, node(1, &[(0, 4096), (3, 8192)])), (4096, leaf(0..3)), (8192, leaf(2..4))];
-        assert!(message(1000, &again).ends_with("chunk 2 is listed twice"));
+        assert!(message(1000, &again).ends_with("expected ascending keys"));
         let past_the_end = [(64, node(1, &[(0, 1 << 40)]))];
         assert!(message(1000, &past_the_end).contains("at 0x10000000000: the file ends"));
     }
