@@ -1,5 +1,9 @@
 //! What the fuzz targets do with their bytes.
 
+mod texts;
+
+pub use texts::{listing, names, parquet_metadata, references, service, zarr_metadata};
+
 use futures::executor::block_on;
 use virtualize_bytes::{Limits, MemorySource};
 use virtualize_emit::Format;
