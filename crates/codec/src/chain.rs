@@ -4,7 +4,7 @@ use virtualize_zarr::Codec;
 
 use crate::{
     CodecFailure, bitshuffle, blosc, compressors, fletcher, lz4, lzf, nbit, packbits, packints, predictor,
-    scale_offset, shuffle, szip,
+    scale_offset, shuffle, szip, tiff,
 };
 
 /// How long the bytes between two codecs may be.
@@ -102,6 +102,7 @@ fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8
         Codec::Hdf5Nbit(client_data) => nbit::decode(bytes, client_data, limit),
         Codec::Hdf5ScaleOffset(client_data) => scale_offset::decode(bytes, client_data, limit),
         Codec::Hdf5Bitshuffle(client_data) => bitshuffle::decode(bytes, client_data, limit),
+        Codec::Tiff(scheme) => tiff::decode(scheme, bytes, limit),
         Codec::ScaleOffset { .. }
         | Codec::CastValue { .. }
         | Codec::Image { .. }
@@ -145,6 +146,7 @@ fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailu
         | Codec::Foreign { .. }
         | Codec::Named { .. }
         | Codec::Hdf5Nbit(_)
+        | Codec::Tiff(_)
         | Codec::Hdf5ScaleOffset(_)
         | Codec::Hdf5Bitshuffle(_) => return Err(CodecFailure::NoEncoder(codec.describe())),
     }

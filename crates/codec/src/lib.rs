@@ -23,6 +23,7 @@ mod predictor;
 mod scale_offset;
 mod shuffle;
 mod szip;
+mod tiff;
 mod values;
 
 pub use chain::{decode, decode_variable, encode};

@@ -105,6 +105,10 @@ pub struct Image {
     pub jpeg_tables: Option<Vec<u8>>,
     /// YCbCrSubSampling (530), horizontal and vertical.
     pub ycbcr_subsampling: (u16, u16),
+    /// YCbCrCoefficients (529): the shares of red, green and blue in Y.
+    pub ycbcr_coefficients: Option<[f32; 3]>,
+    /// ReferenceBlackWhite (532): black and white of each of three components.
+    pub reference_black_white: Option<[f32; 6]>,
     /// ColorMap (320): all reds, then greens, then blues.
     pub color_map: Option<Vec<u16>>,
     /// T4Options (292) or T6Options (293).

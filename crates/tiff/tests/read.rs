@@ -57,6 +57,8 @@ fn reads_an_image_in_each_kind_of_tiff() {
             derived_byte_counts: false,
             jpeg_tables: None,
             ycbcr_subsampling: (2, 2),
+            ycbcr_coefficients: None,
+            reference_black_white: None,
             color_map: None,
             fax_options: 0,
             lerc_parameters: None,

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-use crate::{DataType, Endian, OutOfRange, Rounding, ScalarMap, ZarrFormat};
+use crate::{DataType, Endian, OutOfRange, Rounding, ScalarMap, TiffScheme, ZarrFormat};
 
 /// A codec by what it does. Its name and configuration in Zarr v2 ([`Codec::to_v2`]) and v3 ([`Codec::to_v3`]) follow
 /// from that; some exist in one only, and some ([`Codec::is_internal`]) in none: chunks so encoded are decoded here and
@@ -187,6 +187,8 @@ pub enum Codec {
     /// HDF5's bitshuffle filter (32008) with its client data (version, version, element size, block size in elements,
     /// compression: 0 none, 2 LZ4, 3 Zstandard). No client knows its framing.
     Hdf5Bitshuffle(Vec<u32>),
+    /// A compression or layout of TIFF.
+    Tiff(TiffScheme),
 }
 
 /// What a codec takes and gives.
@@ -234,7 +236,7 @@ impl Codec {
 
     /// Whether no released client decodes it: chunks so encoded are decoded here and inlined.
     pub fn is_internal(&self) -> bool {
-        matches!(self, Self::Hdf5Nbit(_) | Self::Hdf5ScaleOffset(_) | Self::Hdf5Bitshuffle(_))
+        matches!(self, Self::Hdf5Nbit(_) | Self::Hdf5ScaleOffset(_) | Self::Hdf5Bitshuffle(_) | Self::Tiff(_))
     }
 
     /// Whether it turns the array into bytes by itself.

@@ -19,6 +19,7 @@ mod position;
 mod read;
 mod spell_codec;
 mod spell_data_type;
+mod tiff_scheme;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
@@ -31,6 +32,7 @@ pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::{ArrayDocument, ReadError};
+pub use tiff_scheme::TiffScheme;
 
 /// Which of the two Zarr formats metadata is spelled in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -52,7 +52,8 @@ impl Codec {
             | Self::Bytes { .. }
             | Self::Hdf5Nbit(_)
             | Self::Hdf5ScaleOffset(_)
-            | Self::Hdf5Bitshuffle(_) => return Err(self.nameless("v2")),
+            | Self::Hdf5Bitshuffle(_)
+            | Self::Tiff(_) => return Err(self.nameless("v2")),
         })
     }
 
@@ -107,7 +108,8 @@ impl Codec {
             | Self::Blosc2Nd
             | Self::Hdf5Nbit(_)
             | Self::Hdf5ScaleOffset(_)
-            | Self::Hdf5Bitshuffle(_) => {
+            | Self::Hdf5Bitshuffle(_)
+            | Self::Tiff(_) => {
                 return Err(self.nameless("v3"));
             }
         })
@@ -124,6 +126,7 @@ impl Codec {
             Self::BitOrder => "a reversed bit order".to_owned(),
             Self::Hdf5Nbit(_) => "the HDF5 filter nbit".to_owned(),
             Self::Hdf5ScaleOffset(_) => "the HDF5 filter scale-offset".to_owned(),
+            Self::Tiff(scheme) => scheme.describe().to_owned(),
             Self::Hdf5Bitshuffle(_) => "the HDF5 filter bitshuffle".to_owned(),
             Self::Hdf5Szip(_) => "the HDF5 filter szip".to_owned(),
             Self::Foreign { spelled, .. } => {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, Conversion, DataType, Endian, Field, FillValue, OutOfRange,
-    Rounding, ScalarMap, ZarrFormat,
+    Rounding, ScalarMap, TiffScheme, ZarrFormat,
 };
 
 fn fixed(bytes: &[u8]) -> FillValue {
@@ -108,7 +108,10 @@ fn what_neither_format_says_is_an_error() {
     }
     assert!(DataType::FixedBytes(0).to_v2(Endian::Little).is_err());
     assert!(DataType::RawBytes(0).to_v3().is_err());
-    for codec in [Codec::Hdf5Nbit(vec![]), Codec::Hdf5ScaleOffset(vec![]), Codec::Hdf5Bitshuffle(vec![])] {
+    let tiff = Codec::Tiff(TiffScheme::Next { width: 4 });
+    for codec in
+        [Codec::Hdf5Nbit(vec![]), Codec::Hdf5ScaleOffset(vec![]), Codec::Hdf5Bitshuffle(vec![]), tiff]
+    {
         assert!(codec.is_internal());
         assert!(codec.to_v2().is_err());
         assert!(codec.to_v3().is_err());

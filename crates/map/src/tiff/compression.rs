@@ -8,6 +8,7 @@ use virtualize_zarr::{Codec, DataType, Endian, ZarrFormat};
 use super::{
     refusal::Refusal,
     sample::{Sample, Storage, numpy_name},
+    tiff_schemes,
 };
 
 /// What the codecs of a strip or tile depend on beside its shape.
@@ -43,6 +44,8 @@ enum Scheme {
     Deflate,
     Lzw,
     PackBits,
+    Next,
+    SgiLog,
     Zstd,
     Lzma,
     Jpeg,
@@ -73,10 +76,11 @@ impl<'a> Encoding<'a> {
 
     /// Whether released readers decode these codecs in the format; else the content has to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool, Refusal> {
-        if self.sample.storage == Storage::ComplexInteger {
+        let scheme = self.scheme()?;
+        let internal = matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme);
+        if internal || self.sample.storage == Storage::ComplexInteger {
             return Ok(false);
         }
-        let scheme = self.scheme()?;
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
         // In Zarr v3 the codec takes arrays, not bytes, and integers only.
         Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
@@ -87,7 +91,14 @@ impl<'a> Encoding<'a> {
         Ok(self.sample.storage != Storage::Float24
             && matches!(
                 self.scheme()?,
-                Scheme::None | Scheme::Deflate | Scheme::Lzw | Scheme::PackBits | Scheme::Zstd | Scheme::Lzma
+                Scheme::None
+                    | Scheme::Deflate
+                    | Scheme::Lzw
+                    | Scheme::PackBits
+                    | Scheme::Next
+                    | Scheme::SgiLog
+                    | Scheme::Zstd
+                    | Scheme::Lzma
             ))
     }
 
@@ -108,7 +119,7 @@ impl<'a> Encoding<'a> {
 
     /// Whether rows are stored one after the other without compression, so that any stretch of them can be read.
     pub(super) fn has_plain_rows(&self) -> bool {
-        self.image.compression == 1
+        self.image.compression == 1 && !self.is_subsampled(Scheme::None)
     }
 
     /// Bytes of a row of so many columns, of the samples that are stored together; `None` past 64 bits.
@@ -150,7 +161,6 @@ impl<'a> Encoding<'a> {
 
     /// Predictor, packing and byte order of numbers.
     fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>, Refusal> {
-        self.check_subsampling()?;
         let mut codecs = Vec::new();
         let endian = self.add_predictor(shape, &mut codecs)?;
         match self.sample.storage {
@@ -163,6 +173,7 @@ impl<'a> Encoding<'a> {
             }
             Storage::Float24 => codecs.push(self.float24()),
         }
+        codecs.extend(tiff_schemes::scheme(self, shape)?.map(Codec::Tiff));
         Ok(codecs)
     }
 
@@ -195,7 +206,7 @@ impl<'a> Encoding<'a> {
         if !matches!(self.image.predictor, 2 | 3) {
             return refuse("is unknown");
         }
-        if matches!(self.scheme()?, Scheme::None | Scheme::PackBits) {
+        if matches!(self.scheme()?, Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog) {
             return refuse("is read differently by different readers");
         }
         let data_type = &self.sample.data_type;
@@ -209,16 +220,15 @@ impl<'a> Encoding<'a> {
         Ok(())
     }
 
-    fn check_subsampling(&self) -> Result<(), Refusal> {
+    /// Whether chroma has fewer samples, which only formats of images tell decoders themselves.
+    fn is_subsampled(&self, scheme: Scheme) -> bool {
         let subsampled = self.image.photometric == Some(6) && self.image.ycbcr_subsampling != (1, 1);
-        if subsampled && !matches!(self.scheme()?, Scheme::Jpeg | Scheme::Image(_)) {
-            return Err(Refusal::unsupported(format!(
-                "YCbCr samples subsampled {:?} under compression {}",
-                self.image.ycbcr_subsampling,
-                name(self.image.compression)
-            )));
-        }
-        Ok(())
+        subsampled && !matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Fax(_) | Scheme::Image(_))
+    }
+
+    /// Whether chroma has fewer samples than the array.
+    pub(super) fn has_blocks(&self) -> Result<bool, Refusal> {
+        Ok(self.is_subsampled(self.scheme()?))
     }
 
     fn pack_bits(&self, shape: &[u64]) -> Codec {
@@ -235,7 +245,7 @@ impl<'a> Encoding<'a> {
         image_codec("imagecodecs_float24", [("byteorder", json!(order))])
     }
 
-    fn is_chunky(&self) -> bool {
+    pub(super) fn is_chunky(&self) -> bool {
         !self.image.planar && self.image.samples_per_pixel > 1
     }
 
@@ -322,8 +332,10 @@ fn scheme(compression: u16) -> Option<Scheme> {
         7 | 33007 | 34892 => Scheme::Jpeg,
         8 | 32946 | 50013 => Scheme::Deflate,
         22610 | 34934 => Scheme::Image("imagecodecs_jpegxr"),
+        32766 => Scheme::Next,
         32773 => Scheme::PackBits,
         33003 | 33004 | 33005 | 34712 => Scheme::Image("imagecodecs_jpeg2k"),
+        34676 => Scheme::SgiLog,
         34887 => Scheme::Lerc,
         34925 => Scheme::Lzma,
         34933 => Scheme::Image("imagecodecs_png"),

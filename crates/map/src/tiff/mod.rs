@@ -21,6 +21,7 @@ mod registry;
 mod sample;
 mod stack;
 mod tags;
+mod tiff_schemes;
 mod units;
 mod wkt;
 

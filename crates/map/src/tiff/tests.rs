@@ -32,6 +32,8 @@ fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
         derived_byte_counts: false,
         jpeg_tables: None,
         ycbcr_subsampling: (1, 1),
+        ycbcr_coefficients: None,
+        reference_black_white: None,
         color_map: None,
         fax_options: 0,
         lerc_parameters: None,

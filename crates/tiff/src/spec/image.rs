@@ -48,6 +48,8 @@ fn without_tables(fields: &Fields) -> Result<Image, Error> {
         derived_byte_counts: false,
         jpeg_tables: jpeg_tables(fields)?,
         ycbcr_subsampling: ycbcr_subsampling(fields)?,
+        ycbcr_coefficients: numbers(fields, tag::YCBCR_COEFFICIENTS)?,
+        reference_black_white: numbers(fields, tag::REFERENCE_BLACK_WHITE)?,
         color_map: fields.shorts(tag::COLOR_MAP).ok().flatten(),
         fax_options: fax_options(fields, compression)?,
         lerc_parameters: lerc_parameters(fields)?,
@@ -129,6 +131,21 @@ fn ycbcr_subsampling(fields: &Fields) -> Result<(u16, u16), Error> {
         Some(&[horizontal, vertical, ..]) => (horizontal, vertical),
         _ => (2, 2),
     })
+}
+
+/// So many numbers, as floats of single precision, which libtiff keeps them in.
+fn numbers<const N: usize>(fields: &Fields, tag: u16) -> Result<Option<[f32; N]>, Error> {
+    fields.value(tag)?;
+    let Some(numbers) = fields.floats(tag) else { return Ok(None) };
+    let single: Vec<f32> = numbers.into_iter().map(to_single).collect();
+    let found = single.len();
+    let exact = single.try_into();
+    exact.map(Some).map_err(|_| fields.malformed(tag, format!("{found} values, expected {N}")))
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "rounds to the nearest, as libtiff does")]
+fn to_single(number: f64) -> f32 {
+    number as f32
 }
 
 fn fax_options(fields: &Fields, compression: u16) -> Result<u32, Error> {

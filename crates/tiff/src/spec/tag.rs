@@ -27,6 +27,8 @@ pub(crate) const SUB_IFDS: u16 = Tag::SubIfd.to_u16();
 pub(crate) const EXTRA_SAMPLES: u16 = Tag::ExtraSamples.to_u16();
 pub(crate) const SAMPLE_FORMAT: u16 = Tag::SampleFormat.to_u16();
 pub(crate) const JPEG_TABLES: u16 = Tag::JPEGTables.to_u16();
+pub(crate) const YCBCR_COEFFICIENTS: u16 = 529;
+pub(crate) const REFERENCE_BLACK_WHITE: u16 = 532;
 pub(crate) const YCBCR_SUBSAMPLING: u16 = Tag::ChromaSubsampling.to_u16();
 /// SGI's depth of a volume, and of its tiles.
 pub(crate) const IMAGE_DEPTH: u16 = 32997;

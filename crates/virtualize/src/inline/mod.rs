@@ -115,7 +115,11 @@ fn taller(array: &Array, bytes: &[u8], (width, rows, height): (u64, u64, u64)) -
         return Err(Failure::Chunk("images of this format cannot be made taller".into()));
     }
     let taller = virtualize_codec::jpeg::with_rows(bytes, width, rows, height);
-    taller.map(Bytes::from).map_err(|error| Failure::Chunk(format!("its last strip: {error}")))
+    taller.map(Bytes::from).map_err(|error| {
+        Failure::Chunk(format!(
+            "its last strip: {error}; a Zarr v3 format with `--chunk-grid rectilinear` refers to it as it is"
+        ))
+    })
 }
 
 fn place_inline(hierarchy: &mut Hierarchy, task: &InlineTask, bytes: &Bytes) {

@@ -1,0 +1,84 @@
+//! Compressions and layouts that no client decodes: they are decoded here, and the content is inlined.
+
+use virtualize_tiff::model::Cut;
+use virtualize_zarr::{DataType, TiffScheme};
+
+use super::{compression::Encoding, refusal::Refusal};
+
+/// TIFF's default for YCbCrCoefficients (CCIR 601-1).
+const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
+/// TIFF's default for ReferenceBlackWhite of YCbCr.
+const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
+/// Largest numbers of ReferenceBlackWhite that make sense.
+const MOST_REFERENCE: f32 = 1e6;
+
+/// The scheme of a strip or tile of this shape in the file's order, where it is one of these.
+pub(super) fn scheme(encoding: &Encoding<'_>, shape: &[u64]) -> Result<Option<TiffScheme>, Refusal> {
+    match encoding.image.compression {
+        32766 => next(encoding, shape).map(Some),
+        34676 => sgi_log(encoding, shape).map(Some),
+        _ if encoding.has_blocks()? => ycbcr(encoding, shape).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme, Refusal> {
+    if encoding.sample.bits != 2 || encoding.is_chunky() {
+        return Err(Refusal::unsupported("NeXT (32766) with other samples than one of 2 bits"));
+    }
+    Ok(TiffScheme::Next { width: last(shape) })
+}
+
+fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme, Refusal> {
+    let numbers = matches!(encoding.sample.data_type, DataType::Int16 | DataType::UInt16);
+    if !numbers
+        || encoding.sample.bits != 16
+        || encoding.is_chunky()
+        || encoding.image.photometric != Some(32844)
+    {
+        return Err(Refusal::unsupported("SGI LogLuv (34676) with other samples than one LogL of 16 bits"));
+    }
+    Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
+}
+
+/// Subsampled YCbCr becomes RGB, as GDAL shows it; tifffile reads none.
+fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme, Refusal> {
+    let image = encoding.image;
+    let (horizontal, vertical) = image.ycbcr_subsampling;
+    let refuse = |why: &str| {
+        Err(Refusal::unsupported(format!(
+            "YCbCr samples subsampled {:?} outside of JPEG {why}",
+            image.ycbcr_subsampling
+        )))
+    };
+    // Those that libtiff reads.
+    if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) {
+        return refuse("in these blocks");
+    }
+    // libtiff reads no such tiles, or puts the last pixels of a row of tiles elsewhere.
+    let tiled = matches!(image.cut, Cut::Tiles { .. });
+    if tiled && (image.compression == 1 || (horizontal, vertical) == (4, 4)) {
+        return refuse("in these tiles");
+    }
+    let whole = image.samples_per_pixel == 3 && encoding.is_chunky() && image.depth == 1;
+    if !whole || encoding.sample.data_type != DataType::UInt8 || image.predictor > 1 {
+        return refuse("with other samples than three of 8 bits side by side, or with a predictor");
+    }
+    let luma = image.ycbcr_coefficients.unwrap_or(LUMA);
+    let reference = image.reference_black_white.unwrap_or(REFERENCE);
+    let sensible = |number: &f32| number.abs() <= MOST_REFERENCE;
+    let [_, green, _] = luma;
+    if !luma.iter().chain(&reference).all(sensible) || green == 0.0 {
+        return refuse("with numbers for its colours that make no sense");
+    }
+    match shape {
+        [.., height, width, 3] => {
+            Ok(TiffScheme::Ycbcr { width: *width, height: *height, horizontal, vertical, luma, reference })
+        }
+        _ => refuse("in pieces of this shape"),
+    }
+}
+
+fn last(shape: &[u64]) -> u64 {
+    shape.last().copied().unwrap_or(0)
+}
