@@ -185,6 +185,10 @@ fn a_table_that_is_too_long_for_image_and_file_is_refused() {
     let message = ifd.image.unwrap_err().to_string();
     assert!(message.contains("tag 279 (StripByteCounts)"), "{message}");
     assert!(message.contains("16777217 values, expected 1, reach beyond the end of the file"), "{message}");
+    let strips =
+        vec![long(257, &[999]), long(278, &[1]), long(273, &[8; 999]), long(279, &[1, 1]).claiming(999)];
+    let message = only_ifd(strips).image.unwrap_err().to_string();
+    assert!(message.contains("999 values reach beyond the end of the file"), "{message}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl<'a> Encoding<'a> {
             Scheme::Jpeg => vec![self.jpeg()?],
             Scheme::Lerc => self.lerc()?,
             Scheme::Fax(name) => vec![self.fax(name, shape)?],
-            Scheme::Image(name) => vec![self.image(name)],
+            Scheme::Image(name) => vec![self.image(name)?],
             _ => self.numbers(shape)?,
         };
         codecs.extend(bytes_to_bytes(scheme));
@@ -134,6 +134,12 @@ impl<'a> Encoding<'a> {
             return Err(Refusal::malformed(
                 "the file has no byte counts, and data compressed by PackBits do not say where they end",
             ));
+        }
+        if self.image.derived_byte_counts && scheme != Scheme::None && self.image.offsets.len() > 1 {
+            return Err(Refusal::malformed(format!(
+                "the file has no byte counts for its {} compressed pieces",
+                self.image.offsets.len()
+            )));
         }
         Ok(())
     }
@@ -254,6 +260,10 @@ impl<'a> Encoding<'a> {
         if !matches!(self.sample.bits, 8 | 12 | 16) || !self.sample.data_type.is_integer() {
             return Err(Refusal::unsupported(format!("JPEG with {} bits", self.sample.bits)));
         }
+        let samples = self.image.samples_per_pixel;
+        if matches!(self.image.photometric, Some(2 | 5 | 6)) && samples < 3 {
+            return Err(Refusal::malformed(format!("JPEG of colours with SamplesPerPixel {samples}")));
+        }
         let mut configuration = Map::new();
         if let Some((from, to)) = self.jpeg_colors() {
             if let Some(from) = from {
@@ -311,14 +321,19 @@ impl<'a> Encoding<'a> {
         Ok(Codec::Image { name: codec, configuration })
     }
 
-    fn image(&self, codec: &'static str) -> Codec {
-        match codec {
+    fn image(&self, codec: &'static str) -> Result<Codec, Refusal> {
+        // Decoders go by the stream, which has bytes at least.
+        if self.sample.bits < 8 {
+            let name = name(self.image.compression);
+            return Err(Refusal::unsupported(format!("{name} with {} bits", self.sample.bits)));
+        }
+        Ok(match codec {
             // Encoders drop an alpha channel that is opaque throughout.
             "imagecodecs_webp" if self.image.samples_per_pixel == 4 => {
                 image_codec(codec, [("hasalpha", json!(true))])
             }
             _ => image_codec(codec, []),
-        }
+        })
     }
 }
 

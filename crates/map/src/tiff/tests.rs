@@ -128,6 +128,24 @@ fn a_shorter_last_strip_of_jpeg_is_made_taller() {
     assert_eq!((*range, *width, *rows, *height), (ByteRange::new(200, 50), 4, 1, 2));
 }
 
+/// libtiff refuses such files, or reads them otherwise than their streams say; tifffile shows zeros or other samples.
+#[test]
+fn images_that_contradict_their_streams_are_refused() {
+    let left_out = |change: &dyn Fn(&mut Image)| {
+        let mut changed = image(4, 4, 1, 2);
+        (changed.compression, changed.bits_per_sample) = (7, vec![8]);
+        change(&mut changed);
+        map(ifd(changed), ZarrFormat::V2).report.arrays["band_data"].left_out.clone()
+    };
+    assert_eq!(left_out(&|_| {}), None);
+    let colours = left_out(&|image| image.photometric = Some(6)).unwrap();
+    assert!(colours.contains("colours with SamplesPerPixel 1"), "{colours}");
+    let bits = left_out(&|image| (image.compression, image.bits_per_sample) = (50002, vec![1])).unwrap();
+    assert!(bits.contains("JPEG XL (50002) with 1 bits"), "{bits}");
+    let counts = left_out(&|image| (image.compression, image.derived_byte_counts) = (8, true)).unwrap();
+    assert!(counts.contains("no byte counts for its 2 compressed pieces"), "{counts}");
+}
+
 #[test]
 fn lossy_short_strips_and_unknown_compressions_are_refused_by_name() {
     let mut jpeg = image(4, 5, 1, 2);

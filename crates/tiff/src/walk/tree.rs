@@ -114,12 +114,12 @@ fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Pl
 
 fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result<Plan, Error> {
     let table = tag::is_table(entry.tag);
-    if tag::is_byte_counts(entry.tag)
-        && entry.count > pieces
-        && entry.range().is_some_and(|range| range.end() > io.size())
-    {
+    if tag::is_byte_counts(entry.tag) && entry.range().is_some_and(|range| range.end() > io.size()) {
         // Counts that look wrong would be derived, which is for files that have none.
-        let problem = format!("{} values, expected {pieces}, reach beyond the end of the file", entry.count);
+        let problem = match entry.count > pieces {
+            true => format!("{} values, expected {pieces}, reach beyond the end of the file", entry.count),
+            false => format!("{} values reach beyond the end of the file", entry.count),
+        };
         return Ok(Plan::Fail(Error::malformed(Structure::Tag(entry.tag), offset, problem)));
     }
     let entry = if table { entry.shortened(pieces) } else { entry };
