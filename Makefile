@@ -63,12 +63,13 @@ doc:
 fixtures: env ## make fixtures/ anew (their expected results come from h5py, tifffile, GDAL)
 	$(PYTHON) fixtures/make/all.py
 
-bench: build ## beside the other tools, if ../shared is there
+bench: build ## beside the other tools, if ../shared is there; then load on the service
 	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
+	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 200 --seconds 10
 
 fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz: cargo install cargo-fuzz); TARGETS=… for some
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
