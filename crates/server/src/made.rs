@@ -208,9 +208,11 @@ impl Aside {
     }
 }
 
-/// A disk that failed.
+/// A disk that failed, unless it was stopped since nobody wants the answer.
 pub(crate) fn lost(error: io::Error) -> Problem {
-    tracing::error!("an answer cannot be kept aside: {error}");
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        tracing::error!("an answer cannot be kept aside: {error}");
+    }
     Problem::internal()
 }
 
