@@ -338,3 +338,19 @@ fn pages_of_azure() {
         assert_eq!(second.next, None);
     });
 }
+
+#[test]
+fn paths_of_web_servers_are_sent_as_they_are() {
+    let server = Server::start(|request| file(request, request.target.as_bytes(), "\"one\""));
+    for (path, sent) in [
+        ("/a//b.nc", "/a//b.nc"),
+        ("//b.nc", "//b.nc"),
+        ("/a%2Fb+c.nc?x=%2F&y", "/a%2Fb+c.nc?x=%2F&y"),
+        ("/a b/\u{e9}.nc", "/a%20b/%C3%A9.nc"),
+        ("/%41/", "/%41/"),
+    ] {
+        let object = run(open(&format!("{}{path}", server.url), &options())).unwrap();
+        let bytes = run(object.read_once(virtualize_bytes::ByteRange::new(0, object.bytes()))).unwrap();
+        assert_eq!(std::str::from_utf8(&bytes).unwrap(), sent);
+    }
+}
