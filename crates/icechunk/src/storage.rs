@@ -27,7 +27,7 @@ pub struct StorageOptions {
     /// Url of the service, where it is not the usual one.
     pub endpoint: Option<String>,
     /// Where buckets of S3 are, by their urls (`s3://name`), where that was found; it goes before other settings.
-    pub regions: BTreeMap<String, String>,
+    pub regions: Arc<BTreeMap<String, String>>,
 }
 
 /// Where a repository lies.

@@ -63,7 +63,7 @@ pub(crate) async fn read(
 async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
     let mut values = options.values.clone();
     values.extend(other_settings(target, options).await?);
-    let regions = known_regions(options);
+    let regions = Arc::new(known_regions(options));
     Ok(StorageOptions { values, anonymous: options.anonymous, endpoint: options.endpoint.clone(), regions })
 }
 
