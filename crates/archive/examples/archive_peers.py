@@ -80,7 +80,7 @@ def main():
     parser.add_argument("files")
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--latency", type=float, default=30)
-    parser.add_argument("--only", default="virtualize,virtualizarr_threads,kerchunk_1x16")
+    parser.add_argument("--only", default="virtualize,virtualizarr_threads,kerchunk_4x16")
     parser.add_argument("--format", default="kerchunk-json")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()

@@ -89,7 +89,9 @@ impl Array {
         Codec::endian_of(&self.codecs)
     }
 
-    fn axis_names(&self, array: &str) -> Vec<String> {
+    /// Names of the axes, as documents of an array of this name say them: those without one are `NAME_dim_0` and so on,
+    /// since xarray opens no array whose axes have none.
+    pub fn axis_names(&self, array: &str) -> Vec<String> {
         let name = |axis: usize| match self.dimension_names.get(axis) {
             Some(Some(name)) => name.clone(),
             _ => format!("{array}_dim_{axis}"),

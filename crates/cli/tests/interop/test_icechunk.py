@@ -246,3 +246,23 @@ def test_two_commits_at_once(s3, environment):
     root = zarr.open_group(store, mode="r")
     assert {name for name, _ in root.groups()} == {"first", "g1", "g2", "g3", "g4", "same"}
     assert np.array_equal(root["same/time"][...], [4, 5, 6, 7])
+
+
+def test_a_group_is_replaced_while_others_commit(s3, environment):
+    """All are there at the end: what was replaced whole, and what others wrote beside it."""
+    import zarr
+    commit("s3://data/in/a.nc", "s3://repos/busy", "--group", "kept", env=environment)
+    wanted = [("b", "kept", "--replace"), ("a", "n1"), ("c", "n2"), ("b", "n3/deep")]
+    runs = [None] * len(wanted)
+
+    def one(n):
+        file, group, *more = wanted[n]
+        runs[n] = virtualize(f"s3://data/in/{file}.nc", "--format", "icechunk", "-o", "s3://repos/busy", "--group", group, *more, env=environment)
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(len(wanted))]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert [run.status for run in runs] == [0] * 4, [run.stderr for run in runs]
+    root = zarr.open_group(opened(runs[0])[0], mode="r")
+    first = {"a": 0, "b": 4, "c": 8}
+    for file, group, *_ in wanted:
+        assert root[f"{group}/time"][0] == first[file], group

@@ -162,6 +162,7 @@ PAIRS = {
     "large integers": (document(attributes={"v": 2 ** 60}), document(attributes={"v": 2 ** 60 + 1}), True),
     "moved by one": (document(), document({"a/0": ["file:///d/f.bin", 1, 8]}), True),
     "a path and its url": (document(), document({"a/0": ["/d/f.bin", 0, 8]}), False),
+    "axes without names": ({k: v for k, v in document().items() if k != "a/.zattrs"}, document(attributes={"_ARRAY_DIMENSIONS": ["a_dim_0"]}), False),
     "no filters": (document(), document(filters=[]), False),
 }
 
@@ -272,3 +273,34 @@ def test_samples_are_the_same_every_time(tmp_path):
     assert one == two and 5 <= one["arrays"][0]["decoded"] <= 7
     assert validate(tmp_path / "refs.json", "--sample", "0")["arrays"][0]["decoded"] == 0
     assert validate(tmp_path / "refs.json", "--sample", "1000000")["arrays"][0]["decoded"] == 100
+
+
+# ---- chunks of chunks, and of several sizes
+
+def test_shards_go_through_every_format_that_has_them(tmp_path):
+    z = zarr.create_array(tmp_path / "z/a", shape=(8, 8), shards=(4, 4), chunks=(2, 2), dtype="i4")
+    z[...] = np.arange(64).reshape(8, 8)
+    refs = {"zarr.json": '{"zarr_format":3,"node_type":"group","attributes":{}}', "a/zarr.json": (tmp_path / "z/a/zarr.json").read_text()}
+    for chunk in (path for path in (tmp_path / "z/a/c").rglob("*") if path.is_file()):
+        refs[f"a/{chunk.relative_to(tmp_path / 'z/a')}"] = [f"file://{chunk}", 0, chunk.stat().st_size]
+    source = written(tmp_path / "refs.json", refs)
+    for form in ("zarr3-json", "zarr3", "icechunk"):
+        out = tmp_path / form
+        assert virtualize("convert", source, "-f", form, "-o", out).status == 0
+        back = virtualize("convert", out, "-f", "zarr3-json")
+        assert (zarr.open_array(clients.open_store(back.references), path="a", mode="r")[...] == z[...]).all(), form
+        compared = virtualize("diff", source, out)
+        assert compared.status == 0, (form, compared.stdout.decode())
+    run = virtualize("convert", source, "-f", "kerchunk-json")
+    assert run.status == 1 and "sharding_indexed has no name in Zarr v2" in run.stderr
+
+
+def test_chunks_of_several_sizes_go_through_every_format_that_has_them(tmp_path):
+    source = tmp_path / "refs.json"
+    assert virtualize(FIXTURES / "tiff/short_last_strip.tif", "-f", "zarr3-json", "--chunk-grid", "rectilinear", "-o", source).status == 0
+    for form in ("zarr3-json", "zarr3", "icechunk"):
+        assert virtualize("convert", source, "-f", form, "-o", tmp_path / form).status == 0
+        compared = virtualize("diff", tmp_path / form, source)
+        assert compared.status == 0, (form, compared.stdout.decode())
+    run = virtualize("convert", source, "-f", "kerchunk-json")
+    assert ("/band_data", "array-left-out") in run.codes

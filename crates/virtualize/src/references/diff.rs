@@ -125,7 +125,7 @@ impl Compare<'_> {
 
     fn arrays(&mut self, path: &str, first: &Array, second: &Array) {
         let format = self.first.format;
-        self.members(path, "", &document(first, format), &document(second, format));
+        self.members(path, "", &document(first, format, path), &document(second, format, path));
         self.members(path, "attribute ", &first.attributes, &second.attributes);
         let counts = first.chunk_grid.counts(&first.shape);
         if counts == second.chunk_grid.counts(&second.shape) {
@@ -197,10 +197,11 @@ fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
 }
 
 /// The members of an array's document that say how its chunks are to be read.
-fn document(array: &Array, format: ZarrFormat) -> Map<String, Value> {
+fn document(array: &Array, format: ZarrFormat, path: &str) -> Map<String, Value> {
+    let name = path.rsplit('/').next().unwrap_or(path);
     let document = match format {
         ZarrFormat::V2 => array.to_zarray(),
-        ZarrFormat::V3 => array.to_zarr_json(""),
+        ZarrFormat::V3 => array.to_zarr_json(name),
     };
     let mut members = match document {
         Ok(Value::Object(members)) => members,
@@ -208,7 +209,7 @@ fn document(array: &Array, format: ZarrFormat) -> Map<String, Value> {
     };
     members.remove("attributes");
     if format == ZarrFormat::V2 {
-        members.insert("dimension_names".to_owned(), array.dimension_names.clone().into());
+        members.insert("dimension_names".to_owned(), array.axis_names(name).into());
     }
     members
 }
