@@ -3,6 +3,7 @@ use virtualize::zarr::ZarrFormat;
 
 /// What is written.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "icechunk", allow(clippy::large_enum_variant, reason = "a run has one"))]
 pub enum Target {
     /// References.
     References(Format),

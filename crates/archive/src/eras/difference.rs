@@ -6,6 +6,7 @@ use serde_json::Value;
 use virtualize::zarr::NodePath;
 
 use super::signature::{ArraySignature, Signature};
+use super::stored::Stored;
 use crate::combine::numbers_agree;
 
 /// What tells two files apart.
@@ -57,8 +58,32 @@ pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
     let settled = |one: &Difference| {
         alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
     };
-    let reasons: Vec<Difference> = found.all.iter().filter(|one| !settled(one)).cloned().collect();
+    let mut reasons: Vec<Difference> = found.all.iter().filter(|one| !settled(one)).cloned().collect();
+    if reasons.is_empty() && alike {
+        reasons = storage(left, right);
+    }
     if reasons.is_empty() { found.all } else { reasons }
+}
+
+/// What tells apart how files of two signatures that agree in all else are stored.
+fn storage(left: &Signature, right: &Signature) -> Vec<Difference> {
+    let shown = |stored: &Stored| {
+        let axis = |size: &Option<u64>| size.map_or("all".to_owned(), |size| size.to_string());
+        let chunks =
+            stored.chunks.as_ref().map(|sizes| sizes.iter().map(axis).collect::<Vec<_>>().join(", "));
+        let read = if stored.is_read { "small enough to be copied" } else { "not copied" };
+        format!(
+            "({}) in {}, {read}",
+            chunks.unwrap_or_else(|| "several".to_owned()),
+            stored.codecs.join(", ")
+        )
+    };
+    let one = |(path, stored): (&NodePath, &Stored)| {
+        let other = right.stored.get(path).filter(|other| *other != stored)?;
+        let (left, right) = (shown(stored), shown(other));
+        Some(Difference { path: path.clone(), what: "chunk shape".to_owned(), left, right })
+    };
+    left.stored.iter().filter_map(one).collect()
 }
 
 /// `float32 (time, lat 73, lon 144), chunks (1, 73, 144)`.
