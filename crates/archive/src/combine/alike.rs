@@ -32,10 +32,10 @@ pub(crate) fn merge(eras: Vec<Era>, known: &Known<'_>, layout: &Layout, options:
         let there = like.find(|(_, (_, there))| {
             let mut all: Vec<Brief> = there.iter().chain(&briefs).cloned().collect();
             all.sort_by_key(|brief| brief.row);
-            let all = resolve(all, known, layout, options.on_duplicate, &mut Plan::default());
-            all.is_ok_and(|all| {
-                Together { briefs: &all, kinds: &known.kinds, layout, options }.is_possible().is_some()
-            })
+            // Files that cannot be cut are refused with the reason where nothing else tells them apart.
+            let cut = resolve(all.clone(), known, layout, options.on_duplicate, &mut Plan::default());
+            let briefs = cut.unwrap_or(all);
+            Together { briefs: &briefs, kinds: &known.kinds, layout, options }.is_possible().is_some()
         });
         match there {
             Some((_, (_, there))) => {
@@ -74,10 +74,16 @@ impl Together<'_> {
         if !first.numbers.keys().all(|path| numbers_agree(path, &kinds)) {
             return None;
         }
+        // Where those of no array differ, the reason is told when files are put together.
+        let differing: Vec<&String> =
+            first.stored.keys().filter(|path| !stored_alike(path, &kinds)).collect();
+        if differing.is_empty() {
+            return Some(());
+        }
         let (blocks, sizes) =
             arrange(&self.briefs.iter().collect::<Vec<_>>(), self.layout, self.options, &mut Plan::default())
                 .ok()?;
-        first.stored.keys().all(|path| self.array(path, &blocks, &sizes).is_some()).then_some(())
+        differing.into_iter().all(|path| self.array(path, &blocks, &sizes).is_some()).then_some(())
     }
 
     fn array(&self, path: &str, blocks: &BTreeMap<Vec<usize>, &Brief>, sizes: &[Vec<u64>]) -> Option<()> {
@@ -161,6 +167,13 @@ impl Laid for Part<'_> {
     fn is_read(&self) -> bool {
         self.is_read
     }
+}
+
+/// Whether chunks and codecs of an array agree, as far as they must.
+fn stored_alike(path: &str, kinds: &[&Signature]) -> bool {
+    let mut all = kinds.iter().map(|kind| kind.arrays.get(path).map(|array| (&array.chunks, &array.codecs)));
+    let first = all.next();
+    all.all(|other| Some(other) == first)
 }
 
 /// Whether numbers that are copied are of one type, or can be.
