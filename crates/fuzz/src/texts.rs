@@ -12,7 +12,7 @@ use virtualize_archive::{
 use virtualize_emit::Format;
 use virtualize_references::{ParquetReferences, ReferenceSet, from_json, translate};
 use virtualize_store::{Allowed, StoreOptions};
-use virtualize_zarr::{ArrayDocument, ZarrFormat};
+use virtualize_zarr::{Array, ZarrFormat};
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -56,8 +56,8 @@ pub fn zarr_metadata(data: &[u8]) {
     let Ok(document) = serde_json::from_slice::<Value>(data) else { return };
     let none = Value::Object(serde_json::Map::new());
     for (read, format) in [
-        (ArrayDocument::from_zarr_json(&document), ZarrFormat::V3),
-        (ArrayDocument::from_zarray(&document, &none), ZarrFormat::V2),
+        (Array::from_zarr_json(&document), ZarrFormat::V3),
+        (Array::from_zarray(&document, &none), ZarrFormat::V2),
     ] {
         let Ok(read) = read else { continue };
         let again = match format {
@@ -66,8 +66,8 @@ pub fn zarr_metadata(data: &[u8]) {
         };
         if let Ok(again) = again {
             let second = match format {
-                ZarrFormat::V3 => ArrayDocument::from_zarr_json(&again),
-                ZarrFormat::V2 => ArrayDocument::from_zarray(&again, &none),
+                ZarrFormat::V3 => Array::from_zarr_json(&again),
+                ZarrFormat::V2 => Array::from_zarray(&again, &none),
             };
             let second = second.unwrap_or_else(|error| panic!("{again} is not read again: {error}"));
             assert_eq!(second.array.shape, read.array.shape);
