@@ -1,5 +1,5 @@
 """Files that agree but for how they store what they hold, or for types of times: put together where parts can stand beside each other, eras where they cannot."""
-import json, random
+import json, os, random
 
 import numpy as np
 import pytest
@@ -143,7 +143,7 @@ def test_data_of_other_types_stay_eras(tmp_path, fmt):
     assert eras(files) == [1, 1]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 12))))
 def test_random_kinds(tmp_path, fmt, seed):
     """Lengths, chunks, codecs, limits and types of times at random: the same as xarray, or eras told with a reason."""
     rng = random.Random(seed)

@@ -1,5 +1,5 @@
 """Files that overlap in part, with `--on-duplicate`: what `drop_duplicates` makes of `xr.open_mfdataset` on the originals, or refused with the reason."""
-import random
+import os, random
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_groups_are_not_guessed_at(tmp_path, fmt):
     combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", "first", status=1, text="coordinates of its own")
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 12))))
 def test_random_runs(tmp_path, fmt, seed):
     """Whatever overlaps: the same as xarray, or refused with a reason."""
     rng = random.Random(seed)

@@ -7,7 +7,7 @@ from test_serve_jobs import DAYS, FILES, Service, archive, batch, expected  # no
 
 icechunk = pytest.importorskip("icechunk")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
-KILLS = 6
+KILLS = 3
 
 
 def opened(storage):
