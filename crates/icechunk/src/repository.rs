@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use icechunk::{
     Repository, RepositoryConfig, Storage,
     config::{
         CachingConfig, ManifestConfig, ManifestPreloadCondition, ManifestPreloadConfig,
         ManifestVirtualChunkLocationCompressionConfig,
     },
-    format::SnapshotId,
+    format::{SnapshotId, snapshot::Snapshot},
     repository::RepositoryErrorKind,
+    storage::{StorageContext, StorageError, StorageErrorKind},
     virtual_chunks::VirtualChunkContainer,
 };
 
@@ -42,10 +44,32 @@ pub(crate) async fn open_or_create(
     } else {
         let mut config = RepositoryConfig::default();
         extend(&mut config, needs)?;
-        let created = Repository::create(Arc::clone(&storage)).config(config).execute().await;
-        created.map_err(IcechunkError::of("creating the repository"))?;
+        let begun =
+            is_begun(storage.as_ref()).await.map_err(IcechunkError::of("looking for the repository"))?;
+        let new = Repository::create(Arc::clone(&storage)).config(config).check_clean_root(!begun);
+        new.execute().await.map_err(IcechunkError::of("creating the repository"))?;
     }
     lean(storage).await
+}
+
+/// Whether nothing is there but what a creation leaves that was killed before its end: the first snapshot and its
+/// transaction log, whose names are always the same. Icechunk writes them anew.
+async fn is_begun(storage: &(dyn Storage + Send + Sync)) -> Result<bool, StorageError> {
+    let settings = storage.default_settings().await?;
+    let first = Snapshot::INITIAL_SNAPSHOT_ID.to_string();
+    let mut begun = false;
+    let mut objects = match storage.list_objects(&StorageContext::unattributed(&settings), "").await {
+        Err(StorageError { kind: StorageErrorKind::ObjectNotFound, .. }) => return Ok(false),
+        listed => listed?,
+    };
+    while let Some(object) = objects.next().await {
+        let id = object?.id;
+        if !matches!(id.rsplit_once('/'), Some(("snapshots" | "transactions", name)) if name == first) {
+            return Ok(false);
+        }
+        begun = true;
+    }
+    Ok(begun)
 }
 
 /// Opens a repository for a process that writes: manifests are not kept in memory once they are written, nor fetched

@@ -102,3 +102,20 @@ def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path,
         found = opened(folder / "out.icechunk")
         assert found[0] == log and len(log) == 3, turn
         xr.testing.assert_equal(found[1], expected)
+
+
+def test_a_repository_whose_creation_was_killed_is_made(days, bucket, tmp_path):
+    """Icechunk leaves its first snapshot and transaction log without the file that makes them a repository; with anything else beside, the folder is not ours."""
+    import xarray as xr
+    output = tmp_path / "out.icechunk"
+    icechunk.Repository.create(icechunk.local_filesystem_storage(str(output)))
+    (output / "repo").unlink()
+    assert sorted(path.parent.name for path in output.rglob("*") if path.is_file()) == ["snapshots", "transactions"]
+    foreign = shutil.copytree(output, tmp_path / "foreign.icechunk")
+    (foreign / "notes.txt").write_text("mine")
+    done = subprocess.run(**command(bucket, foreign, "--concat-dim", "time"))
+    assert done.returncode == 1 and b"clean" in done.stderr
+    assert run(command(bucket, output, "--concat-dim", "time"))
+    log, dataset = opened(output)
+    assert len(log) == 2
+    xr.testing.assert_equal(dataset, together(days))
