@@ -34,7 +34,7 @@ pub(super) struct Combination {
     ids: HashMap<u64, i64>,
     /// Places of rows that are in the output's last commit.
     #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are appended to"))]
-    committed: HashSet<u64>,
+    pub(super) committed: HashSet<u64>,
     /// Tells whether an output is of the same rows and options.
     pub(super) digest: String,
 }
@@ -82,34 +82,6 @@ impl Combination {
     /// Files of the plan.
     pub(super) fn files(&self) -> u64 {
         self.plan.eras.iter().map(|era| era.blocks.len() as u64).sum()
-    }
-
-    /// What is to be appended, and along which dimension, where that is all there is to do: all files of the last commit
-    /// come first, and only one dimension grows.
-    #[cfg(feature = "icechunk")]
-    pub(super) fn tail(&self) -> Option<(Self, String)> {
-        let ([crate::Along::Concat(name)], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice())
-        else {
-            return None;
-        };
-        let known = era.blocks.iter().take_while(|block| self.committed.contains(&block.row)).count();
-        // Of a file that is there other elements may be taken now.
-        if era.blocks.iter().take(known).any(|block| block.taken.is_some()) {
-            return None;
-        }
-        if known == 0 || known == era.blocks.len() || known != self.committed.len() {
-            return None;
-        }
-        let mut tail = era.clone();
-        tail.blocks.drain(..known);
-        let first = *tail.blocks.first()?.at.first()?;
-        tail.sizes.first_mut()?.drain(..first);
-        for block in &mut tail.blocks {
-            let at = block.at.first_mut()?;
-            *at = at.checked_sub(first)?;
-        }
-        let plan = Plan { eras: vec![tail], ..Plan::default() };
-        Some((Self { plan, ..self.clone() }, name.clone()))
     }
 
     /// Puts the files together, each era in its group; notes are for people.

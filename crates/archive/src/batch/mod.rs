@@ -8,6 +8,8 @@ mod member;
 mod output;
 mod python;
 mod read;
+#[cfg(feature = "icechunk")]
+mod repository;
 mod summary;
 mod target;
 
