@@ -56,6 +56,12 @@ pub enum StoreError {
         /// The folder or prefix.
         name: String,
     },
+    /// Another process is writing it, or another job of this one.
+    #[error("{name}: another process is writing it")]
+    Locked {
+        /// The output.
+        name: String,
+    },
     /// The location makes no sense.
     #[error("{name}: {reason}")]
     Location {
@@ -102,7 +108,9 @@ impl StoreError {
             | Self::Location { .. }
             | Self::Option { .. }
             | Self::Region { .. } => ReadErrorKind::Invalid,
-            Self::NoRanges { .. } | Self::Unavailable { .. } => ReadErrorKind::Unavailable,
+            Self::NoRanges { .. } | Self::Locked { .. } | Self::Unavailable { .. } => {
+                ReadErrorKind::Unavailable
+            }
         }
     }
 
@@ -122,6 +130,7 @@ impl StoreError {
             Self::NoRanges { .. } => Some("download the file first"),
             Self::Option { .. } => Some("see object_store's configuration keys for this kind of store"),
             Self::Occupied { .. } => Some("choose another place, or give --overwrite"),
+            Self::Locked { .. } => Some("wait until it has ended, or choose another output"),
             Self::NotAFile { .. }
             | Self::NotAllowed { .. }
             | Self::Location { .. }

@@ -1,0 +1,325 @@
+//! One writer at a time for each output.
+//!
+//! A local output is locked by a file beside it, `.virtualize-NAME.lock`; the operating system releases the lock when its
+//! process ends. An output in a bucket is locked by an object of that name, which its holder writes anew every few seconds:
+//! a lock that has not changed for a while was left by a process that ended, and is taken over.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutResult, UpdateVersion, path::Path as Key};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
+
+use crate::{
+    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
+    region,
+};
+
+/// How often the holder of an object writes it anew.
+const BEAT: Duration = Duration::from_secs(5);
+/// How long the object of a living holder may stay the same.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How often a lock that someone else holds is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Longest name of a file whose lock has that name in its own.
+const LONGEST_NAME: usize = 200;
+
+/// The right to write an output, which one process has at a time: on this machine, and on others that share the file
+/// system or the bucket. It ends when it is dropped, or with its process.
+///
+/// Two locks of one output exclude each other within a process too. An output below another one is another output.
+#[derive(Debug)]
+pub struct OutputLock {
+    name: String,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// A file that is locked.
+    File { path: PathBuf, file: File },
+    /// An object that is written anew by a task.
+    Object(Lease),
+    /// Nothing can be locked: a pipe or device, or a store without conditional writes.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Lease {
+    /// When the object was last known to be ours; `None` where someone else has taken it over.
+    held: Arc<Mutex<Option<Instant>>>,
+    /// Dropped to end the task.
+    end: Option<oneshot::Sender<()>>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl OutputLock {
+    /// Locks a path or url; needs a tokio runtime for urls. A lock that a process left when it was killed is waited for,
+    /// 20 seconds in a bucket.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] where another writer has it.
+    pub async fn acquire(target: &str, options: &StoreOptions) -> Result<Self, StoreError> {
+        let location = Location::parse(target.trim_end_matches('/'))?;
+        let name = location.name();
+        let held = match &location {
+            Location::Local(path) => lock_file(path, &name)?,
+            Location::Bucket { .. } => lock_object(&location, &name, options).await?,
+            Location::Http(_) => Held::Nothing,
+        };
+        Ok(Self { name, held })
+    }
+
+    /// Fails where the lock was lost: a process that was silent for too long is taken for dead.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        let Held::Object(lease) = &self.held else { return Ok(()) };
+        let held = *lease.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match held.is_some_and(|since| since.elapsed() < SILENCE) {
+            true => Ok(()),
+            false => Err(StoreError::Locked { name: self.name.clone() }),
+        }
+    }
+
+    /// Ends it, and waits until the object of a bucket is gone.
+    pub async fn release(mut self) {
+        if let Held::Object(lease) = &mut self.held {
+            drop(lease.end.take());
+            if let Some(task) = lease.task.take() {
+                let _ = task.await;
+            }
+        }
+    }
+}
+
+impl Drop for OutputLock {
+    fn drop(&mut self) {
+        // Before it is unlocked: who has opened it meanwhile sees that it is no longer there.
+        if let Held::File { path, file } = &self.held
+            && is_at(file, path)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The name of the lock of a file of this name.
+fn lock_name(name: &str) -> String {
+    if name.len() <= LONGEST_NAME {
+        return format!(".virtualize-{name}.lock");
+    }
+    let sum = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!(".virtualize-{sum:016x}.lock")
+}
+
+fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
+    let failed = |error: &io::Error| StoreError::io(name, error);
+    let found = fs::metadata(target).ok();
+    if found.as_ref().and_then(not_a_file).is_some_and(|what| what != "a directory") {
+        return Ok(Held::Nothing);
+    }
+    let target = real(target);
+    let file_name = target.file_name().map(OsString::from).unwrap_or_default();
+    let path = target.with_file_name(lock_name(&file_name.to_string_lossy()));
+    loop {
+        let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+        let file = file.map_err(|error| failed(&error))?;
+        match file.try_lock() {
+            Ok(()) if is_at(&file, &path) => return Ok(Held::File { path, file }),
+            // Its holder removed it between the two.
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { name: name.to_owned() }),
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(
+                    "{name}: its file system has no locks ({error}): let no other process write it"
+                );
+                let _ = fs::remove_file(&path);
+                return Ok(Held::Nothing);
+            }
+        }
+    }
+}
+
+/// A path with its links resolved, also where its last part is not there yet.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether an open file is still the one at a path.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (open.dev(), open.ino()) == (there.dev(), there.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        open.len() == there.len()
+    }
+}
+
+async fn lock_object(location: &Location, name: &str, options: &StoreOptions) -> Result<Held, StoreError> {
+    let Location::Bucket { service, bucket, key } = location else { return Ok(Held::Nothing) };
+    let (folder, file) = key.rsplit_once('/').map_or(("", key.as_str()), |(folder, file)| (folder, file));
+    let separator = if folder.is_empty() { "" } else { "/" };
+    let key = format!("{folder}{separator}{}", lock_name(file));
+    let beside = Location::Bucket { service: *service, bucket: bucket.clone(), key };
+    region::settle(&beside, options).await?;
+    let (store, key) = connect(&beside, Purpose::Writing, options)?;
+    let object = LockObject { store, key, id: format!("{:032x}", fastrand::u128(..)) };
+    match object.take(name).await? {
+        Some(version) => Ok(Held::Object(object.hold(version))),
+        None => Ok(Held::Nothing),
+    }
+}
+
+/// The object that stands for a lock.
+struct LockObject {
+    store: Arc<dyn ObjectStore>,
+    key: Key,
+    /// Whose it is.
+    id: String,
+}
+
+impl LockObject {
+    /// Makes it, or takes it over from a process that ended; `None` where the store cannot write under a condition.
+    async fn take(&self, name: &str) -> Result<Option<UpdateVersion>, StoreError> {
+        use object_store::Error as E;
+        let locked = || StoreError::Locked { name: name.to_owned() };
+        let failed = |error: &E| StoreError::remote(name, error);
+        let mut seen: Option<(UpdateVersion, Instant)> = None;
+        loop {
+            match self.put(PutMode::Create, 0).await {
+                Ok(version) => return Ok(Some(version)),
+                Err(E::AlreadyExists { .. } | E::Precondition { .. }) => {}
+                Err(E::NotImplemented { .. } | E::NotSupported { .. }) => {
+                    tracing::warn!("{name}: its store has no locks: let no other process write it");
+                    return Ok(None);
+                }
+                Err(error) => return Err(failed(&error)),
+            }
+            let now = match self.store.head(&self.key).await {
+                Ok(found) => UpdateVersion { e_tag: found.e_tag, version: found.version },
+                Err(E::NotFound { .. }) => continue,
+                Err(error) => return Err(failed(&error)),
+            };
+            match &seen {
+                Some((before, _)) if *before != now => return Err(locked()),
+                Some((before, since)) if since.elapsed() >= SILENCE => {
+                    return match self.put(PutMode::Update(before.clone()), 0).await {
+                        Ok(version) => Ok(Some(version)),
+                        Err(E::Precondition { .. } | E::NotFound { .. }) => Err(locked()),
+                        Err(error) => Err(failed(&error)),
+                    };
+                }
+                Some(_) => {}
+                None => {
+                    tracing::info!("{name}: locked; waiting whether its writer is alive");
+                    seen = Some((now, Instant::now()));
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn put(&self, mode: PutMode, beat: u64) -> object_store::Result<UpdateVersion> {
+        let text = format!("{} {beat}\n", self.id);
+        let PutResult { e_tag, version, .. } =
+            self.store.put_opts(&self.key, text.into(), mode.into()).await?;
+        Ok(UpdateVersion { e_tag, version })
+    }
+
+    /// Writes it anew until the lock is dropped, and then deletes it.
+    fn hold(self, mut version: UpdateVersion) -> Lease {
+        let (end, mut ended) = oneshot::channel::<()>();
+        let held = Arc::new(Mutex::new(Some(Instant::now())));
+        let shared = Arc::clone(&held);
+        let set = move |value| *shared.lock().unwrap_or_else(PoisonError::into_inner) = value;
+        let task = tokio::spawn(async move {
+            for beat in 1.. {
+                tokio::select! {
+                    _ = &mut ended => break,
+                    () = tokio::time::sleep(BEAT) => {}
+                }
+                match self.put(PutMode::Update(version.clone()), beat).await {
+                    Ok(next) => {
+                        version = next;
+                        set(Some(Instant::now()));
+                    }
+                    Err(object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. }) => {
+                        return set(None);
+                    }
+                    // It counts as held for a while yet.
+                    Err(_) => {}
+                }
+            }
+            let _ = self.store.delete(&self.key).await;
+        });
+        Lease { held, end: Some(end), task: Some(task) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+    }
+
+    fn object(store: &Arc<dyn ObjectStore>, id: &str) -> LockObject {
+        LockObject { store: Arc::clone(store), key: Key::from("a/.virtualize-b.lock"), id: id.to_owned() }
+    }
+
+    #[test]
+    fn an_object_has_one_holder_until_it_is_silent() {
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        runtime().block_on(async {
+            let first = object(&store, "first");
+            let version = first.take("b").await.unwrap().unwrap();
+            let lease = first.hold(version);
+            let second = object(&store, "second").take("b").await;
+            assert!(matches!(second, Err(StoreError::Locked { .. })), "its holder writes it anew");
+            lease.task.as_ref().unwrap().abort();
+            let silent = object(&store, "second");
+            let version = silent.take("b").await.unwrap().unwrap();
+            let second = silent.hold(version);
+            drop(second.end);
+            second.task.unwrap().await.unwrap();
+            assert!(object(&store, "third").take("b").await.unwrap().is_some(), "it was deleted");
+        });
+    }
+
+    #[test]
+    fn whoever_lost_it_is_told() {
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        runtime().block_on(async {
+            let first = object(&store, "first");
+            let version = first.take("b").await.unwrap().unwrap();
+            let lock = OutputLock { name: "b".to_owned(), held: Held::Object(first.hold(version)) };
+            assert!(lock.check().is_ok());
+            store.put(&Key::from("a/.virtualize-b.lock"), "another".into()).await.unwrap();
+            tokio::time::sleep(BEAT * 2).await;
+            assert!(matches!(lock.check(), Err(StoreError::Locked { .. })));
+        });
+    }
+}
