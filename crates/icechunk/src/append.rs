@@ -1,14 +1,18 @@
 //! Making arrays of a repository longer.
 
-use std::{collections::BTreeSet, future::Future, pin::Pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::Pin,
+};
 
 use bytes::Bytes;
 use icechunk::{
     format::{ByteRange, ChunkIndices, Path, manifest::ChunkPayload, snapshot::NodeData},
     session::{Session, get_chunk},
 };
-use serde_json::{Map, Value};
-use virtualize_zarr::{Array, ChunkEntry, ChunkGrid};
+use serde_json::Value;
+use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, cf::attributes};
 
 use crate::{
     IcechunkError,
@@ -22,26 +26,6 @@ use crate::{
 const COMPARED: u64 = 256 << 20;
 /// Most chunks along the dimension in which the file that is appended is looked for.
 const LOOKED_AT: u64 = 1 << 20;
-/// Attributes that say what stored values mean: where they differ, the values do.
-const MEANING: &[&str] = &[
-    "_FillValue",
-    "_Unsigned",
-    "add_offset",
-    "calendar",
-    "dtype",
-    "flag_masks",
-    "flag_meanings",
-    "flag_values",
-    "grid_mapping",
-    "missing_value",
-    "positive",
-    "scale_factor",
-    "standard_name",
-    "units",
-    "valid_max",
-    "valid_min",
-    "valid_range",
-];
 
 /// Reads chunks where they lie.
 pub trait ReadChunk: Sync {
@@ -82,7 +66,7 @@ impl Append<'_> {
             let session = writer.session().read().await;
             self.nothing_is_missing(&session, documents).await?;
             for document in documents {
-                longer.extend(self.plan(&session, document).await?);
+                longer.extend(self.plan(&session, documents, document).await?);
             }
             self.is_new(&session, &longer).await?;
         }
@@ -128,6 +112,7 @@ impl Append<'_> {
     async fn plan<'a>(
         &self,
         session: &Session,
+        documents: &[Document<'_>],
         document: &'a Document<'a>,
     ) -> Result<Option<Longer<'a>>, IcechunkError> {
         let path = &document.path;
@@ -135,13 +120,16 @@ impl Append<'_> {
         let node = node.map_err(|_| self.refuse(path, "the repository has no such node"))?;
         let is_array = matches!(node.node_data, NodeData::Array { .. });
         let array = match document.array {
-            Some(array) if is_array => array,
-            None if !is_array => return Ok(None),
+            Some(array) if is_array => Some(array),
+            None if !is_array => None,
             _ => return Err(self.refuse(path, "one is an array, the other a group")),
         };
         let known: Value = serde_json::from_slice(&node.user_data)
             .map_err(|error| node_error(path, format!("its metadata in the repository: {error}")))?;
-        self.same_metadata(path, &known, &document.metadata)?;
+        let moved = moves(documents, self.dimension);
+        self.same_attributes(path, &known, &document.metadata, array, moved)?;
+        let Some(array) = array else { return Ok(None) };
+        self.same_parts(path, &known, &document.metadata)?;
         match self.axis(&known) {
             Some(axis) => {
                 let (metadata, shift) = self.lengthen(path, known, array, axis)?;
@@ -155,28 +143,34 @@ impl Append<'_> {
         }
     }
 
-    /// All but shapes, and attributes that do not change what values mean, are equal.
-    fn same_metadata(&self, path: &str, known: &Value, new: &Value) -> Result<(), IcechunkError> {
+    /// All but shapes and attributes is equal.
+    fn same_parts(&self, path: &str, known: &Value, new: &Value) -> Result<(), IcechunkError> {
         let parts =
             ["data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "dimension_names"];
         if let Some(part) = parts.iter().find(|part| known.get(**part) != new.get(**part)) {
             let say = |metadata: &Value| metadata.get(*part).map(ToString::to_string).unwrap_or_default();
             return Err(self.refuse(path, format!("{part} is {} there and {} here", say(known), say(new))));
         }
-        let nothing = Map::new();
-        let attributes = |metadata: &'_ Value| {
-            metadata.get("attributes").and_then(Value::as_object).cloned().unwrap_or_else(|| nothing.clone())
+        Ok(())
+    }
+
+    /// Attributes on which it depends what values mean, or which quantity they are of, are equal.
+    fn same_attributes(
+        &self,
+        path: &str,
+        known: &Value,
+        new: &Value,
+        array: Option<&Array>,
+        moved: bool,
+    ) -> Result<(), IcechunkError> {
+        let (known, new) = (meaning(known, array, moved), meaning(new, array, moved));
+        let names: BTreeSet<&String> = known.keys().chain(new.keys()).collect();
+        let Some(name) = names.into_iter().find(|name| known.get(*name) != new.get(*name)) else {
+            return Ok(());
         };
-        let (known, new) = (attributes(known), attributes(new));
-        match MEANING.iter().find(|name| known.get(**name) != new.get(**name)) {
-            None => Ok(()),
-            Some(name) => {
-                let say =
-                    |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), ToString::to_string);
-                let (known, new) = (say(known.get(*name)), say(new.get(*name)));
-                Err(self.refuse(path, format!("attribute {name} is {known} there and {new} here")))
-            }
-        }
+        let say = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), ToString::to_string);
+        let (known, new) = (say(known.get(name)), say(new.get(name)));
+        Err(self.refuse(path, format!("attribute {name} is {known} there and {new} here")))
     }
 
     /// The array's document with its new length, and by how many chunks the new ones are shifted.
@@ -341,6 +335,30 @@ impl Append<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Attributes of a node that must be equal.
+fn meaning(metadata: &Value, array: Option<&Array>, moved: bool) -> BTreeMap<String, Value> {
+    let Some(all) = metadata.get("attributes").and_then(Value::as_object) else { return BTreeMap::new() };
+    let Some(array) = array else { return attributes::of_group(all, moved) };
+    if attributes::is_grid_mapping(all) {
+        return attributes::of_grid_mapping(all, moved);
+    }
+    let mut said = attributes::of_array(all, array.data_type.is_float());
+    let quantity = all.iter().filter(|(name, _)| attributes::names_quantity(name));
+    said.extend(quantity.map(|(name, value)| (name.clone(), value.clone())));
+    said
+}
+
+/// Whether images are appended that lie beside those which are there: then they begin elsewhere.
+fn moves(documents: &[Document<'_>], dimension: &str) -> bool {
+    let said = documents
+        .iter()
+        .find_map(|document| document.metadata.get("attributes")?.get("spatial:dimensions")?.as_array());
+    match said {
+        Some(names) => names.iter().any(|name| name.as_str() == Some(dimension)),
+        None => matches!(dimension, "x" | "y" | "lon" | "lat"),
     }
 }
 

@@ -4,6 +4,7 @@
 //! Architecture invariants: no I/O, no `async`, and no knowledge of the formats the bytes come from. One model serves
 //! Zarr v2 and v3: data types, codecs and fill values know their spelling in both.
 
+pub mod cf;
 pub mod manifest;
 pub mod node;
 pub mod readers;

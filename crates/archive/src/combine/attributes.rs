@@ -6,9 +6,9 @@ use std::{
 };
 
 use serde_json::{Map, Value};
+use virtualize::zarr::cf::attributes::decides_values;
 
 use super::Note;
-use crate::eras::attributes::has_meaning;
 
 /// Attributes that name other arrays: those of the first file stay.
 const NAMING: [&str; 3] = ["bounds", "climatology", "coordinates"];
@@ -40,7 +40,7 @@ impl Merged {
         let names: BTreeSet<&String> = self.first.keys().chain(other.keys()).collect();
         for name in names {
             let (left, right) = (self.first.get(name), other.get(name));
-            if (left == right && !self.differing.contains_key(name)) || (of_array && has_meaning(name)) {
+            if (left == right && !self.differing.contains_key(name)) || (of_array && decides_values(name)) {
                 continue;
             }
             if !(of_array && NAMING.contains(&name.as_str())) {

@@ -6,10 +6,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use virtualize::zarr::{
     Array, ChunkGrid, Codec, DataType, Endian, FillValue, Group, Hierarchy, Node, NodePath, ZarrFormat,
+    cf::attributes::{canonical, of_grid_mapping, of_group},
     node::join,
 };
 
-use super::attributes::{self, canonical};
+use super::attributes;
 use super::group::extent;
 use super::stored::{Numbers, Stored};
 use crate::combine::{Place, join::is_copied, may_be_copied, places, store::is_plain, time};
@@ -184,7 +185,7 @@ fn groups(
     group: &Group,
     found: &mut BTreeMap<NodePath, BTreeMap<String, Value>>,
 ) {
-    let said = attributes::of_group(&group.attributes, attributes::is_moved(hierarchy, layout));
+    let said = of_group(&group.attributes, attributes::is_moved(hierarchy, layout));
     if !said.is_empty() {
         found.insert(path.to_owned(), said);
     }
@@ -226,7 +227,7 @@ impl OfArray<'_> {
             codecs: is_stored.then(|| codecs(array)),
             fill_value: fill_value(array),
             attributes: match self.is_mapping {
-                true => attributes::of_grid_mapping(&array.attributes, moved),
+                true => of_grid_mapping(&array.attributes, moved),
                 false => attributes::of_array(array, self.is_copied),
             },
             values: is_compared.then(|| self.values()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, Group, Lengths, Node, NodePath, References, SourceId,
-    node::join as join_path,
+    cf::attributes, node::join as join_path,
 };
 
 use super::{ARRAY, group_path};
@@ -21,23 +21,13 @@ pub(super) fn path(ifd: &Ifd) -> NodePath {
 
 /// Whether one array can hold both: what it says of its elements must be true of all of them.
 pub(super) fn is_like(one: &Array, other: &Array) -> bool {
-    const MEANING: [&str; 9] = [
-        "_FillValue",
-        "missing_value",
-        "scale_factor",
-        "add_offset",
-        "scales",
-        "offsets",
-        "units",
-        "photometric_interpretation",
-        "color_map",
-    ];
+    let meaning = |array: &Array| attributes::of_array(&array.attributes, array.data_type.is_float());
     one.shape == other.shape
         && one.data_type == other.data_type
         && one.chunk_grid == other.chunk_grid
         && one.codecs == other.codecs
         && one.fill_value == other.fill_value
-        && MEANING.iter().all(|name| one.attributes.get(*name) == other.attributes.get(*name))
+        && meaning(one) == meaning(other)
 }
 
 /// Names of attributes that are not the same in all arrays, sorted.

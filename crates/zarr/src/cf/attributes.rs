@@ -1,0 +1,217 @@
+//! Attributes that stored values get their meaning, or their places, from. Arrays in which one of them differs hold other
+//! values though they store the same numbers, so that no array may hold both. This is the only such list.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Map, Number, Value};
+
+/// Attributes of arrays that values depend on, sorted. Sections are those of the CF conventions, version 1.12.
+const MEANING: [&str; 39] = [
+    "MissingValue",               // HDF-EOS5 (Aura guidelines): what means "missing"
+    "Offset",                     // HDF-EOS5: packing
+    "ScaleFactor",                // HDF-EOS5: packing
+    "Units",                      // HDF-EOS5
+    "ValidRange",                 // HDF-EOS5
+    "_Encoding",                  // NetCDF users guide: bytes become text
+    "_FillValue",                 // 2.5.1
+    "_Unsigned",                  // NetCDF users guide: the sign of integers
+    "add_offset",                 // 8.1
+    "calendar",                   // 4.4.2
+    "color_map",                  // TIFF ColorMap: samples are indexes of it
+    "compress",                   // 8.2: which points are stored
+    "dtype",                      // xarray: the type that values have once decoded, such as bool
+    "extra_samples",              // TIFF ExtraSamples: alpha that colours were multiplied by, or not
+    "flag_masks",                 // 3.5
+    "flag_meanings",              // 3.5
+    "flag_values",                // 3.5
+    "formula_terms",              // 4.3.3: what vertical coordinates are calculated from
+    "gain",                       // ODIM_H5 and others: packing
+    "grid_mapping",               // 5.6
+    "instance_dimension",         // 9.3: which station an observation is of
+    "leap_month",                 // 4.4.2, calendars of one's own
+    "leap_year",                  // 4.4.2
+    "missing_value",              // 2.5.1
+    "month_lengths",              // 4.4.2
+    "nodata",                     // ODIM_H5 and others: what means "missing"
+    "offset",                     // ODIM_H5 and others: packing
+    "offsets",                    // images: packing band by band
+    "photometric_interpretation", // TIFF PhotometricInterpretation: such as black or white at zero
+    "positive",                   // 4.3: whether heights count upwards
+    "sample_dimension",           // 9.3
+    "scale_factor",               // 8.1
+    "scales",                     // images: packing band by band
+    "undetect",                   // ODIM_H5: what means "nothing there"
+    "units",                      // 3.1
+    "units_metadata",             // 3.1.2: temperatures, or differences of them; leap seconds
+    "valid_max",                  // 2.5.1
+    "valid_min",                  // 2.5.1
+    "valid_range",                // 2.5.1
+];
+
+/// Attributes of arrays that say which quantity values are of (sections 3.3 and 7.3), sorted. No value depends on them:
+/// where arrays are put together and they differ they may be dropped, but not kept.
+const QUANTITY: [&str; 2] = ["cell_methods", "standard_name"];
+
+/// Attributes that only grid mappings have (section 5.6; GDAL).
+const OF_GRID_MAPPINGS: [&str; 3] = ["crs_wkt", "grid_mapping_name", "spatial_ref"];
+
+/// Attributes of a grid mapping on which nothing depends.
+const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];
+
+/// Whether values of an array depend on an attribute.
+pub fn decides_values(name: &str) -> bool {
+    MEANING.binary_search(&name).is_ok()
+}
+
+/// Whether an attribute says which quantity the values of an array are of.
+pub fn names_quantity(name: &str) -> bool {
+    QUANTITY.contains(&name)
+}
+
+/// Whether attributes are those of a grid mapping.
+pub fn is_grid_mapping(attributes: &Map<String, Value>) -> bool {
+    OF_GRID_MAPPINGS.iter().any(|name| attributes.contains_key(*name))
+}
+
+/// Attributes of an array that values depend on, spelled so that what means the same is equal; `floats` where these are
+/// its elements.
+pub fn of_array(attributes: &Map<String, Value>, floats: bool) -> BTreeMap<String, Value> {
+    let one = |name: &str| {
+        let value = attributes.get(name)?.clone();
+        let decoded = match &value {
+            Value::String(text) if name == "_FillValue" && floats => decoded(text),
+            _ => None,
+        };
+        Some((name.to_owned(), canonical(decoded.unwrap_or(value))))
+    };
+    MEANING.iter().filter_map(|name| one(name)).collect()
+}
+
+/// All attributes of a grid mapping but remarks. With `moved`, where the image begins is left out.
+pub fn of_grid_mapping(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String, Value> {
+    let mut said = BTreeMap::new();
+    let is_named = ["spatial_ref", "crs_wkt"].iter().any(|name| attributes.contains_key(*name));
+    for (name, value) in attributes.iter().filter(|(name, _)| !REMARKS.contains(&name.as_str())) {
+        let value = match (name.as_str(), value) {
+            ("GeoTransform", Value::String(text)) if moved => without_origin(text).into(),
+            ("geo_keys", Value::Object(keys)) if is_named => {
+                let is_text = |name: &str| name.ends_with("CitationGeoKey");
+                keys.iter().filter(|(name, _)| !is_text(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+            }
+            (_, value) => value.clone(),
+        };
+        said.insert(name.clone(), canonical(value));
+    }
+    said
+}
+
+/// Attributes of a group that values of its arrays depend on, or their places by the conventions `proj:` and `spatial:`.
+/// Extents follow from the transform and the shape. With `moved`, where the image begins is left out.
+pub fn of_group(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String, Value> {
+    let mut said = BTreeMap::new();
+    for (name, value) in attributes {
+        let value = match (name.as_str(), value) {
+            ("spatial:bbox" | "spatial:shape", _) => continue,
+            ("spatial:transform", Value::Array(numbers)) if moved => {
+                let origin = |(at, number): (usize, &Value)| {
+                    if at % 3 == 2 { Value::Null } else { number.clone() }
+                };
+                numbers.iter().enumerate().map(origin).collect()
+            }
+            (name, _) if !is_of_groups(name) => continue,
+            (_, value) => value.clone(),
+        };
+        said.insert(name.clone(), canonical(value));
+    }
+    said
+}
+
+fn is_of_groups(name: &str) -> bool {
+    name.starts_with("proj:") || name.starts_with("spatial:") || decides_values(name)
+}
+
+/// `_FillValue` as xarray spells it in Zarr v3: base64 of the little-endian binary64.
+fn decoded(text: &str) -> Option<Value> {
+    let bytes: [u8; 8] = BASE64_STANDARD.decode(text).ok()?.try_into().ok()?;
+    let number = f64::from_le_bytes(bytes);
+    Some(Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::from))
+}
+
+/// GDAL's six numbers without the first and the fourth, where the image begins.
+fn without_origin(transform: &str) -> String {
+    let numbers = transform.split_whitespace().enumerate();
+    numbers.map(|(at, number)| if at % 3 == 0 { "…" } else { number }).collect::<Vec<_>>().join(" ")
+}
+
+/// A value of which there is one spelling: whole numbers are integers, members of objects are in order.
+pub fn canonical(value: Value) -> Value {
+    match value {
+        Value::Number(number) => whole(&number).map_or(Value::Number(number), Value::from),
+        Value::Array(items) => items.into_iter().map(canonical).collect(),
+        Value::Object(members) => {
+            let sorted: BTreeMap<String, Value> = members.into_iter().collect();
+            Value::Object(sorted.into_iter().map(|(name, value)| (name, canonical(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// The integer that a number is, up to 2⁵³.
+fn whole(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    let is_whole = float.trunc() == float && float.abs() <= 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within range")]
+    is_whole.then_some(float as i64)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted() {
+        assert!(MEANING.is_sorted() && QUANTITY.is_sorted());
+        assert!(MEANING.iter().all(|name| decides_values(name)));
+    }
+
+    #[test]
+    fn what_means_the_same_is_equal() {
+        let said = |value: Value| of_array(value.as_object().unwrap(), true);
+        // struct.pack("<d", -9999.0) in base64.
+        assert_eq!(
+            said(json!({ "_FillValue": "AAAAAICHw8A=", "history": "a" })),
+            said(json!({ "_FillValue": -9999, "history": "b" }))
+        );
+        assert_eq!(
+            said(json!({ "valid_range": [0.0, 1.0] })),
+            said(json!({ "valid_range": [0, 1], "title": "t" }))
+        );
+        assert_ne!(said(json!({ "scales": [0.1, 0.2] })), said(json!({ "scales": [0.1, 0.3] })));
+    }
+
+    #[test]
+    fn groups_may_say_how_their_arrays_are_packed() {
+        let what = |gain: f64| {
+            of_group(json!({ "gain": gain, "startdate": gain.to_string() }).as_object().unwrap(), false)
+        };
+        assert_ne!(what(0.5), what(0.4));
+        assert!(what(0.5).len() == 1);
+    }
+
+    #[test]
+    fn images_beside_each_other_begin_at_other_places() {
+        let grid = |x: f64, size: f64| {
+            let text = format!("{x} {size} 0.0 5.0 0.0 -{size}");
+            of_grid_mapping(
+                json!({ "spatial_ref": "EPSG:1", "GeoTransform": text }).as_object().unwrap(),
+                true,
+            )
+        };
+        assert_eq!(grid(1.0, 10.0), grid(2.0, 10.0));
+        assert_ne!(grid(1.0, 10.0), grid(1.0, 20.0));
+    }
+}

@@ -1,0 +1,3 @@
+//! What attributes say of values: the CF conventions, NetCDF, and what images have beside them.
+
+pub mod attributes;
