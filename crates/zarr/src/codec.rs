@@ -277,3 +277,7 @@ impl Codec {
         !matches!(self, Self::Lzf) || decoded <= stored.saturating_mul(Self::LZF_CLIENT_RATIO)
     }
 }
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ pub mod readers;
 
 mod arithmetic;
 mod cast_value;
+mod client_codecs;
 mod codec;
 mod columns;
 mod data_type;

@@ -178,7 +178,8 @@ fn codecs_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>, Codec
         match codec {
             Codec::Bytes { .. } if makes_bytes => continue,
             Codec::BitOrder => match chain.last() {
-                Some(Codec::Bytes { .. }) => chain.insert(chain.len() - 1, codec),
+                // The codec takes arrays of integers only.
+                Some(Codec::Bytes { .. }) if data_type.is_integer() => chain.insert(chain.len() - 1, codec),
                 _ => return Err(codec.nameless("v3")),
             },
             _ => chain.push(codec),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Codec, CodecError, Endian, ZarrFormat, cast_value};
+use crate::{Codec, CodecError, Endian, ZarrFormat, cast_value, client_codecs};
 
 impl Codec {
     /// The codec as an entry of `filters` or as the `compressor` of a Zarr v2 array.
@@ -23,12 +23,14 @@ impl Codec {
             Self::VlenUtf8 => json!({"id": "vlen-utf8"}),
             Self::VlenBytes => json!({"id": "vlen-bytes"}),
             Self::Image { name, configuration } | Self::Named { name, configuration } => {
+                client_codecs::entry_of(self).ok_or_else(|| self.nameless("v2"))?;
                 with_id(name, configuration)
             }
             Self::Blosc2Nd => json!({"id": "imagecodecs_b2nd"}),
             Self::Gzip { level } => json!({"id": "gzip", "level": level}),
             Self::Zlib { level } => json!({"id": "zlib", "level": level}),
-            Self::Zstd { level, .. } => json!({"id": "zstd", "level": level}),
+            Self::Zstd { level, checksum: false } => json!({"id": "zstd", "level": level}),
+            Self::Zstd { level, checksum } => json!({"id": "zstd", "level": level, "checksum": checksum}),
             Self::Blosc { cname, clevel, shuffle, blocksize, .. } => {
                 json!({"id": "blosc", "cname": cname, "clevel": clevel, "shuffle": shuffle, "blocksize": blocksize})
             }
@@ -80,8 +82,10 @@ impl Codec {
             Self::Bytes { endian: Some(Endian::Big) } => named("bytes", json!({"endian": "big"})),
             Self::VlenUtf8 => json!({"name": "vlen-utf8"}),
             Self::VlenBytes => json!({"name": "vlen-bytes"}),
-            Self::Image { name, configuration } => image_v3(name, configuration),
-            Self::Named { name, configuration } => named(name, Value::Object(configuration.clone())),
+            Self::Image { name, configuration } | Self::Named { name, configuration } => {
+                let known = client_codecs::entry_of(self).ok_or_else(|| self.nameless("v3"))?;
+                named(name, known.in_v3(configuration))
+            }
             Self::Gzip { level } => named("gzip", json!({"level": level})),
             Self::Zlib { level } => named("numcodecs.zlib", json!({"level": level})),
             Self::Zstd { level, checksum } => named("zstd", json!({"level": level, "checksum": checksum})),
@@ -133,6 +137,7 @@ impl Codec {
                 let name = spelled.get("id").or_else(|| spelled.get("name")).and_then(Value::as_str);
                 name.map_or_else(|| spelled.to_string(), str::to_owned)
             }
+            Self::Image { name, .. } | Self::Named { name, .. } => (*name).to_owned(),
             other => other
                 .to_v2()
                 .ok()
@@ -175,15 +180,6 @@ impl Codec {
 
 fn named(name: &str, configuration: Value) -> Value {
     json!({"name": name, "configuration": configuration})
-}
-
-/// CCITT decoders learn height and width from the chunk, and the one for Group 3 refuses to be told.
-fn image_v3(name: &str, configuration: &Map<String, Value>) -> Value {
-    let mut configuration = configuration.clone();
-    if name.starts_with("imagecodecs_ccitt") {
-        configuration.retain(|key, _| key != "height" && key != "width");
-    }
-    named(name, Value::Object(configuration))
 }
 
 fn with_id(id: &str, configuration: &Map<String, Value>) -> Value {

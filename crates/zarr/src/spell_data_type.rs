@@ -69,6 +69,14 @@ impl DataType {
         self.byte_orders_of(Endian::Little).len() > 1
     }
 
+    /// The type with all members of structures in one byte order, as Zarr v3 has them.
+    pub(crate) fn in_byte_order(self, endian: Endian) -> Self {
+        let Self::Struct(fields) = self else { return self };
+        let turned =
+            |field: Field| Field { data_type: field.data_type.in_byte_order(endian), endian, ..field };
+        Self::Struct(fields.into_iter().map(turned).collect())
+    }
+
     /// The byte orders of the numbers in it, `own` being that of the array.
     pub(crate) fn byte_orders_of(&self, own: Endian) -> Vec<Endian> {
         let mut seen = Vec::new();

@@ -3,26 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::{ReadError, none_or, wrong};
-use crate::{Codec, DataType, Endian, ForeignKind, OutOfRange, Rounding, ScalarMap, ZarrFormat};
+use crate::{
+    Codec, DataType, Endian, ForeignKind, OutOfRange, Rounding, ScalarMap, ZarrFormat, client_codecs,
+};
 
 /// Most codecs of an array.
 const CODECS: usize = 64;
-/// Codecs that make bytes of images.
-const IMAGES: &[&str] = &[
-    "imagecodecs_ccittfax3",
-    "imagecodecs_ccittfax4",
-    "imagecodecs_ccittrle",
-    "imagecodecs_jpeg",
-    "imagecodecs_jpeg2k",
-    "imagecodecs_jpegls",
-    "imagecodecs_jpegxl",
-    "imagecodecs_lerc",
-    "imagecodecs_png",
-    "imagecodecs_sperr",
-    "imagecodecs_sz3",
-    "imagecodecs_webp",
-    "imagecodecs_zfp",
-];
 const BLOSC: &[&str] = &["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
 
 /// `order`, `filters` and `compressor` of a Zarr v2 array.
@@ -202,10 +188,8 @@ fn known_v3(spelled: &Value, data_type: &DataType) -> Option<Codec> {
 
 /// Codecs whose name and configuration are the same in both formats.
 fn common(name: &str, configuration: &Value) -> Option<Codec> {
-    if let Some(name) = IMAGES.iter().find(|known| **known == name) {
-        let mut configuration = configuration.as_object()?.clone();
-        configuration.remove("id");
-        return Some(Codec::Image { name, configuration });
+    if let Some(codec) = client_codecs::read(name, configuration) {
+        return Some(codec);
     }
     Some(match name {
         "vlen-utf8" => Codec::VlenUtf8,

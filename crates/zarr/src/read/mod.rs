@@ -7,7 +7,7 @@ mod types;
 use serde_json::{Map, Value};
 
 use crate::{
-    Array, ChunkGrid, ChunkManifest, DataType, Endian, FillValue, Group, ZarrFormat,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, ZarrFormat,
     metadata::ARRAY_DIMENSIONS,
 };
 
@@ -134,6 +134,7 @@ impl Array {
         let shape = sizes(document, "shape")?;
         let data_type = types::from_v3(get(document, "data_type"))?;
         let codecs = codecs::from_v3(get(document, "codecs"), &data_type)?;
+        let data_type = data_type.in_byte_order(Codec::endian_of(&codecs));
         let fill_value = FillValue::from_json(get(document, "fill_value"), &data_type)?;
         let dimension_names = dimension_names(document.get("dimension_names"), shape.len());
         let (separator, starts_with_c) = keys(get(document, "chunk_key_encoding"))?;
@@ -223,5 +224,5 @@ fn edge_lengths(edges: &Value, size: u64) -> Option<Vec<u64>> {
 
 /// Byte order of an array whose numbers are of one byte, or not numbers.
 pub(crate) fn none_or(endian: Endian, data_type: &DataType) -> Option<Endian> {
-    (data_type.number_size() > 1 || matches!(data_type, DataType::Struct(_))).then_some(endian)
+    (!data_type.byte_orders_of(endian).is_empty()).then_some(endian)
 }

@@ -35,7 +35,9 @@ fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
     if let Some(fields) = dtype.as_array() {
         let depth = depth.checked_sub(1)?;
         let fields: Option<Vec<Field>> = fields.iter().map(|field| numpy_field(field, depth)).collect();
-        return Some((DataType::Struct(fields.filter(|fields| !fields.is_empty())?), Endian::Little));
+        let structure = DataType::Struct(fields.filter(|fields| !fields.is_empty())?);
+        let endian = structure.byte_orders_of(Endian::Little).first().copied();
+        return Some((structure, endian.unwrap_or(Endian::Little)));
     }
     let text = dtype.as_str()?;
     let (order, rest) = text.split_at_checked(1)?;

@@ -15,7 +15,7 @@ use crate::{Array, ZarrFormat};
 
 use chain::Spelt;
 pub use client::{Client, ClientError};
-pub use respell::{plain_codecs, untransposed};
+pub use respell::{in_stored_order, plain_codecs, untransposed};
 
 /// A released reader of Zarr.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

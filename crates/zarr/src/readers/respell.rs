@@ -1,27 +1,73 @@
 //! Other spellings of an array, which more readers know.
 
-use crate::{Array, ChunkGrid, Codec, ZarrFormat};
+use crate::{
+    Array, ChunkGrid, ChunkManifest, Codec, ReferencesBuilder, ZarrFormat, chunk_indices, chunk_position,
+};
 
 /// The same array with its axes in the order in which they are stored, instead of a `transpose`. `None` where it has no
 /// such codec, or where chunks would change places.
 pub fn untransposed(array: &Array) -> Option<Array> {
-    let (Codec::Transpose { order }, rest) = array.codecs.split_first()? else { return None };
-    let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
-    let counts = array.chunk_grid.counts(&array.shape);
-    let several = order.iter().filter(|axis| counts.get(**axis).is_some_and(|count| *count > 1));
-    if !several.is_sorted() {
+    let (Codec::Transpose { order }, ChunkGrid::Regular(_)) = (array.codecs.first()?, &array.chunk_grid)
+    else {
         return None;
-    }
-    let moved =
-        |sizes: &[u64]| order.iter().map(|axis| sizes.get(*axis).copied()).collect::<Option<Vec<_>>>();
+    };
+    let counts = array.chunk_grid.counts(&array.shape);
+    keeps_places(order, &counts).then(|| in_stored_order(array)).flatten()
+}
+
+/// The same array with its axes in the order in which they are stored, instead of a `transpose` that comes first. Chunks
+/// get the positions that they have then. `None` where it has no such codec.
+pub fn in_stored_order(array: &Array) -> Option<Array> {
+    let (Codec::Transpose { order }, rest) = array.codecs.split_first()? else { return None };
+    let counts = array.chunk_grid.counts(&array.shape);
     let name = |axis: &usize| array.dimension_names.get(*axis).cloned().flatten();
     Some(Array {
-        shape: moved(&array.shape)?,
-        chunk_grid: ChunkGrid::Regular(moved(chunk)?),
-        dimension_names: order.iter().map(name).collect(),
+        shape: moved(&array.shape, order)?,
+        data_type: array.data_type.clone(),
+        chunk_grid: match &array.chunk_grid {
+            ChunkGrid::Regular(chunk) => ChunkGrid::Regular(moved(chunk, order)?),
+            ChunkGrid::Rectilinear(edges) => ChunkGrid::Rectilinear(moved(edges, order)?),
+        },
+        fill_value: array.fill_value.clone(),
         codecs: rest.to_vec(),
-        ..array.clone()
+        dimension_names: order.iter().map(name).collect(),
+        attributes: array.attributes.clone(),
+        chunks: match keeps_places(order, &counts) {
+            true => array.chunks.clone(),
+            false => moved_chunks(&array.chunks, order, &counts)?,
+        },
     })
+}
+
+/// What is said of each axis, in the order of the axes.
+fn moved<T: Clone>(of_axes: &[T], order: &[usize]) -> Option<Vec<T>> {
+    let moved = order.iter().map(|axis| of_axes.get(*axis).cloned()).collect::<Option<Vec<_>>>()?;
+    (moved.len() == of_axes.len()).then_some(moved)
+}
+
+/// Whether row-major positions of chunks are the same in both orders of axes.
+fn keeps_places(order: &[usize], counts: &[u64]) -> bool {
+    order.iter().filter(|axis| counts.get(**axis).is_some_and(|count| *count > 1)).is_sorted()
+}
+
+fn moved_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> Option<ChunkManifest> {
+    let new_counts = moved(counts, order)?;
+    let place = |position: u64| {
+        let indices = chunk_indices(position, counts)?;
+        chunk_position(moved(&indices, order)?, &new_counts)
+    };
+    let mut all = ChunkManifest::default();
+    for column in &chunks.references {
+        let mut builder = ReferencesBuilder::default();
+        for (position, reference) in column.iter() {
+            builder.push(place(position)?, reference.offset, reference.length);
+        }
+        all.references.extend(builder.finish(column.source));
+    }
+    for (position, bytes) in &chunks.inline {
+        all.inline.insert(place(*position)?, bytes.clone());
+    }
+    Some(all)
 }
 
 /// The codecs for chunks that are made anew: the layout stays, and what compressed them becomes a compression that every
@@ -58,7 +104,7 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use crate::{ChunkManifest, DataType, Endian};
+    use crate::{DataType, Endian, Lengths, References, SourceId};
 
     fn array(shape: &[u64], chunk: &[u64], order: &[usize]) -> Array {
         Array {
@@ -90,6 +136,26 @@ mod tests {
     fn chunks_keep_their_places() {
         assert_eq!(untransposed(&array(&[3, 20, 24], &[1, 5, 24], &[1, 2, 0])), None);
         assert_eq!(untransposed(&array(&[3, 20, 24], &[3, 5, 4], &[2, 1, 0])), None);
+    }
+
+    #[test]
+    fn chunks_move_with_their_axes() {
+        let mut array = array(&[2, 4, 24], &[1, 2, 24], &[1, 2, 0]);
+        let references = References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![0, 10, 20, 30],
+            lengths: Lengths::Uniform(5),
+        };
+        array.chunks = ChunkManifest::of(references);
+        array.chunks.inline.insert(1, bytes::Bytes::from_static(b"at y 1, band 0"));
+        let stored = in_stored_order(&array).unwrap();
+        assert_eq!(stored.shape, [4, 24, 2]);
+        let places: Vec<_> = stored.chunks.references[0].iter().map(|(at, part)| (at, part.offset)).collect();
+        assert_eq!(places, [(0, 0), (1, 20), (2, 10), (3, 30)]);
+        assert!(stored.chunks.inline.contains_key(&2));
+        array.codecs[0] = Codec::Transpose { order: vec![0, 5, 1] };
+        assert_eq!(in_stored_order(&array), None);
     }
 
     #[test]
