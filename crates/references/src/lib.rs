@@ -5,6 +5,7 @@
 
 mod document;
 mod error;
+mod fill;
 mod hierarchy;
 mod numbers;
 mod parquet;
@@ -15,4 +16,4 @@ pub use document::{Entries, Entry, ReferenceSink, read_json};
 pub use error::ReferencesError;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
 pub use parquet::ParquetReferences;
-pub use translate::{Translation, complete, translate};
+pub use translate::{PendingChunks, Translation, translate};

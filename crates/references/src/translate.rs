@@ -1,15 +1,12 @@
-//! From one Zarr format to the other. Chunks stay as they are; metadata, fill values and sentinels change their spelling.
-//!
-//! xarray reads the `fill_value` of a Zarr v2 array as a sentinel (`_FillValue`), and that of a v3 array as storage alone:
-//! there the attribute `_FillValue` says the sentinel, encoded by type.
+//! From one Zarr format to the other. References stay as they are; metadata, fill values and sentinels change their spelling,
+//! and chunks that the other format cannot refer to are listed, to be made anew.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-use serde_json::Value;
 use virtualize_zarr::{
-    Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Node, ZarrFormat, node::join,
+    Array, ChunkGrid, Codec, FillValue, Group, Hierarchy, Node, ZarrFormat, node::join,
+    readers::in_stored_order,
 };
 
-const SENTINEL: &str = "_FillValue";
+use crate::fill;
 
 /// A hierarchy in the other format, and what could not go along.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,23 +17,38 @@ pub struct Translation {
     pub left_out: Vec<(String, String)>,
     /// Paths of arrays that lost something, with what and why.
     pub changed: Vec<(String, String)>,
+    /// Paths of arrays of which chunks are still to be made, with how. Until then they show wrong values.
+    pub pending: Vec<(String, PendingChunks)>,
+}
+
+/// Chunks that are to be made before an array is written.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PendingChunks {
+    /// Missing chunks read as another value than this one, of which they are to be full.
+    Fill(FillValue),
+    /// All chunks: decoded by these codecs, and encoded by the array's.
+    Recode(Vec<Codec>),
+    /// All chunks: the bits of each byte reversed.
+    ReverseBits,
 }
 
 /// Says a hierarchy in a format.
 pub fn translate(mut hierarchy: Hierarchy, format: ZarrFormat) -> Translation {
-    let mut translation = Translator { format, left_out: Vec::new(), changed: Vec::new() };
+    let mut translator =
+        Translator { format, left_out: Vec::new(), changed: Vec::new(), pending: Vec::new() };
     if hierarchy.format != format {
-        translation.group("", &mut hierarchy.root);
+        translator.group("", &mut hierarchy.root);
         hierarchy.format = format;
     }
-    let Translator { left_out, changed, .. } = translation;
-    Translation { hierarchy, left_out, changed }
+    let Translator { left_out, changed, pending, .. } = translator;
+    Translation { hierarchy, left_out, changed, pending }
 }
 
 struct Translator {
     format: ZarrFormat,
     left_out: Vec<(String, String)>,
     changed: Vec<(String, String)>,
+    pending: Vec<(String, PendingChunks)>,
 }
 
 impl Translator {
@@ -61,84 +73,72 @@ impl Translator {
 
     fn array(&mut self, path: &str, name: &str, array: &mut Array) -> Result<(), String> {
         match self.format {
-            ZarrFormat::V3 => {
-                self.say_in_v3(path, array);
-                array.to_zarr_json(name).map(drop).map_err(|error| error.to_string())
-            }
-            ZarrFormat::V2 => {
-                complete(array)?;
-                say_in_v2(array)?;
-                array.to_zarray().map(drop).map_err(|error| error.to_string())
-            }
+            ZarrFormat::V3 => self.in_v3(path, name, array),
+            ZarrFormat::V2 => self.in_v2(path, array),
         }
     }
 
-    /// The sentinel becomes an attribute, the fill value stays what missing chunks read as.
-    fn say_in_v3(&mut self, path: &str, array: &mut Array) {
-        let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
-        let plain = |value: &Value| {
-            let one = value
-                .as_array()
-                .filter(|list| list.len() == 1)
-                .and_then(|list| list.first())
-                .unwrap_or(value);
-            FillValue::from_json(one, &array.data_type).ok()
-        };
-        let sentinel = match &attribute {
-            Some(value) => plain(value),
-            None => array.fill_value.clone(),
-        };
-        let encoded = sentinel.as_ref().and_then(|sentinel| encode(sentinel, &array.data_type));
-        match (encoded, attribute.is_some() || array.fill_value.is_some()) {
-            (Some(encoded), _) => drop(array.attributes.insert(SENTINEL.to_owned(), encoded)),
-            (None, true) => {
-                let what = format!("{SENTINEL} is dropped: Zarr v3 says none for {}", array.data_type);
-                self.changed.push((path.to_owned(), what));
-            }
-            (None, false) => {}
+    fn in_v3(&mut self, path: &str, name: &str, array: &mut Array) -> Result<(), String> {
+        if let Some(what) = fill::in_v3(array) {
+            self.changed.push((path.to_owned(), what));
         }
-        array.fill_value =
-            Some(array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type)));
+        let Err(error) = array.to_zarr_json(name) else { return Ok(()) };
+        let pending = without_reversed_bits(array).ok_or_else(|| error.to_string())?;
+        array.to_zarr_json(name).map_err(|_| error.to_string())?;
+        self.pending.push((path.to_owned(), pending));
+        Ok(())
+    }
+
+    fn in_v2(&mut self, path: &str, array: &mut Array) -> Result<(), String> {
+        if let Some(moved) = in_stored_order(array).filter(|_| !has_order_of_v2(&array.codecs)) {
+            *array = moved;
+            let names: Vec<_> =
+                array.dimension_names.iter().map(|name| name.as_deref().unwrap_or("?")).collect();
+            let what = format!(
+                "its axes are in the order in which they are stored ({}): Zarr v2 has no codec that moves them",
+                names.join(", ")
+            );
+            self.changed.push((path.to_owned(), what));
+        }
+        complete(array)?;
+        if let Some(value) = fill::in_v2(array)? {
+            self.pending.push((path.to_owned(), PendingChunks::Fill(value)));
+        }
+        array.to_zarray().map(drop).map_err(|error| error.to_string())
     }
 }
 
-/// The sentinel becomes the fill value where missing chunks allow it.
-fn say_in_v2(array: &mut Array) -> Result<(), String> {
-    let storage = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
-    let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
-    let sentinel = match &attribute {
-        Some(value) => Some(decode(value, &array.data_type).ok_or("its _FillValue is not one of its type")?),
-        None => None,
-    };
-    let chunks = array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
-    let is_whole = Some(array.chunks.len()) == chunks;
-    let is_nan = storage.to_f64(&array.data_type).is_some_and(f64::is_nan);
-    array.fill_value = match sentinel {
-        Some(sentinel) if sentinel == storage || is_whole => Some(sentinel),
-        // That NaN means no data changes nothing.
-        None if is_nan && !is_whole => Some(storage),
-        None if is_whole || storage == FillValue::zero(&array.data_type) => None,
-        Some(sentinel) if storage == FillValue::zero(&array.data_type) => {
-            let plain =
-                sentinel.to_json(&array.data_type, ZarrFormat::V2).map_err(|error| error.to_string())?;
-            array.attributes.insert(SENTINEL.to_owned(), plain);
-            None
-        }
-        _ => {
-            return Err(
-                "Zarr v2 cannot say both what its missing chunks read as and which value means no data"
-                    .into(),
-            );
-        }
-    };
-    Ok(())
+/// Whether Zarr v2 says the transposition that comes first: none, or the reversal of all axes.
+fn has_order_of_v2(codecs: &[Codec]) -> bool {
+    match codecs.first() {
+        Some(Codec::Transpose { order }) => order.iter().rev().copied().eq(0..order.len()),
+        _ => true,
+    }
+}
+
+/// Codecs in which Zarr v3 can say chunks whose bits are reversed (TIFF's FillOrder 2), as the mapping of TIFF chooses
+/// them: numbers compressed anew, images with their bits in the usual order. `None` where something else is in the way.
+fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
+    let (Codec::BitOrder, rest) = array.codecs.split_last()? else { return None };
+    if rest.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
+        array.codecs.pop();
+        return Some(PendingChunks::ReverseBits);
+    }
+    let is_client_only =
+        |codec: &Codec| matches!(codec, Codec::Named { .. } | Codec::Foreign { .. } | Codec::Blosc2Nd);
+    if rest.iter().any(is_client_only) {
+        return None;
+    }
+    let layout = rest.iter().filter(|codec| matches!(codec, Codec::Transpose { .. } | Codec::Bytes { .. }));
+    let codecs = layout.cloned().chain([Codec::Zlib { level: 6 }]).collect();
+    Some(PendingChunks::Recode(std::mem::replace(&mut array.codecs, codecs)))
 }
 
 /// Codecs whose shape and type only v2 says get them: what comes out of `codecs` of Zarr v3 can be decoded then.
 ///
 /// # Errors
 /// A grid that Zarr v2 has not.
-pub fn complete(array: &mut Array) -> Result<(), String> {
+fn complete(array: &mut Array) -> Result<(), String> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else {
         return Err("Zarr v2 has no chunks of several sizes".to_owned());
     };
@@ -156,29 +156,14 @@ pub fn complete(array: &mut Array) -> Result<(), String> {
                 shape.clone_from(&shape_here);
             }
             Codec::PackBitsOfIntegers { dtype, .. } => put(dtype),
+            Codec::Image { name, configuration } if name.starts_with("imagecodecs_ccitt") => {
+                if let [.., height, width] = shape_here.as_slice() {
+                    configuration.insert("height".to_owned(), (*height).into());
+                    configuration.insert("width".to_owned(), (*width).into());
+                }
+            }
             _ => {}
         }
     }
     Ok(())
-}
-
-/// `_FillValue` as xarray decodes it in Zarr v3; nothing where it refuses the dataset.
-fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
-    let float = |number: f64| Value::from(BASE64_STANDARD.encode(number.to_le_bytes()));
-    if data_type.is_float() {
-        return value.to_f64(data_type).map(float);
-    }
-    if data_type.is_integer() || *data_type == DataType::Bool {
-        return value.to_json(data_type, ZarrFormat::V3).ok();
-    }
-    None
-}
-
-/// The reverse of [`encode`]; plain values as well.
-fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
-    let encoded = value.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
-    match encoded.and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes) {
-        Some(number) if data_type.is_float() => FillValue::from_f64(data_type, number).value(),
-        _ => FillValue::from_json(value, data_type).ok(),
-    }
 }

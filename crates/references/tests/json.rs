@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use virtualize_emit::{Format, write};
-use virtualize_references::{ReferenceSet, ReferencesError, from_json, translate};
+use virtualize_references::{PendingChunks, ReferenceSet, ReferencesError, from_json, translate};
 use virtualize_zarr::{ChunkEntry, FillValue, Reference, SourceId, ZarrFormat};
 
 fn zarray(shape: Value, chunks: Value) -> String {
@@ -93,11 +93,13 @@ fn a_sentinel_changes_its_place() {
     let v3 = translate(set.hierarchy, ZarrFormat::V3).hierarchy;
     let array = v3.array("g/a").unwrap();
     assert_eq!(array.attributes["_FillValue"], -1);
-    let other = FillValue::from_i128(&array.data_type, 7).exact();
+    let other = FillValue::from_i128(&array.data_type, 7).exact().unwrap();
     let mut both = v3.clone();
-    both.array_mut("g/a").unwrap().fill_value = other;
+    both.array_mut("g/a").unwrap().fill_value = Some(other.clone());
     let back = translate(both, ZarrFormat::V2);
-    assert_eq!(back.left_out.len(), 1, "missing chunks read as 7 and -1 means no data: v2 cannot say both");
+    let array = back.hierarchy.array("g/a").unwrap();
+    assert_eq!((&array.fill_value, &array.attributes["_FillValue"]), (&None, &json!(-1)));
+    assert_eq!(back.pending, [("g/a".to_owned(), PendingChunks::Fill(other))], "v2 has no place for the 7");
 }
 
 #[test]

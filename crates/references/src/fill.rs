@@ -1,0 +1,110 @@
+//! Fill values and sentinels from one Zarr format to the other.
+//!
+//! xarray reads the `fill_value` of a Zarr v2 array as a sentinel (`_FillValue`), and that of a v3 array as storage alone:
+//! there the attribute `_FillValue` says the sentinel, encoded by type. What v2 says is what the mapping of HDF5 says in it.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::Value;
+use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
+
+const SENTINEL: &str = "_FillValue";
+
+/// The sentinel becomes an attribute, the fill value stays what missing chunks read as. What is lost.
+pub(crate) fn in_v3(array: &mut Array) -> Option<String> {
+    let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
+    let sentinel = match &attribute {
+        Some(value) => FillValue::from_json(only(value), &array.data_type).ok(),
+        None => array.fill_value.clone(),
+    };
+    let encoded = sentinel.as_ref().and_then(|sentinel| encode(sentinel, &array.data_type));
+    let is_lost = encoded.is_none() && (attribute.is_some() || array.fill_value.is_some());
+    array.attributes.extend(encoded.map(|encoded| (SENTINEL.to_owned(), encoded)));
+    let zero = FillValue::zero(&array.data_type);
+    array.fill_value.get_or_insert(zero);
+    is_lost.then(|| format!("{SENTINEL} is dropped: Zarr v3 says none for {}", array.data_type))
+}
+
+/// The sentinel becomes the fill value where both are the same, or where no attribute can say it; else a plain attribute.
+/// What missing chunks have to be written full of, since they would read as another value.
+///
+/// # Errors
+/// A sentinel that is not of the array's type.
+pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, String> {
+    let zero = FillValue::zero(&array.data_type);
+    let storage = array.fill_value.take().unwrap_or_else(|| zero.clone());
+    let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
+    if let Some(value) = attribute {
+        let sentinel = decode(&value, &array.data_type).ok_or("its _FillValue is not one of its type")?;
+        match plain(&sentinel, &array.data_type).filter(|_| sentinel != storage) {
+            Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
+            None => array.fill_value = Some(sentinel),
+        }
+    }
+    let chunks = array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
+    let is_whole = Some(array.chunks.len()) == chunks;
+    let reads_right = *array.fill_value.as_ref().unwrap_or(&zero) == storage;
+    Ok((!is_whole && !reads_right).then_some(storage))
+}
+
+/// The value of a list of one.
+fn only(value: &Value) -> &Value {
+    match value.as_array().map(Vec::as_slice) {
+        Some([one]) => one,
+        _ => value,
+    }
+}
+
+/// `_FillValue` as xarray decodes it in Zarr v3; nothing where it refuses the dataset.
+fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
+    if let Some((half, [real, imaginary])) = halves(value, data_type) {
+        return Some(vec![encode(&real, &half)?, encode(&imaginary, &half)?].into());
+    }
+    if data_type.is_float() {
+        return value.to_f64(data_type).map(|number| BASE64_STANDARD.encode(number.to_le_bytes()).into());
+    }
+    let is_number = data_type.is_integer() || *data_type == DataType::Bool;
+    is_number.then(|| value.to_json(data_type, ZarrFormat::V3).ok()).flatten()
+}
+
+/// The reverse of [`encode`]; plain values as well.
+fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
+    if let (Some(half), Some([real, imaginary])) = (half(data_type), value.as_array().map(Vec::as_slice)) {
+        return match (decode(real, &half)?, decode(imaginary, &half)?) {
+            (FillValue::Fixed(real), FillValue::Fixed(imaginary)) => {
+                Some(FillValue::Fixed([real, imaginary].concat().into()))
+            }
+            _ => None,
+        };
+    }
+    let encoded = value.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
+    match encoded.and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes) {
+        Some(number) if data_type.is_float() => FillValue::from_f64(data_type, number).value(),
+        _ => FillValue::from_json(value, data_type).ok(),
+    }
+}
+
+/// The sentinel as plain JSON that xarray compares with the data of a Zarr v2 array. NaN, infinities, complex numbers and
+/// byte strings have none.
+fn plain(sentinel: &FillValue, data_type: &DataType) -> Option<Value> {
+    let json = sentinel.to_json(data_type, ZarrFormat::V2).ok()?;
+    let says = match data_type {
+        DataType::String => json.is_string(),
+        _ => json.is_number() || json.is_boolean(),
+    };
+    says.then_some(json)
+}
+
+/// Type of the real and of the imaginary part.
+fn half(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Complex64 => Some(DataType::Float32),
+        DataType::Complex128 => Some(DataType::Float64),
+        _ => None,
+    }
+}
+
+fn halves(value: &FillValue, data_type: &DataType) -> Option<(DataType, [FillValue; 2])> {
+    let (half, FillValue::Fixed(bytes)) = (half(data_type)?, value) else { return None };
+    let middle = bytes.len() / 2;
+    Some((half, [FillValue::Fixed(bytes.slice(..middle)), FillValue::Fixed(bytes.slice(middle..))]))
+}
