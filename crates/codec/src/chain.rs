@@ -77,7 +77,11 @@ pub fn encode(codecs: &[Codec], bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
 /// `None`: the bytes stay as they are. Decoders return at most one byte more than `limit`.
 fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8>>, CodecFailure> {
     match codec {
-        Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes => {
+        Codec::Transpose { .. }
+        | Codec::Bytes { .. }
+        | Codec::ReversedBytes { .. }
+        | Codec::VlenUtf8
+        | Codec::VlenBytes => {
             return Ok(None);
         }
         Codec::Delta { axis, dtype, shape } => predictor::delta_decode(bytes, *axis, dtype, shape),
@@ -117,7 +121,11 @@ fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8
 
 fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailure> {
     match codec {
-        Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes => {
+        Codec::Transpose { .. }
+        | Codec::Bytes { .. }
+        | Codec::ReversedBytes { .. }
+        | Codec::VlenUtf8
+        | Codec::VlenBytes => {
             return Ok(None);
         }
         Codec::Delta { axis, dtype, shape } => predictor::delta_encode(bytes, *axis, dtype, shape),
@@ -179,6 +187,7 @@ fn ignores_length(codec: &Codec) -> bool {
         codec,
         Codec::Transpose { .. }
             | Codec::Bytes { .. }
+            | Codec::ReversedBytes { .. }
             | Codec::VlenUtf8
             | Codec::VlenBytes
             | Codec::Delta { .. }

@@ -66,17 +66,23 @@ pub enum ChunkContent {
         /// Rows of the chunk.
         height: u64,
     },
-    /// Decode LERC blobs, set masked pixels to NaN, and encode the result as one LERC blob without a mask, with the
-    /// array's codecs after LERC around it.
-    UnmaskLerc {
+    /// Decode LERC blobs as libtiff does (masked numbers are NaN, or the mask is alpha), and encode the result as one LERC
+    /// blob without a mask, with the array's codecs after LERC around it.
+    Lerc {
         /// In which file.
         source: SourceId,
         /// Where.
         range: ByteRange,
-        /// Elements of the chunk.
-        elements: u64,
+        /// Rows that the blobs have.
+        rows: u64,
+        /// Rows of the chunk: those that are added are 0.
+        height: u64,
+        /// Columns.
+        columns: u64,
         /// Extent of the last axis where it is that of samples, else 1.
         samples: u64,
+        /// The last sample is unassociated alpha.
+        has_alpha: bool,
     },
     /// Decode pieces, lay them on a background, then encode with the array's codecs (`transpose` and the codec that
     /// turns the array into bytes aside: the buffer is in stored order).
@@ -112,7 +118,7 @@ impl ChunkContent {
             Self::AsStored { source, range }
             | Self::Headed { source, range, .. }
             | Self::TallerImage { source, range, .. }
-            | Self::UnmaskLerc { source, range, .. }
+            | Self::Lerc { source, range, .. }
             | Self::BitsReversed { source, range } => Some((*source, *range)),
             Self::Assemble { .. } | Self::Variable { .. } => None,
         }
@@ -149,7 +155,7 @@ impl ChunkContent {
             Self::AsStored { source, .. }
             | Self::Headed { source, .. }
             | Self::TallerImage { source, .. }
-            | Self::UnmaskLerc { source, .. }
+            | Self::Lerc { source, .. }
             | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),
         };

@@ -155,7 +155,7 @@ fn complete(array: &mut Array) -> Result<(), String> {
                 put(dtype);
                 shape.clone_from(&shape_here);
             }
-            Codec::PackBitsOfIntegers { dtype, .. } => put(dtype),
+            Codec::PackBitsOfIntegers { dtype, .. } | Codec::ReversedBytes { dtype } => put(dtype),
             Codec::Image { name, configuration } if name.starts_with("imagecodecs_ccitt") => {
                 if let [.., height, width] = shape_here.as_slice() {
                     configuration.insert("height".to_owned(), (*height).into());

@@ -51,6 +51,13 @@ pub enum Codec {
         /// Element type of the array as a NumPy string, such as `|u1` (v2 only needs it).
         dtype: String,
     },
+    /// Numbers whose bytes are in reverse before an array → bytes codec that takes and gives native numbers, as libtiff
+    /// hands those of a big-endian file to LERC. Zarr v2 says it by the byte order of the data type, since its readers
+    /// look at the decoded bytes in that order; v3 by `numcodecs.astype`, whose decoder does the same.
+    ReversedBytes {
+        /// Element type with the byte order that decoded bytes are in, as a NumPy string: `>u2`.
+        dtype: String,
+    },
     /// `scale_offset` extension of Zarr v3: encodes as (x − offset) · scale in the array's own type.
     ScaleOffset {
         /// Scalar of the array's type, as JSON; `None` for 0.
@@ -225,9 +232,9 @@ impl Codec {
         });
         let implied = || {
             chain.iter().find_map(|codec| match codec {
-                Self::FloatPredictor { dtype, .. } | Self::PackBitsOfIntegers { dtype, .. } => {
-                    dtype.starts_with('>').then_some(Endian::Big)
-                }
+                Self::FloatPredictor { dtype, .. }
+                | Self::PackBitsOfIntegers { dtype, .. }
+                | Self::ReversedBytes { dtype } => dtype.starts_with('>').then_some(Endian::Big),
                 _ => None,
             })
         };
@@ -266,6 +273,7 @@ impl Codec {
                     | Self::Delta { .. }
                     | Self::FloatPredictor { .. }
                     | Self::PackBitsOfIntegers { .. }
+                    | Self::ReversedBytes { .. }
                     | Self::Foreign { kind: ForeignKind::ArrayToArray, .. }
                     | Self::ScaleOffset { .. }
                     | Self::CastValue { .. }

@@ -138,7 +138,9 @@ fn edges(sizes: &[u64]) -> Value {
 
 /// v2's `filters` and `compressor`: the last codec is the compressor, unless it only rearranges or checks.
 fn filters_and_compressor(codecs: &[Codec]) -> Result<(Value, Value), CodecError> {
-    let said_elsewhere = |codec: &Codec| matches!(codec, Codec::Bytes { .. } | Codec::Transpose { .. });
+    let said_elsewhere = |codec: &Codec| {
+        matches!(codec, Codec::Bytes { .. } | Codec::Transpose { .. } | Codec::ReversedBytes { .. })
+    };
     let mut filters: Vec<_> = codecs.iter().filter(|codec| !said_elsewhere(codec)).collect();
     let compressor = match filters.last() {
         Some(last) if is_compressor(last) => filters.pop(),

@@ -8,7 +8,8 @@ impl Codec {
     /// The codec as an entry of `filters` or as the `compressor` of a Zarr v2 array.
     ///
     /// # Errors
-    /// Where v2 has no name for it, and for [`Codec::Bytes`] and [`Codec::Transpose`], which v2 says elsewhere.
+    /// Where v2 has no name for it, and for [`Codec::Bytes`], [`Codec::ReversedBytes`] and [`Codec::Transpose`], which v2
+    /// says elsewhere.
     pub fn to_v2(&self) -> Result<Value, CodecError> {
         Ok(match self {
             Self::Delta { axis, dtype, shape } => {
@@ -48,6 +49,7 @@ impl Codec {
             Self::Hdf5Szip(client_data) => with_id("imagecodecs_szip", &self.szip(client_data, "v2")?),
             Self::Foreign { spelled, format: ZarrFormat::V2, .. } => spelled.clone(),
             Self::Transpose { .. }
+            | Self::ReversedBytes { .. }
             | Self::Foreign { .. }
             | Self::ScaleOffset { .. }
             | Self::CastValue { .. }
@@ -72,6 +74,9 @@ impl Codec {
             }
             Self::PackBitsOfIntegers { bits_per_sample, run_length, .. } => {
                 named("imagecodecs_packints", json!({"bitspersample": bits_per_sample, "runlen": run_length}))
+            }
+            Self::ReversedBytes { dtype } => {
+                named("numcodecs.astype", json!({"encode_dtype": dtype, "decode_dtype": native(dtype)}))
             }
             Self::ScaleOffset { offset, scale } => scale_offset(offset.as_ref(), scale.as_ref()),
             Self::CastValue { data_type, rounding, out_of_range, scalar_map } => {
@@ -125,7 +130,7 @@ impl Codec {
             Self::Transpose { order } => format!("a transposition of axes to {order:?}"),
             Self::ScaleOffset { .. } => "a scale and offset".to_owned(),
             Self::CastValue { data_type, .. } => format!("a cast to {data_type}"),
-            Self::Bytes { .. } => "a byte order".to_owned(),
+            Self::Bytes { .. } | Self::ReversedBytes { .. } => "a byte order".to_owned(),
             Self::Blosc2Nd => "Blosc 2 with an n-dimensional layer".to_owned(),
             Self::BitOrder => "a reversed bit order".to_owned(),
             Self::Hdf5Nbit(_) => "the HDF5 filter nbit".to_owned(),
@@ -176,6 +181,11 @@ impl Codec {
             json!({"cname": cname, "clevel": clevel, "shuffle": shuffle, "typesize": typesize, "blocksize": blocksize}),
         )
     }
+}
+
+/// The same type in the byte order of machines.
+pub(crate) fn native(dtype: &str) -> String {
+    dtype.replace('>', "<")
 }
 
 fn named(name: &str, configuration: Value) -> Value {

@@ -209,10 +209,11 @@ impl ChunkMaker<'_> {
             return Err(Refusal { hint: Some(hint.into()), ..Refusal::unsupported(message) });
         }
         self.check_inline(short.len() as u64, rows)?;
-        if self.encoding.short_strip()? == ShortStrip::Taller {
-            return Ok(short.iter().map(|stretch| self.taller(stretch, rows)).collect());
+        match self.encoding.short_strip()? {
+            ShortStrip::Taller => Ok(short.iter().map(|stretch| self.taller(stretch, rows)).collect()),
+            ShortStrip::Lerc => Ok(short.iter().map(|stretch| self.lerc(stretch, rows)).collect()),
+            _ => self.tasks(short, rows),
         }
-        self.tasks(short, rows)
     }
 
     fn taller(&self, stretch: &Stretch, rows: u64) -> InlineTask {
@@ -222,6 +223,19 @@ impl ChunkMaker<'_> {
             width: self.geometry.segment[2],
             rows: stretch.rows,
             height: rows,
+        };
+        InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
+    }
+
+    fn lerc(&self, stretch: &Stretch, rows: u64) -> InlineTask {
+        let content = ChunkContent::Lerc {
+            source: SourceId(0),
+            range: stretch.range,
+            rows: stretch.rows,
+            height: rows,
+            columns: self.geometry.segment[2],
+            samples: self.geometry.bands_of_a_segment(),
+            has_alpha: self.encoding.has_alpha(),
         };
         InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
     }

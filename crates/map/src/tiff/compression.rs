@@ -33,6 +33,8 @@ pub(super) enum ShortStrip {
     AsItIs,
     /// Readers fail on it, but its image can be made taller.
     Taller,
+    /// Readers fail on it, but it can be decoded and encoded again as LERC.
+    Lerc,
     /// Readers fail on it, and nothing here can decode it.
     Unreadable,
 }
@@ -107,6 +109,7 @@ impl<'a> Encoding<'a> {
         Ok(match self.scheme()? {
             Scheme::Fax(_) => ShortStrip::AsItIs,
             Scheme::Jpeg => ShortStrip::Taller,
+            Scheme::Lerc => ShortStrip::Lerc,
             _ if self.is_decodable()? => ShortStrip::Reencode,
             _ => ShortStrip::Unreadable,
         })
@@ -251,6 +254,14 @@ impl<'a> Encoding<'a> {
         image_codec("imagecodecs_float24", [("byteorder", json!(order))])
     }
 
+    /// Whether the last sample is unassociated alpha beside the others, which libtiff may store as LERC's mask.
+    pub(super) fn has_alpha(&self) -> bool {
+        const UNASSOCIATED: u16 = 2;
+        self.is_chunky()
+            && self.sample.data_type == DataType::UInt8
+            && self.image.extra_samples.last() == Some(&UNASSOCIATED)
+    }
+
     pub(super) fn is_chunky(&self) -> bool {
         !self.image.planar && self.image.samples_per_pixel > 1
     }
@@ -294,7 +305,12 @@ impl<'a> Encoding<'a> {
     }
 
     fn lerc(&self) -> Result<Vec<Codec>, Refusal> {
-        let mut codecs = vec![image_codec("imagecodecs_lerc", [])];
+        let mut codecs = Vec::new();
+        // Libtiff reverses the bytes of big-endian numbers before it encodes them and after it has decoded them.
+        if self.endian == Endian::Big && self.sample.data_type.number_size() > 1 {
+            codecs.push(Codec::ReversedBytes { dtype: numpy_name(&self.sample.data_type, self.endian) });
+        }
+        codecs.push(image_codec("imagecodecs_lerc", []));
         match self.image.lerc_parameters.as_deref().and_then(|parameters| parameters.get(1)) {
             None | Some(0) => {}
             Some(1) => codecs.push(Codec::Zlib { level: 6 }),

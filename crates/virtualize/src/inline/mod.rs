@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use virtualize_bytes::{ReadError, ReadErrorKind};
+use virtualize_codec::lerc::Layout;
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, Mapped, Severity};
 use virtualize_zarr::{Array, Codec, Hierarchy, NodePath};
 
@@ -93,9 +94,10 @@ async fn chunk(
         ChunkContent::TallerImage { source, range, width, rows, height } => {
             taller(array, fetched.range(*source, *range)?, (*width, *rows, *height))
         }
-        ChunkContent::UnmaskLerc { source, range, elements, samples } => {
+        ChunkContent::Lerc { source, range, rows, height, columns, samples, has_alpha } => {
             let bytes = fetched.range(*source, *range)?;
-            lerc::unmasked(context.limits, array, bytes, *elements, *samples)
+            let layout = Layout { rows: *rows, columns: *columns, samples: *samples, has_alpha: *has_alpha };
+            lerc::made_anew(context.limits, array, bytes, layout, *height)
         }
         ChunkContent::Assemble { shape, background, pieces } => {
             let raw = assemble::chunk(context.limits, shape, background, pieces, fetched)?;

@@ -45,6 +45,11 @@ pub(super) fn from_v2(
         // Filters see the array until one sees bytes.
         let at = codecs.iter().position(Codec::is_bytes_to_bytes).unwrap_or(codecs.len());
         codecs.insert(at, Codec::Bytes { endian: none_or(endian, data_type) });
+    } else if none_or(endian, data_type) == Some(Endian::Big)
+        && let Some(at) = codecs.iter().position(|codec| matches!(codec, Codec::Image { .. }))
+        && let Some(dtype) = zarray.get("dtype").and_then(Value::as_str)
+    {
+        codecs.insert(at, Codec::ReversedBytes { dtype: dtype.to_owned() });
     }
     Ok(codecs)
 }
@@ -150,6 +155,10 @@ fn known_v3(spelled: &Value, data_type: &DataType) -> Option<Codec> {
         }
         "imagecodecs_floatpred" => {
             Some(Codec::FloatPredictor { axis: axis(configuration)?, dtype: dtype()?, shape: Vec::new() })
+        }
+        "numcodecs.astype" => {
+            let dtype = text(configuration, "encode_dtype").filter(|dtype| dtype.starts_with('>'))?;
+            Some(Codec::ReversedBytes { dtype })
         }
         "scale_offset" => Some(Codec::ScaleOffset {
             offset: configuration.get("offset").cloned(),
