@@ -10,7 +10,7 @@ pub(crate) async fn run(arguments: &Translate) -> Result<(), Failure> {
     let format = Format::from(arguments.format);
     output::check(&arguments.output, arguments.format)?;
     let store = read_references(&arguments.references, &options).await?;
-    let mut store = convert(store, format.zarr_format(), arguments.strict)?;
+    let mut store = convert(store, format.zarr_format(), arguments.strict, &options.store).await?;
     messages::warnings(store.name(), store.warnings());
     #[cfg(feature = "icechunk")]
     if arguments.format == OutputFormat::Icechunk {

@@ -5,7 +5,7 @@ mod fetch;
 mod lay;
 mod variable;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -98,6 +98,16 @@ pub async fn read_array_within(
         data_type: little(&array.data_type),
         bytes: bytes.map_err(failed)?.into(),
     })
+}
+
+/// What references of an array lead to, by position; at most `most` bytes.
+pub(crate) async fn fetch_chunks(
+    store: &VirtualStore,
+    array: &Array,
+    most: u64,
+    options: &StoreOptions,
+) -> Result<BTreeMap<u64, Bytes>, String> {
+    fetch(store, array, most, options).await.map_err(fetch::Failure::into_reason)
 }
 
 /// SHA-256 of type, shape and bytes, in hexadecimal. NaNs count by their bits.

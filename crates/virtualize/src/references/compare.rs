@@ -6,7 +6,7 @@ use virtualize_map::MapOptions;
 use virtualize_store::Object;
 use virtualize_zarr::ZarrFormat;
 
-use super::{Difference, NodeDifference, ReadOptions, diff, read_references};
+use super::{Difference, ReadOptions, diff, read_references};
 use crate::{Error, Options, VirtualStore, open_object, sniff::sniff};
 
 /// Says what differs between two places, each of which has references or is an HDF5 or TIFF file. A file is mapped for the
@@ -52,10 +52,7 @@ pub async fn compare(
 /// What could not be taken over from references is told, and not that the other alone has it.
 fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
     for left_out in store.warnings().filter(|said| said.code == "array-left-out") {
-        let path = left_out.path.trim_start_matches('/').to_owned();
-        let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if *known == path);
-        found.nodes.retain(|node| !is_only(node));
-        found.nodes.push(NodeDifference::Unread { path, first, reason: left_out.message.clone() });
+        found.unread(left_out.path.trim_start_matches('/'), first, &left_out.message);
     }
 }
 

@@ -1,27 +1,42 @@
 //! From one format to another.
 
-use virtualize_zarr::ZarrFormat;
+use virtualize_store::StoreOptions;
+use virtualize_zarr::{Hierarchy, Node, ZarrFormat};
 
-use super::read::warning;
+use super::{pending, read::warning};
 use crate::{Error, VirtualStore};
 
-/// Says a store in the words of a Zarr format. Arrays that it cannot say are left out, and what is lost is told, in the
-/// report.
+/// Says a store in the words of a Zarr format. Chunks that it cannot refer to are made anew and inlined, for which sources
+/// may be read. Arrays that it cannot say are left out, and what is lost is told, in the report.
 ///
 /// # Errors
 /// [`Error::Strict`] where there is any warning and none is wanted; [`Error::Refused`] where no array is left.
-pub fn convert(mut store: VirtualStore, format: ZarrFormat, strict: bool) -> Result<VirtualStore, Error> {
+pub async fn convert(
+    mut store: VirtualStore,
+    format: ZarrFormat,
+    strict: bool,
+    options: &StoreOptions,
+) -> Result<VirtualStore, Error> {
     let before = store.hierarchy.arrays().len();
-    let empty = virtualize_zarr::Hierarchy::new(format);
-    let hierarchy = std::mem::replace(&mut store.hierarchy, empty);
+    let hierarchy = std::mem::replace(&mut store.hierarchy, Hierarchy::new(format));
     let translation = virtualize_references::translate(hierarchy, format);
-    let left_out = translation
-        .left_out
+    store.hierarchy = translation.hierarchy;
+    let (mut left_out, mut changed) = (translation.left_out, translation.changed);
+    for (path, work) in translation.pending {
+        match pending::make(&mut store, &path, work, options).await {
+            Ok(None) => {}
+            Ok(Some(what)) => changed.push((path, what)),
+            Err(reason) => {
+                remove(&mut store.hierarchy, &path);
+                left_out.push((path, reason));
+            }
+        }
+    }
+    let left_out = left_out
         .into_iter()
         .map(|(path, reason)| warning("array-left-out", &path, format!("the array is left out: {reason}")));
-    let changed = translation.changed.into_iter().map(|(path, what)| warning("array-changed", &path, what));
+    let changed = changed.into_iter().map(|(path, what)| warning("array-changed", &path, what));
     store.report.diagnostics.extend(left_out.chain(changed));
-    store.hierarchy = translation.hierarchy;
     let (name, diagnostics) = (store.name().to_owned(), store.report.diagnostics.clone());
     if store.hierarchy.arrays().is_empty() && (before > 0 || !diagnostics.is_empty()) {
         return Err(Error::Refused { name, diagnostics });
@@ -30,4 +45,14 @@ pub fn convert(mut store: VirtualStore, format: ZarrFormat, strict: bool) -> Res
         return Err(Error::Strict { name, diagnostics });
     }
     Ok(store)
+}
+
+/// Takes an array out of the hierarchy.
+fn remove(hierarchy: &mut Hierarchy, path: &str) {
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if let Some(group) = hierarchy.root.group_mut(parent)
+        && matches!(group.children.get(name), Some(Node::Array(_)))
+    {
+        group.children.remove(name);
+    }
 }

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use virtualize_references::translate;
 use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat, chunk_indices, node::join};
 
+use super::meaning::{Aligned, aligned, both_lack_a_chunk, is_full_of, missing_reads};
+
 /// Chunks of an array that are shown.
 const EXAMPLES: usize = 3;
 /// Longest value that is shown, in characters.
@@ -76,6 +78,13 @@ pub struct ChunkDifference {
 }
 
 impl Difference {
+    /// An array that could not be taken over from one side is told as that, not as missing there.
+    pub(super) fn unread(&mut self, path: &str, first: bool, reason: &str) {
+        let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if known == path);
+        self.nodes.retain(|node| !is_only(node));
+        self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason: reason.to_owned() });
+    }
+
     /// Whether both say the same.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
@@ -83,27 +92,38 @@ impl Difference {
 }
 
 /// Compares two hierarchies: nodes, metadata, attributes, chunks. Where their Zarr formats differ, both are compared as
-/// Zarr v3. With `urls` unset, chunks at equal offsets are equal whatever their files.
+/// Zarr v3, and what Zarr v2 cannot say is no difference: another order of axes of the same names. A chunk that is missing
+/// is the same as one full of the fill value, which counts where both lack a chunk. With `urls` unset, chunks at equal
+/// offsets are equal whatever their files.
 pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
-    let same = first.format == second.format;
-    let said = |hierarchy: &'_ Hierarchy| match same || hierarchy.format == ZarrFormat::V3 {
-        true => None,
-        false => Some(translate(hierarchy.clone(), ZarrFormat::V3).hierarchy),
+    let is_one_format = first.format == second.format;
+    let said = |hierarchy: &Hierarchy| {
+        let translates = !is_one_format && hierarchy.format != ZarrFormat::V3;
+        translates.then(|| translate(hierarchy.clone(), ZarrFormat::V3))
     };
     let (one, other) = (said(first), said(second));
     let mut compare = Compare {
-        first: one.as_ref().unwrap_or(first),
-        second: other.as_ref().unwrap_or(second),
+        first: one.as_ref().map_or(first, |one| &one.hierarchy),
+        second: other.as_ref().map_or(second, |other| &other.hierarchy),
+        is_one_format,
         urls,
         found: Vec::new(),
     };
     compare.groups("", &compare.first.root, &compare.second.root);
-    Difference { nodes: compare.found }
+    let mut found = Difference { nodes: compare.found };
+    for (is_first, translation) in [(true, &one), (false, &other)] {
+        for (path, reason) in translation.iter().flat_map(|translation| &translation.left_out) {
+            found.unread(path, is_first, reason);
+        }
+    }
+    found
 }
 
 struct Compare<'a> {
     first: &'a Hierarchy,
     second: &'a Hierarchy,
+    /// Whether nothing was translated.
+    is_one_format: bool,
     urls: bool,
     found: Vec<NodeDifference>,
 }
@@ -124,13 +144,37 @@ impl Compare<'_> {
     }
 
     fn arrays(&mut self, path: &str, first: &Array, second: &Array) {
+        let Aligned { first, second, .. } = self.align(path, first, second);
         let format = self.first.format;
-        self.members(path, "", &document(first, format, path), &document(second, format, path));
-        self.members(path, "attribute ", &first.attributes, &second.attributes);
+        let (mut one, mut other) = (document(&first, format, path), document(&second, format, path));
         let counts = first.chunk_grid.counts(&first.shape);
-        if counts == second.chunk_grid.counts(&second.shape) {
-            self.chunks(path, &counts, first, second);
+        let is_one_grid = counts == second.chunk_grid.counts(&second.shape);
+        // In Zarr v2 the fill value is a sentinel as well.
+        let is_storage = !self.is_one_format || format == ZarrFormat::V3;
+        if is_storage && is_one_grid && !both_lack_a_chunk(&first, &second) {
+            one.remove("fill_value");
+            other.remove("fill_value");
         }
+        self.members(path, "", &one, &other);
+        self.members(path, "attribute ", &first.attributes, &second.attributes);
+        if is_one_grid {
+            self.chunks(path, &counts, &first, &second);
+        }
+    }
+
+    /// Both with the same order of axes. That they have another is a difference where both could say the same.
+    fn align<'b>(&mut self, path: &str, first: &'b Array, second: &'b Array) -> Aligned<'b> {
+        let aligned = aligned(first, second);
+        if aligned.is_moved && self.is_one_format {
+            let names = |array: &Array| Some(Value::from(array.dimension_names.clone()));
+            self.found.push(NodeDifference::Member {
+                path: path.to_owned(),
+                member: "order of axes".to_owned(),
+                first: names(first),
+                second: names(second),
+            });
+        }
+        aligned
     }
 
     fn members(&mut self, path: &str, kind: &str, first: &Map<String, Value>, second: &Map<String, Value>) {
@@ -148,7 +192,16 @@ impl Compare<'_> {
     fn chunks(&mut self, path: &str, counts: &[u64], first: &Array, second: &Array) {
         let (mut count, mut examples) = (0, Vec::new());
         for (position, one, other) in pairs(first, second) {
-            if self.is_same(one.as_ref(), other.as_ref()) {
+            let is_same = match (&one, &other) {
+                (Some(ChunkEntry::Inline(bytes)), None) => {
+                    is_full_of(first, position, bytes, &missing_reads(second))
+                }
+                (None, Some(ChunkEntry::Inline(bytes))) => {
+                    is_full_of(second, position, bytes, &missing_reads(first))
+                }
+                (one, other) => self.is_same(one.as_ref(), other.as_ref()),
+            };
+            if is_same {
                 continue;
             }
             count += 1;

@@ -3,7 +3,9 @@
 mod compare;
 mod convert;
 mod diff;
+mod meaning;
 mod parts;
+mod pending;
 mod read;
 mod resolve;
 mod text;

@@ -37,6 +37,11 @@ pub(super) fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Ve
 }
 
 impl Part<'_> {
+    /// The same part of the array in another spelling, where all of it lies in the source.
+    pub(super) fn of_whole<'a>(&'a self, array: &'a Array) -> Part<'a> {
+        Part { array, columns: array.chunks.references.iter().collect(), ..*self }
+    }
+
     /// Its chunks. What an inline chunk hides is read by nobody.
     pub(super) fn references(&self) -> impl Iterator<Item = (u64, Reference)> {
         let inline = &self.array.chunks.inline;

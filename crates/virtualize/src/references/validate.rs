@@ -8,20 +8,18 @@ use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
 use virtualize_map::MapOptions;
 use virtualize_store::{Object, StoreError};
-use virtualize_zarr::{Array, ChunkEntry, Codec, DataType, FillValue, Hierarchy, Source, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, Codec, DataType, Hierarchy, Source, ZarrFormat};
 
 use super::{
     ReadOptions,
     diff::{name, pairs, place},
+    meaning::{Aligned, LARGEST, aligned, both_lack_a_chunk, chunk_shape, is_full_of, missing_reads},
     parts::{Part, Place, Places, is_plain, parts, places},
 };
 use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff, variable};
 
 /// Problems of an array that are told one by one.
 const TOLD: usize = 10;
-/// Largest chunk that is decoded, in bytes, stored or decoded.
-const LARGEST: u64 = 1 << 30;
-
 /// How much is decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sample {
@@ -184,8 +182,9 @@ impl Work<'_> {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
         let twin = self.direct.and_then(|direct| direct.hierarchy.array(part.path));
-        let twin = twin.filter(|twin| twin.shape == array.shape && part.is_whole());
-        if part.count() == 0 && twin.is_none() {
+        let aligned = twin.filter(|_| part.is_whole()).map(|twin| aligned(array, twin));
+        let aligned = aligned.filter(|aligned| aligned.first.shape == aligned.second.shape);
+        if part.count() == 0 && aligned.is_none() {
             return;
         }
         let size = self.object.size();
@@ -199,13 +198,13 @@ impl Work<'_> {
                 ));
             }
         }
-        if let Some(twin) = twin {
-            metadata(array, twin, found);
+        if let Some(Aligned { first, second, .. }) = &aligned {
+            metadata(first, second, found);
         }
-        match (twin, self.direct) {
-            (Some(twin), Some(direct)) if array.chunk_grid == twin.chunk_grid => {
-                self.tables(array, twin, &direct.hierarchy, found);
-                self.decode(part, Some(twin), found).await;
+        match (aligned, self.direct) {
+            (Some(Aligned { first, second, .. }), Some(direct)) if first.chunk_grid == second.chunk_grid => {
+                self.tables(&first, &second, &direct.hierarchy, found);
+                self.decode(&part.of_whole(&first), Some(&second), found).await;
             }
             (_, Some(_)) => {
                 self.places(part, found);
@@ -223,7 +222,12 @@ impl Work<'_> {
                 (Some(ChunkEntry::Reference(one)), Some(ChunkEntry::Reference(other))) => {
                     (one.offset, one.length) == (other.offset, other.length)
                 }
-                (None, Some(ChunkEntry::Inline(bytes))) => reads_as_fill(array, twin, position, bytes),
+                (None, Some(ChunkEntry::Inline(bytes))) => {
+                    is_full_of(twin, position, bytes, &missing_reads(array))
+                }
+                (Some(ChunkEntry::Inline(bytes)), None) => {
+                    is_full_of(array, position, bytes, &missing_reads(twin))
+                }
                 (one, other) => one.is_some() == other.is_some(),
             };
             if !same {
@@ -289,7 +293,7 @@ impl Work<'_> {
                     found.decoded += 1;
                     let other = twin.map(|twin| (twin, position)).or_else(|| self.counterpart(&entry));
                     if let Some((twin, at)) = other.filter(|(twin, _)| comparable(array, twin)) {
-                        self.compare(twin, at, &values, &name, found).await;
+                        self.compare(array, values, twin, at, &name, found).await;
                     }
                 }
                 Err(reason) => found.problem(format!("chunk {name}: {reason}")),
@@ -305,14 +309,29 @@ impl Work<'_> {
         is_same.then_some((place.array, place.position))
     }
 
-    async fn compare(&self, twin: &Array, position: u64, values: &[u8], name: &str, found: &mut Checked) {
+    async fn compare(
+        &self,
+        array: &Array,
+        values: Values,
+        twin: &Array,
+        position: u64,
+        name: &str,
+        found: &mut Checked,
+    ) {
         let Some(entry) = twin.chunks.get(position) else { return };
-        match self.values(twin, position, &entry).await {
-            Ok(Some(other)) if other != values => {
+        let is_moved = aligned(array, twin).is_moved;
+        let other = match self.values(twin, position, &entry).await {
+            Ok(Some(other)) => other.of(twin, is_moved),
+            Ok(None) => return,
+            Err(reason) => Err(reason),
+        };
+        match (values.of(array, is_moved), other) {
+            (Ok(values), Ok(other)) if values != other => {
                 found.problem(format!("chunk {name}: its values differ from those of a direct read"));
             }
-            Ok(_) => {}
-            Err(reason) => found.problem(format!("chunk {name}: a direct read: {reason}")),
+            (Ok(_), Ok(_)) => {}
+            (Err(reason), _) => found.problem(format!("chunk {name}: {reason}")),
+            (_, Err(reason)) => found.problem(format!("chunk {name}: a direct read: {reason}")),
         }
     }
 
@@ -322,7 +341,7 @@ impl Work<'_> {
         array: &Array,
         position: u64,
         entry: &ChunkEntry<'_>,
-    ) -> Result<Option<Vec<u8>>, String> {
+    ) -> Result<Option<Values>, String> {
         let bytes: Bytes = match entry {
             ChunkEntry::Inline(bytes) => (*bytes).clone(),
             ChunkEntry::Reference(part) => {
@@ -336,42 +355,46 @@ impl Work<'_> {
                 read.into_iter().next().unwrap_or_default()
             }
         };
-        let Some(shape) = shape(array, position) else { return Ok(None) };
+        let Some(shape) = chunk_shape(array, position) else { return Ok(None) };
         let decoded = match &array.data_type {
             DataType::String | DataType::VariableBytes => variable::values(array, &bytes, &shape, LARGEST),
             _ => decode::elements(array, &shape, &bytes).map_err(variable::Failure::Codec),
         };
         match decoded {
-            Ok(values) => Ok(Some(decode::in_order(array, &shape, values)?)),
-            Err(variable::Failure::Codec(CodecFailure::NoDecoder(_))) => Ok(Some(bytes.to_vec())),
+            Ok(values) => Ok(Some(Values { shape: Some(shape), stored: values })),
+            Err(variable::Failure::Codec(CodecFailure::NoDecoder(_))) => {
+                Ok(Some(Values { shape: None, stored: bytes.to_vec() }))
+            }
             Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The elements of a chunk, in stored order, or its bytes where nothing here decodes them.
+struct Values {
+    /// Shape of the chunk; nothing where these are its bytes.
+    shape: Option<Vec<u64>>,
+    stored: Vec<u8>,
+}
+
+impl Values {
+    /// The elements in the order of the array's axes, or, where another array has them in another order, as stored.
+    fn of(self, array: &Array, as_stored: bool) -> Result<Vec<u8>, String> {
+        match self.shape {
+            Some(shape) if !as_stored => decode::in_order(array, &shape, self.stored),
+            _ => Ok(self.stored),
         }
     }
 }
 
 /// Whether decoded elements of two arrays are the same kind of bytes.
 fn comparable(array: &Array, twin: &Array) -> bool {
-    array.data_type == twin.data_type && array.endian() == twin.endian()
+    kind(array) == kind(twin)
 }
 
-/// Shape of a chunk that is not too large.
-fn shape(array: &Array, position: u64) -> Option<Vec<u64>> {
-    let size = array.data_type.size().unwrap_or(1);
-    let shape = decode::chunk_shape(array, position)?;
-    decode::count(&shape)?.checked_mul(size).filter(|bytes| *bytes <= LARGEST)?;
-    Some(shape)
-}
-
-/// Whether a chunk that a direct read made is what a missing chunk of the array reads as.
-fn reads_as_fill(array: &Array, twin: &Array, position: u64, bytes: &[u8]) -> bool {
-    let fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
-    let stored = fill.to_stored(&array.data_type, twin.endian());
-    let (Some(stored), Some(shape)) = (stored.filter(|stored| !stored.is_empty()), shape(twin, position))
-    else {
-        return false;
-    };
-    let values = decode::elements(twin, &shape, bytes);
-    values.is_ok_and(|values| values.chunks(stored.len()).all(|value| value == stored))
+/// Type and byte order of elements, those of members of structures as well.
+fn kind(array: &Array) -> (String, Result<serde_json::Value, virtualize_zarr::CodecError>) {
+    (array.data_type.to_string(), array.data_type.to_v2(array.endian()))
 }
 
 fn fill_value(array: &Array) -> String {
@@ -386,6 +409,9 @@ fn fill_value(array: &Array) -> String {
 fn kinds(array: &Array, twin: &Array, found: &mut Checked) {
     differ(found, "data type", &array.data_type.to_string(), &twin.data_type.to_string());
     differ(found, "byte order", &format!("{:?}", array.endian()), &format!("{:?}", twin.endian()));
+    if let (DataType::Struct(_), (_, Ok(one)), (_, Ok(other))) = (&array.data_type, kind(array), kind(twin)) {
+        differ(found, "fields", &one.to_string(), &other.to_string());
+    }
 }
 
 fn differ(found: &mut Checked, what: &str, one: &str, other: &str) {
@@ -397,9 +423,7 @@ fn differ(found: &mut Checked, what: &str, one: &str, other: &str) {
 /// Metadata by which values are read.
 fn metadata(array: &Array, twin: &Array, found: &mut Checked) {
     kinds(array, twin, found);
-    let counts = array.chunk_grid.counts(&array.shape);
-    let all = counts.iter().fold(1_u64, |all, count| all.saturating_mul(*count));
-    if array.chunks.len().max(twin.chunks.len()) < all {
+    if both_lack_a_chunk(array, twin) {
         differ(found, "fill value", &fill_value(array), &fill_value(twin));
     }
     for (name, value) in &array.attributes {

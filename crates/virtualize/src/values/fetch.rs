@@ -24,6 +24,13 @@ impl Failure {
             Self::Other(error) => error,
         }
     }
+
+    pub(super) fn into_reason(self) -> String {
+        match self {
+            Self::Chunk(reason) => reason,
+            Self::Other(error) => error.to_string(),
+        }
+    }
 }
 
 /// Reads what references lead to, by position; all of a file in one call.

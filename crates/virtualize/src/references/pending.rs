@@ -1,0 +1,119 @@
+//! Chunks that the other Zarr format cannot refer to, made anew and inlined.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use virtualize_map::MapOptions;
+use virtualize_references::PendingChunks;
+use virtualize_store::StoreOptions;
+use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, ZarrFormat};
+
+use crate::{VirtualStore, decode, values::fetch_chunks};
+
+/// Makes the chunks of an array. What is lost, where they were not made and need not be.
+///
+/// # Errors
+/// Why the array cannot be shown.
+pub(super) async fn make(
+    store: &mut VirtualStore,
+    path: &str,
+    work: PendingChunks,
+    options: &StoreOptions,
+) -> Result<Option<String>, String> {
+    let missing = || "there is no such array".to_owned();
+    let chunks = match work {
+        PendingChunks::Fill(value) => {
+            return Ok(fill(store.hierarchy.array_mut(path).ok_or_else(missing)?, value));
+        }
+        PendingChunks::Recode(old) => {
+            let array = store.hierarchy.array(path).ok_or_else(missing)?;
+            recoded(array, old, &stored(store, path, options).await?)?
+        }
+        PendingChunks::ReverseBits => {
+            let all = stored(store, path, options).await?;
+            all.into_iter()
+                .map(|(at, bytes)| (at, bytes.iter().map(|byte| byte.reverse_bits()).collect()))
+                .collect()
+        }
+    };
+    let array = store.hierarchy.array_mut(path).ok_or_else(missing)?;
+    array.chunks = ChunkManifest { references: Vec::new(), inline: chunks };
+    Ok(None)
+}
+
+/// Writes the missing chunks, as the mapping does; where they are too many, they read as the value all the same, but Zarr
+/// v2 masks it.
+fn fill(array: &mut Array, value: FillValue) -> Option<String> {
+    if let Some((positions, bytes)) = constant_chunks(array, &value) {
+        array.chunks.inline.extend(positions.into_iter().map(|position| (position, bytes.clone())));
+        return None;
+    }
+    let shown =
+        value.to_json(&array.data_type, ZarrFormat::V2).map(|json| json.to_string()).unwrap_or_default();
+    let masks_nothing = value.to_f64(&array.data_type).is_some_and(f64::is_nan);
+    array.fill_value = Some(value);
+    (!masks_nothing).then(|| {
+        format!("Zarr v2 cannot say that missing chunks read as {shown} without masking it; use zarr3-json")
+    })
+}
+
+/// Positions of missing chunks, and the chunk that they get; `None` where they would make the references big.
+fn constant_chunks(array: &Array, value: &FillValue) -> Option<(Vec<u64>, Bytes)> {
+    let limits = MapOptions::default();
+    let ChunkGrid::Regular(shape) = &array.chunk_grid else { return None };
+    let all = array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n))?;
+    let missing = all.checked_sub(array.chunks.len()).filter(|n| *n <= limits.constant_chunk_limit)?;
+    let element = value.to_stored(&array.data_type, array.endian())?;
+    let elements = decode::count(shape)?;
+    let bytes = elements.checked_mul(element.len() as u64)?;
+    let copies = if array.codecs.len() > 1 { 1 } else { missing };
+    bytes.checked_mul(copies).filter(|bytes| *bytes <= limits.inline_limit)?;
+    let chunk =
+        virtualize_codec::encode(&array.codecs, &element.repeat(usize::try_from(elements).ok()?)).ok()?;
+    let mut there = array.chunks.iter().map(|(at, _)| at).peekable();
+    let is_missing = |at: &u64| there.next_if_eq(at).is_none();
+    Some(((0..all).filter(is_missing).collect(), chunk.into()))
+}
+
+/// All chunks as they are stored, in files or inline.
+async fn stored(
+    store: &VirtualStore,
+    path: &str,
+    options: &StoreOptions,
+) -> Result<BTreeMap<u64, Bytes>, String> {
+    let array = store.hierarchy.array(path).ok_or("there is no such array")?;
+    let most = MapOptions::default().inline_limit;
+    let read = fetch_chunks(store, array, most, options).await;
+    let mut all = read.map_err(|error| format!("its chunks have to be made anew: {error}"))?;
+    for (position, entry) in array.chunks.iter() {
+        if let ChunkEntry::Inline(bytes) = entry {
+            all.insert(position, bytes.clone());
+        }
+    }
+    Ok(all)
+}
+
+/// Chunks out of one chain of codecs in that of the array.
+fn recoded(
+    array: &Array,
+    old: Vec<Codec>,
+    stored: &BTreeMap<u64, Bytes>,
+) -> Result<BTreeMap<u64, Bytes>, String> {
+    let was = Array { codecs: old, chunks: ChunkManifest::default(), ..array.clone() };
+    let limit = MapOptions::default().inline_limit;
+    let mut made = BTreeMap::new();
+    let mut size = 0_u64;
+    for (position, bytes) in stored {
+        let shape = decode::chunk_shape(&was, *position).ok_or("a chunk lies outside of its grid")?;
+        let bytes_of_chunk = decode::count(&shape).and_then(|n| n.checked_mul(array.data_type.size()?));
+        size = size.saturating_add(bytes_of_chunk.unwrap_or(u64::MAX));
+        if size > limit {
+            return Err(format!("more than {limit} bytes would have to be inlined"));
+        }
+        let elements = decode::elements(&was, &shape, bytes).map_err(|error| error.to_string())?;
+        let encoded =
+            virtualize_codec::encode(&array.codecs, &elements).map_err(|error| error.to_string())?;
+        made.insert(*position, encoded.into());
+    }
+    Ok(made)
+}
