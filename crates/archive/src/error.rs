@@ -25,6 +25,35 @@ pub enum Error {
         /// The first of them.
         first: Vec<String>,
     },
+    /// Files that the journal knows are other ones now.
+    #[error("{} that the journal knows {} replaced since: {}", files(*count), if *count == 1 { "was" } else { "were" }, some(first, *count))]
+    Replaced {
+        /// How many.
+        count: u64,
+        /// The first of them.
+        first: Vec<String>,
+    },
+    /// A file that the journal knows cannot be looked at.
+    #[error("a file of an earlier run cannot be checked: {0}")]
+    Unchecked(virtualize::StoreError),
+    /// What is at the place of the output is not what the journal says.
+    #[error("{output}: {}, which is not what this journal wrote{}", size(*found), expected.map(|it| format!(" ({})", size(it))).unwrap_or_default())]
+    OtherOutput {
+        /// The output.
+        output: String,
+        /// Files and bytes that it has.
+        found: (u64, u64),
+        /// Files and bytes that were written.
+        expected: Option<(u64, u64)>,
+    },
+    /// There is an output already, and the journal does not say which files it has.
+    #[error(
+        "{output}: it is there already, and the journal does not say which files it has: appending would lose them"
+    )]
+    UnknownOutput {
+        /// The output.
+        output: String,
+    },
     /// More files failed than may.
     #[error("{} failed, at most {allowed} may: {}", files(*count), some(first, *count))]
     Failures {
@@ -75,12 +104,15 @@ impl Error {
                 ErrorClass::Usage
             }
             Self::List(_) => ErrorClass::NotFound,
-            Self::Usage(_) => ErrorClass::Usage,
+            Self::Usage(_) | Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Usage,
+            Self::Unchecked(error) => FileError::from(error.clone()).class(),
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
             Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } => ErrorClass::Unavailable,
-            Self::Vanished { .. } | Self::Failures { .. } | Self::Mismatch { .. } | Self::Combine(_) => {
-                ErrorClass::File
-            }
+            Self::Vanished { .. }
+            | Self::Replaced { .. }
+            | Self::Failures { .. }
+            | Self::Mismatch { .. }
+            | Self::Combine(_) => ErrorClass::File,
             Self::Internal(_) => ErrorClass::Unavailable,
         }
     }
@@ -93,10 +125,20 @@ impl Error {
             Self::Journal(error) => error.hint(),
             Self::Usage(_) | Self::Combine(_) | Self::Internal(_) | Self::ScanStopped { .. } => None,
             Self::Mismatch { .. } => Some(
-                "--on-mismatch split makes each a group, --on-mismatch skip keeps the most; `virtualize scan` tells all",
+                "--on-mismatch split makes each a group, --on-mismatch skip keeps the most; --append --drop-unwritten forgets files that earlier runs added in vain; `virtualize scan` tells all",
             ),
             Self::Vanished { .. } => Some("--drop-vanished leaves them out"),
-            Self::Failures { .. } => Some("--retry-failed tries them again, --skip-failed leaves them out"),
+            Self::Replaced { .. } => Some("--reread-changed reads them again"),
+            Self::Unchecked(_) => {
+                Some("run again, or give --no-recheck to believe that such files are as they were")
+            }
+            Self::OtherOutput { .. } => Some("--overwrite replaces it by what the journal has"),
+            Self::UnknownOutput { .. } => Some(
+                "give the journal that belongs to it with --journal, or name all files and leave --append out, or give --overwrite",
+            ),
+            Self::Failures { .. } => Some(
+                "--retry-failed tries them again, --skip-failed leaves them out, --append --drop-unwritten forgets those that earlier runs added",
+            ),
             Self::Stopped { .. } => Some("the same command goes on from there"),
         }
     }
@@ -117,6 +159,10 @@ pub(crate) fn class_name(class: ErrorClass) -> &'static str {
 
 fn files(count: u64) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn size((count, bytes): (u64, u64)) -> String {
+    format!("{} of {bytes} bytes", files(count))
 }
 
 fn some(first: &[String], count: u64) -> String {

@@ -50,6 +50,9 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
         .skip_failed(run.skip_failed)
         .append(run.append)
         .drop_vanished(run.drop_vanished)
+        .drop_unwritten(run.drop_unwritten)
+        .reread_changed(run.reread_changed)
+        .recheck(!run.no_recheck)
         .restart(run.restart)
         .cancel(stopped_by_signals());
     if arguments.each {

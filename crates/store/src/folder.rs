@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -10,7 +11,14 @@ use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
 use tempfile::TempDir;
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location, output::upload, region,
+    Receipt, StoreError, StoreOptions,
+    aside::{self, Aside, INNER, OLD},
+    clients::Purpose,
+    connect::connect,
+    location::Location,
+    output::{folder_of, sync_folder, upload},
+    receipt::{Parts, content},
+    region,
 };
 
 /// Files that become a folder, or objects under a prefix, when all of them are there. Dropped before that, it leaves
@@ -21,12 +29,12 @@ pub struct SideFolder {
     /// Whether what is there already is taken away.
     overwrite: bool,
     aside: TempDir,
+    /// Shows that this process is alive.
+    _locked: File,
     /// In the order in which they were put.
     keys: Vec<String>,
 }
 
-/// Name of the folder within the one that is temporary: a temporary folder itself is closed to other users.
-const INNER: &str = "whole";
 /// Objects that are written at once; each is held in memory whole.
 const UPLOADS: usize = 8;
 
@@ -36,16 +44,21 @@ impl SideFolder {
     pub fn create(target: &str, overwrite: bool) -> Result<Self, StoreError> {
         let target = Location::parse(target.trim_end_matches('/'))?;
         let failed = |error: &io::Error| StoreError::io(&target.name(), error);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".virtualize-").suffix(".part");
-        let (target, aside) = match &target {
+        let folder = |beside: Option<&Path>| {
+            aside::create(|builder: &mut Aside| {
+                let made = beside.map_or_else(|| builder.tempdir(), |beside| builder.tempdir_in(beside))?;
+                let file = File::open(made.path())?;
+                Ok((made, file))
+            })
+        };
+        let (target, (aside, locked)) = match &target {
             Location::Local(path) => {
                 if !overwrite {
                     vacant(path)?;
                 }
                 let path = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let beside = path.parent().unwrap_or(Path::new("/"));
-                let aside = builder.tempdir_in(beside).map_err(|error| failed(&error))?;
+                let aside = folder(Some(beside)).map_err(|error| failed(&error))?;
                 (Location::Local(path), aside)
             }
             Location::Http(_) => {
@@ -53,11 +66,11 @@ impl SideFolder {
                 return Err(StoreError::Location { name: target.name(), reason });
             }
             Location::Bucket { .. } => {
-                let aside = builder.tempdir().map_err(|error| failed(&error))?;
+                let aside = folder(None).map_err(|error| failed(&error))?;
                 (target, aside)
             }
         };
-        let this = Self { target, overwrite, aside, keys: Vec::new() };
+        let this = Self { target, overwrite, aside, _locked: locked, keys: Vec::new() };
         fs::create_dir(this.inner()).map_err(|error| StoreError::io(&this.target.name(), &error))?;
         Ok(this)
     }
@@ -89,14 +102,43 @@ impl SideFolder {
         Ok(file)
     }
 
+    /// Sees to it that all files are on the disk, and says what was written.
+    pub fn sync(&self) -> Result<Receipt, StoreError> {
+        let is_local = matches!(self.target, Location::Local(_));
+        let mut parts = Parts::default();
+        let mut folders = BTreeSet::from([self.inner()]);
+        for key in &self.keys {
+            let path = self.inner().join(key);
+            let read = File::open(&path).and_then(|mut file| {
+                if is_local {
+                    file.sync_all()?;
+                }
+                content(&mut file)
+            });
+            let (size, digest) = read.map_err(|error| StoreError::io(key, &error))?;
+            parts.add_content(key, size, &digest);
+            let above = path.ancestors().skip(1).take_while(|folder| folder.starts_with(self.inner()));
+            folders.extend(above.map(Path::to_owned));
+        }
+        for folder in folders.iter().filter(|_| is_local) {
+            sync_folder(folder).map_err(|error| StoreError::io(&self.target.name(), &error))?;
+        }
+        Ok(parts.receipt())
+    }
+
     /// Puts all at its final place: a local folder at once, objects in any order but for the last, which is put when
-    /// all others are there.
-    pub async fn finish(self, options: &StoreOptions) -> Result<(), StoreError> {
-        match &self.target {
-            Location::Local(path) => {
-                self.rename(path).map_err(|error| StoreError::io(&self.target.name(), &error))
-            }
-            _ => self.upload(options).await,
+    /// all others are there. Says what is there then.
+    pub async fn finish(self, options: &StoreOptions) -> Result<Receipt, StoreError> {
+        let content = self.sync()?;
+        if let Location::Local(path) = &self.target {
+            self.rename(path).map_err(|error| StoreError::io(&self.target.name(), &error))?;
+            return Ok(content);
+        }
+        self.upload(options).await?;
+        let name = self.target.name();
+        match crate::receipt(&self.target.url(), true, options).await? {
+            Some(there) if (there.files, there.bytes) == (content.files, content.bytes) => Ok(there),
+            _ => Err(StoreError::Changed { name, reason: "it is not what was just written".to_owned() }),
         }
     }
 
@@ -105,7 +147,7 @@ impl SideFolder {
     }
 
     fn rename(&self, target: &Path) -> io::Result<()> {
-        let old = self.aside.path().join("old");
+        let old = self.aside.path().join(OLD);
         let replaced = match target.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error),
@@ -119,7 +161,7 @@ impl SideFolder {
         if renamed.is_err() && replaced {
             fs::rename(&old, target)?;
         }
-        renamed
+        renamed.and_then(|()| sync_folder(folder_of(target)))
     }
 
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
@@ -132,7 +174,7 @@ impl SideFolder {
         let one = async |key: &str| {
             let bytes = fs::read(self.inner().join(key)).map_err(|error| StoreError::io(key, &error))?;
             let path = child(&prefix, key).map_err(failed)?;
-            upload(store.as_ref(), &path, Bytes::from(bytes)).await.map_err(failed)
+            upload(store.as_ref(), &path, Bytes::from(bytes)).await.map(drop).map_err(failed)
         };
         stream::iter(others.iter().map(Ok)).try_for_each_concurrent(UPLOADS, |key| one(key)).await?;
         one(last).await

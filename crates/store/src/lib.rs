@@ -7,6 +7,7 @@
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
 
 mod allowed;
+mod aside;
 mod azure_settings;
 mod clients;
 mod connect;
@@ -28,12 +29,14 @@ mod pages;
 mod percent;
 mod plan;
 mod profile;
+mod receipt;
 mod region;
 mod remote;
 mod retry;
 mod transport;
 
 pub use allowed::Allowed;
+pub use aside::remove_abandoned;
 pub use clients::Clients;
 pub use error::StoreError;
 pub use fetch::{fetch, post};
@@ -45,5 +48,6 @@ pub use lock::OutputLock;
 pub use meter::Stats;
 pub use object::{Object, is_same, open, open_listed};
 pub use options::StoreOptions;
-pub use output::{SideFile, put};
+pub use output::{SideFile, create_folder, put, receipt_of_bytes};
+pub use receipt::{Parts, Receipt, look, receipt};
 pub use region::{known_regions, other_settings};

@@ -27,6 +27,22 @@ impl Listed {
         Self { url: url.into(), ..Self::default() }
     }
 
+    /// A local file.
+    pub(crate) fn of_metadata(url: &str, found: &std::fs::Metadata) -> Self {
+        let since = found.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let modified = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+        Self { size: Some(found.len()), modified, ..Self::of(url) }
+    }
+
+    /// Whether two listings can be of one version of a file, as far as both say. The time counts where there are no tags
+    /// to compare.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let sizes = self.size.zip(other.size).is_none_or(|(one, other)| one == other);
+        let tags = self.etag.as_deref().zip(other.etag.as_deref());
+        let times = || self.modified.zip(other.modified).is_none_or(|(one, other)| is_same_time(one, other));
+        sizes && tags.map_or_else(times, |(one, other)| quoted(one) == quoted(other))
+    }
+
     /// The entity tag to demand; weak ones are never equal (RFC 9110, section 13.1.1).
     pub(crate) fn demanded(&self) -> Option<String> {
         self.etag.as_deref().filter(|tag| !tag.starts_with("W/")).map(quoted)

@@ -1,7 +1,6 @@
 use std::{
     fs::{self, DirEntry},
     path::Path,
-    time::UNIX_EPOCH,
 };
 
 use object_store::list::PaginatedListOptions;
@@ -184,9 +183,7 @@ fn add(page: &mut Page, entry: &DirEntry, url: String) {
     match fs::metadata(entry.path()) {
         Ok(found) if found.is_dir() => page.folders.push(Folder { url: format!("{url}/"), is_link }),
         Ok(found) if found.is_file() => {
-            let time = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            let modified = time.and_then(|since| i64::try_from(since.as_millis()).ok());
-            page.files.push(Listed { size: Some(found.len()), modified, ..Listed::of(url) });
+            page.files.push(Listed::of_metadata(&url, &found));
         }
         Ok(_) => {}
         Err(_) => page.files.push(Listed::of(url)),

@@ -6,22 +6,31 @@ use std::{
 
 use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Key};
+use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
+    Listed, Receipt, StoreError, StoreOptions,
+    aside::{self, Aside},
+    clients::Purpose,
+    connect::connect,
+    local::not_a_file,
+    location::Location,
+    receipt::Parts,
     region,
 };
 
 /// Size in bytes from which on an object is uploaded in parts.
 const PART: usize = 32 << 20;
 
-/// A local file that is written beside its final place and renamed when it is complete. Dropped before that, it
-/// leaves nothing, and what was at the final place stays.
+/// A local file that is written beside its final place and renamed when it is complete and on the disk. Dropped before
+/// that, it leaves nothing, and what was at the final place stays.
 #[derive(Debug)]
 pub struct SideFile {
     target: PathBuf,
     kind: Kind,
+    size: u64,
+    hasher: Sha256,
 }
 
 #[derive(Debug)]
@@ -42,44 +51,67 @@ impl SideFile {
             }
             Some(_) => {
                 let file = File::options().write(true).open(target).map_err(|error| failed(&error))?;
-                return Ok(Self { target: target.to_owned(), kind: Kind::Direct(file) });
+                return Ok(Self::new(target.to_owned(), Kind::Direct(file)));
             }
             None => {}
         }
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".virtualize-").suffix(".part");
         let mode = existing.map(|found| found.permissions()).or_else(new_file_permissions);
-        if let Some(mode) = mode.clone() {
-            builder.permissions(mode);
-        }
-        let folder = match target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let side = builder.tempfile_in(folder).map_err(|error| failed(&error))?;
+        let folder = folder_of(&target);
+        let side = aside::create(|builder: &mut Aside| {
+            if let Some(mode) = mode.clone() {
+                builder.permissions(mode);
+            }
+            let side = builder.tempfile_in(folder)?;
+            let file = side.as_file().try_clone()?;
+            Ok((side, file))
+        });
+        let (side, _) = side.map_err(|error| failed(&error))?;
         if let Some(mode) = mode.filter(|_| target.exists()) {
             side.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
         }
-        Ok(Self { target, kind: Kind::Side(side) })
+        Ok(Self::new(target, Kind::Side(side)))
+    }
+
+    fn new(target: PathBuf, kind: Kind) -> Self {
+        Self { target, kind, size: 0, hasher: Sha256::new() }
+    }
+
+    /// What was written so far.
+    pub fn receipt(&self) -> Receipt {
+        let mut parts = Parts::default();
+        parts.add_content("", self.size, &self.hasher.clone().finalize());
+        parts.receipt()
+    }
+
+    /// Sees to it that the file is on the disk: it outlives a power cut once it is at its place.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        let synced = match &mut self.kind {
+            Kind::Side(side) => side.as_file().sync_all(),
+            Kind::Direct(file) => file.flush(),
+        };
+        synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))
     }
 
     /// Puts the file at its final place.
-    pub fn finish(self) -> Result<(), StoreError> {
-        let failed = |error: io::Error| StoreError::io(&self.target.display().to_string(), &error);
-        match self.kind {
-            Kind::Side(side) => side.persist(&self.target).map(drop).map_err(|error| failed(error.error)),
-            Kind::Direct(mut file) => file.flush().map_err(failed),
-        }
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        self.sync()?;
+        let Kind::Side(side) = self.kind else { return Ok(()) };
+        let renamed = side.persist(&self.target).map_err(|error| error.error);
+        let synced = renamed.and_then(|_| sync_folder(folder_of(&self.target)));
+        synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))
     }
 }
 
 impl Write for SideFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.kind {
+        let count = match &mut self.kind {
             Kind::Side(side) => side.write(bytes),
             Kind::Direct(file) => file.write(bytes),
-        }
+        }?;
+        self.hasher.update(bytes.get(..count).unwrap_or_default());
+        self.size = self.size.saturating_add(count as u64);
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -90,6 +122,47 @@ impl Write for SideFile {
     }
 }
 
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Sees to it that the names in a folder are on the disk, where the file system can.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        // A folder whose files may be made, but not be listed.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    };
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        Ok(())
+    }
+}
+
+/// Makes a folder with those above it; all are on the disk then.
+///
+/// # Errors
+/// [`StoreError`] of the file system.
+pub fn create_folder(folder: &Path) -> Result<(), StoreError> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    create_folder(folder_of(folder))?;
+    let made = match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => return Ok(()),
+        made => made.and_then(|()| sync_folder(folder_of(folder))),
+    };
+    made.map_err(|error| StoreError::io(&folder.display().to_string(), &error))
+}
+
 /// What any program gives its new files; the umask takes its part.
 fn new_file_permissions() -> Option<fs::Permissions> {
     #[cfg(unix)]
@@ -98,8 +171,8 @@ fn new_file_permissions() -> Option<fs::Permissions> {
     None
 }
 
-/// Writes an object whole. Readers see the old one, or none, until it is complete.
-pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result<(), StoreError> {
+/// Writes an object whole, and says what the store has then. Readers see the old one, or none, until it is complete.
+pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result<Receipt, StoreError> {
     let location = Location::parse(location)?;
     let name = location.name();
     if let Location::Http(_) = location {
@@ -108,15 +181,33 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
     }
     region::settle(&location, options).await?;
     let (store, path) = connect(&location, Purpose::Writing, options)?;
-    upload(store.as_ref(), &path, bytes).await.map_err(|error| StoreError::remote(&name, &error))
+    let size = bytes.len() as u64;
+    let etag =
+        upload(store.as_ref(), &path, bytes).await.map_err(|error| StoreError::remote(&name, &error))?;
+    if etag.is_some() {
+        return Ok(Receipt::of_object(&Listed { size: Some(size), etag, ..Listed::default() }));
+    }
+    let found = crate::look(&location.url(), options).await?;
+    found.map(|found| Receipt::of_object(&found)).ok_or(StoreError::NotFound { name })
 }
 
-/// Writes an object whole, in parts where it is large.
-pub(crate) async fn upload(store: &dyn ObjectStore, path: &Key, bytes: Bytes) -> object_store::Result<()> {
+/// What [`put`] would upload.
+pub fn receipt_of_bytes(bytes: &[u8]) -> Receipt {
+    let mut parts = Parts::default();
+    parts.add_content("", bytes.len() as u64, &Sha256::digest(bytes));
+    parts.receipt()
+}
+
+/// Writes an object whole, in parts where it is large; gives its entity tag, where the store says it.
+pub(crate) async fn upload(
+    store: &dyn ObjectStore,
+    path: &Key,
+    bytes: Bytes,
+) -> object_store::Result<Option<String>> {
     if bytes.len() < PART {
-        return store.put(path, bytes.into()).await.map(drop);
+        return store.put(path, bytes.into()).await.map(|put| put.e_tag);
     }
     let mut upload = WriteMultipart::new_with_chunk_size(store.put_multipart(path).await?, PART);
     upload.put(bytes);
-    upload.finish().await.map(drop)
+    upload.finish().await.map(|put| put.e_tag)
 }

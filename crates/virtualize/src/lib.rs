@@ -43,7 +43,7 @@ pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit, has_c
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};
-pub use output::{metadata, write, write_files, write_folder, write_to};
+pub use output::{PreparedOutput, metadata, prepare, write, write_files, write_folder, write_to};
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
     convert, diff, from_text, read_references, record_sources, to_text, validate,

@@ -3,8 +3,9 @@ use std::{
     path::Path,
 };
 
+use bytes::Bytes;
 use virtualize_emit::{EmitError, Format, Sink};
-use virtualize_store::{SideFile, SideFolder, StoreOptions};
+use virtualize_store::{OutputLock, Receipt, SideFile, SideFolder, StoreOptions};
 
 use crate::{Error, VirtualStore};
 
@@ -12,28 +13,14 @@ use crate::{Error, VirtualStore};
 const BUFFER: usize = 1 << 20;
 
 /// Writes references to a path or to the url of an object; a format of several files to a folder or below a url. What
-/// was there before stays until all is written.
+/// was there before stays until all is written. No other process writes there meanwhile.
 pub async fn write(
     store: &VirtualStore,
     format: Format,
     target: &str,
     options: &StoreOptions,
 ) -> Result<(), Error> {
-    if format.is_several_files() {
-        return write_folder(store, format, target, false, options).await;
-    }
-    if store.places().any(|url| virtualize_store::is_same(url, target)) {
-        return Err(Error::OverInput { name: target.to_owned() });
-    }
-    if target.contains("://") && !target.starts_with("file://") {
-        let mut bytes = Vec::new();
-        write_to(store, format, &mut bytes).map_err(|error| named(target, error))?;
-        return Ok(virtualize_store::put(target, options, bytes.into()).await?);
-    }
-    let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
-    let mut file = SideFile::create(path)?;
-    write_to(store, format, &mut file).map_err(|error| named(target, error))?;
-    Ok(file.finish()?)
+    write_locked(store, format, target, false, options).await
 }
 
 /// Writes a format of several files to a folder or below a url. Unless it is to overwrite, there may be nothing yet.
@@ -44,13 +31,86 @@ pub async fn write_folder(
     overwrite: bool,
     options: &StoreOptions,
 ) -> Result<(), Error> {
-    let mut folder = SideFolder::create(target, overwrite)?;
-    if store.places().any(|url| folder.holds(url)) {
+    write_locked(store, format, target, overwrite, options).await
+}
+
+async fn write_locked(
+    store: &VirtualStore,
+    format: Format,
+    target: &str,
+    overwrite: bool,
+    options: &StoreOptions,
+) -> Result<(), Error> {
+    let lock = OutputLock::acquire(target, options).await?;
+    let written = prepare(store, format, target, overwrite)?.publish(options).await;
+    lock.release().await;
+    written.map(drop)
+}
+
+/// An output that is complete and on the disk, but not at its place yet. Dropped, it leaves nothing.
+#[derive(Debug)]
+pub struct PreparedOutput {
+    content: Receipt,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    File(SideFile),
+    Object(String, Bytes),
+    Folder(SideFolder),
+}
+
+/// Prepares what [`write()`] and [`write_folder`] write. They lock the output; whoever calls this does so himself, see
+/// [`virtualize_store::OutputLock`].
+pub fn prepare(
+    store: &VirtualStore,
+    format: Format,
+    target: &str,
+    overwrite: bool,
+) -> Result<PreparedOutput, Error> {
+    if format.is_several_files() {
+        let mut folder = SideFolder::create(target, overwrite)?;
+        if store.places().any(|url| folder.holds(url)) {
+            return Err(Error::OverInput { name: target.to_owned() });
+        }
+        virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))
+            .map_err(|error| failed(target, error))?;
+        return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
+    }
+    if store.places().any(|url| virtualize_store::is_same(url, target)) {
         return Err(Error::OverInput { name: target.to_owned() });
     }
-    virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))
-        .map_err(|error| failed(target, error))?;
-    Ok(folder.finish(options).await?)
+    if target.contains("://") && !target.starts_with("file://") {
+        let mut bytes = Vec::new();
+        write_to(store, format, &mut bytes).map_err(|error| named(target, error))?;
+        let content = virtualize_store::receipt_of_bytes(&bytes);
+        return Ok(PreparedOutput { content, place: Place::Object(target.to_owned(), bytes.into()) });
+    }
+    let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
+    let mut file = SideFile::create(path)?;
+    write_to(store, format, &mut file).map_err(|error| named(target, error))?;
+    file.sync()?;
+    Ok(PreparedOutput { content: file.receipt(), place: Place::File(file) })
+}
+
+impl PreparedOutput {
+    /// What will be at its place, where that is on a local disk.
+    pub fn content(&self) -> &Receipt {
+        &self.content
+    }
+
+    /// Puts it at its place, and says what is there then.
+    pub async fn publish(self, options: &StoreOptions) -> Result<Receipt, Error> {
+        Ok(match self.place {
+            Place::File(file) => {
+                file.finish()?;
+                self.content
+            }
+            Place::Object(target, bytes) => virtualize_store::put(&target, options, bytes).await?,
+            Place::Folder(folder) => folder.finish(options).await?,
+        })
+    }
 }
 
 /// A folder as the emitter sees it.

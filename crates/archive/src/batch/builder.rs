@@ -38,6 +38,9 @@ impl BatchBuilder {
             skip_failed: false,
             append: false,
             drop_vanished: false,
+            drop_unwritten: false,
+            reread_changed: false,
+            recheck: true,
             restart: false,
             cancel: CancellationToken::new(),
         })
@@ -161,6 +164,26 @@ impl BatchBuilder {
     /// Files that are no longer listed are left out, instead of being an error.
     pub fn drop_vanished(mut self, drop: bool) -> Self {
         self.0.drop_vanished = drop;
+        self
+    }
+
+    /// Files that earlier runs added and that are in no output, and that this one does not name, are forgotten.
+    pub fn drop_unwritten(mut self, drop: bool) -> Self {
+        self.0.drop_unwritten = drop;
+        self
+    }
+
+    /// With [`BatchBuilder::append`], files of earlier runs that were replaced since are read again, instead of being an
+    /// error.
+    pub fn reread_changed(mut self, reread: bool) -> Self {
+        self.0.reread_changed = reread;
+        self
+    }
+
+    /// Whether files that were read before are looked at once more where the listing does not say what they are now; it is
+    /// so by default.
+    pub fn recheck(mut self, recheck: bool) -> Self {
+        self.0.recheck = recheck;
         self
     }
 

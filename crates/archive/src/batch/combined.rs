@@ -30,8 +30,8 @@ pub(super) struct Combination {
     pub(super) plan: Plan,
     pub(super) layout: Layout,
     pub(super) options: PlanOptions,
-    /// Ids of rows by their places in the listing.
-    ids: HashMap<u64, i64>,
+    /// Rows of the journal in their order: those of a plan are places in it.
+    pub(super) ids: Vec<i64>,
     /// Places of rows that are in the output's last commit.
     #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are appended to"))]
     pub(super) committed: HashSet<u64>,
@@ -46,25 +46,29 @@ impl Combination {
         layout: &Layout,
         options: &PlanOptions,
         others: &str,
+        output: &str,
     ) -> Result<Self, Error> {
-        let rows = journal.planned()?;
+        let rows = journal.planned(output)?;
         let mut hasher = Sha256::new();
         hasher.update(format!("{options:?} {others}"));
         let mut briefs = Vec::with_capacity(rows.len());
-        let mut ids = HashMap::with_capacity(rows.len());
-        let committed = rows.iter().filter(|row| row.committed).map(|row| row.position).collect();
-        for Planned { id, position, run, brief, .. } in rows {
-            hasher.update(format!("{position} {run} {brief}"));
+        let mut ids = Vec::with_capacity(rows.len());
+        let mut committed = HashSet::new();
+        for (place, Planned { id, run, committed: is_committed, brief }) in (0_u64..).zip(rows) {
+            hasher.update(format!("{place} {run} {brief}"));
             let mut brief: Brief = serde_json::from_str(&brief).map_err(|error| JournalError::Failed {
                 path: journal.path().to_owned(),
                 reason: format!("row {id}: {error}"),
             })?;
-            brief.row = position;
-            ids.insert(position, id);
+            brief.row = place;
+            ids.push(id);
+            if is_committed {
+                committed.insert(place);
+            }
             briefs.push(brief);
         }
         let of_row = |row: u64, name: &str| {
-            let (item, member) = journal.member(*ids.get(&row)?).ok()?;
+            let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
             coordinates(&unpack(item, member).ok()?, name)
         };
         let known = Known { kinds: kinds(journal)?, coordinates: &of_row };
@@ -82,6 +86,12 @@ impl Combination {
     /// Files of the plan.
     pub(super) fn files(&self) -> u64 {
         self.plan.eras.iter().map(|era| era.blocks.len() as u64).sum()
+    }
+
+    /// Rows of the journal that the plan has.
+    pub(super) fn rows(&self) -> Vec<i64> {
+        let blocks = self.plan.eras.iter().flat_map(|era| &era.blocks);
+        blocks.filter_map(|block| id_of(&self.ids, block.row)).collect()
     }
 
     /// Puts the files together, each era in its group; notes are for people.
@@ -118,11 +128,15 @@ impl Combination {
     ) -> Result<(Hierarchy, Vec<crate::combine::Note>), Error> {
         combine(era, &self.layout, &self.options, &mut |row| {
             progress.step()?;
-            let id = self.ids.get(&row).copied().ok_or(CombineError::Nothing)?;
+            let id = id_of(&self.ids, row).ok_or(CombineError::Nothing)?;
             let (item, member) = journal.member(id)?;
             Ok::<_, Error>(unpack(item, member)?)
         })
     }
+}
+
+fn id_of(ids: &[i64], row: u64) -> Option<i64> {
+    ids.get(usize::try_from(row).ok()?).copied()
 }
 
 struct Progress<'a> {

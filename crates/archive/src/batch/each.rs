@@ -1,15 +1,22 @@
 //! One output a file: names below a folder or prefix.
 
-use std::{fs, path::Path};
+use std::{collections::HashMap, path::Path};
 
-use virtualize::{Format, Options, Relocation, VirtualStore};
-use virtualize_store::url_of;
+use futures::{StreamExt, TryStreamExt, stream};
+use virtualize::{Format, Options, Relocation, StoreOptions, VirtualStore};
+use virtualize_store::{Parts, create_folder, list_page, url_of};
 
-use crate::{journal::Content, list::Input};
+use super::present;
+use crate::{Error, Journal, JournalError, journal::Content, list::Input};
+
+/// Rows that are held against their outputs at once.
+const PAGE: u64 = 1000;
+/// Outputs that are read at once.
+const AT_ONCE: usize = 8;
 
 /// The folder that all names are relative to, with a slash at its end: of the inputs what stands before the first
 /// wildcard, the folder of an input that is a file itself, and of all other files their common folder.
-pub(super) fn root(inputs: &[Input], urls: &[String]) -> Option<String> {
+pub(super) fn root(inputs: &[Input], journal: &Journal) -> Result<String, JournalError> {
     let mut roots: Vec<String> = Vec::new();
     for input in inputs {
         let Input::Files(input) = input else { continue };
@@ -19,19 +26,20 @@ pub(super) fn root(inputs: &[Input], urls: &[String]) -> Option<String> {
             None => url_of(input.trim_end_matches('/')).ok(),
         };
         let Some(folder) = folder else { continue };
-        match urls.binary_search(&folder) {
-            Ok(_) => roots.push(folder_of(&folder).to_owned()),
-            Err(_) => roots.push(format!("{}/", folder.trim_end_matches('/'))),
-        }
+        roots.push(match journal.is_staged(&folder)? {
+            true => folder_of(&folder).to_owned(),
+            false => format!("{}/", folder.trim_end_matches('/')),
+        });
     }
-    let others = urls.iter().filter(|url| !roots.iter().any(|root| url.starts_with(root)));
-    let others: Vec<&str> = others.map(|url| folder_of(plain(url))).collect();
-    roots
-        .iter()
-        .map(String::as_str)
-        .chain(others)
-        .map(str::to_owned)
-        .reduce(|one, other| common(&one, &other))
+    let mut all = roots.iter().cloned().reduce(|one, other| common(&one, &other));
+    journal.for_each_named(false, |url| {
+        if !roots.iter().any(|root| url.starts_with(root)) {
+            let folder = folder_of(plain(url));
+            all = Some(all.as_ref().map_or_else(|| folder.to_owned(), |all| common(all, folder)));
+        }
+        Ok::<_, JournalError>(())
+    })?;
+    Ok(all.unwrap_or_default())
 }
 
 /// The url of a folder that may end in a slash, or be the whole of a bucket.
@@ -79,11 +87,12 @@ pub(super) struct Each {
 
 impl Each {
     /// Name of a file's output below the folder, such as `2024/a.nc.json`.
+    ///
+    /// What does not lie below the root is named from the nearest folder that has both, and from the scheme where none has.
     pub(super) fn name(&self, url: &str) -> Result<String, String> {
         let path = plain(url);
-        let Some(name) = path.strip_prefix(&self.root) else {
-            return Err(format!("{path}: does not lie below {}, which names are relative to", self.root));
-        };
+        let folder = common(&self.root, path);
+        let name = path.strip_prefix(folder.as_str()).unwrap_or(path).replacen("://", "/", 1);
         let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);
         match name.split('/').any(bad) {
             true => Err(format!("{path}: {name:?} cannot be the name of an output")),
@@ -109,33 +118,112 @@ impl Each {
             other => other.clone(),
         };
         store.relocate(&relocation)?;
-        let local = local(&place);
-        if let Some(folder) = local.and_then(Path::parent) {
-            fs::create_dir_all(folder).map_err(|error| virtualize_store::StoreError::Unavailable {
-                name: folder.display().to_string(),
-                reason: error.to_string(),
-            })?;
+        if let Some(folder) = local(&place).and_then(Path::parent) {
+            create_folder(folder)?;
         }
-        match self.format.is_several_files() {
-            true => {
-                virtualize::write_folder(store, self.format, &place, self.overwrite, &options.store).await?;
-            }
-            false => virtualize::write(store, self.format, &place, &options.store).await?,
-        }
-        let bytes = local.filter(|path| path.is_file()).and_then(|path| fs::metadata(path).ok());
-        Ok(Content::Written { name, bytes: bytes.map(|found| found.len()) })
+        let prepared = virtualize::prepare(store, self.format, &place, self.overwrite)?;
+        let receipt = prepared.publish(&options.store).await?;
+        Ok(Content::Written { name, receipt: receipt.to_string() })
     }
 
-    /// Whether an output is still as it was written, as far as that can be told without a request.
-    pub(super) fn is_there(&self, name: &str, bytes: Option<u64>) -> bool {
-        let place = self.place(name);
-        let Some(path) = local(&place) else { return true };
-        fs::metadata(path).is_ok_and(|found| bytes.is_none_or(|bytes| found.len() == bytes))
+    /// Rows whose outputs are no longer what was written.
+    pub(super) async fn damaged(&self, journal: &Journal, options: &StoreOptions) -> Result<Vec<i64>, Error> {
+        let there = match present::is_local(&self.output) {
+            true => None,
+            false => Some(self.below(journal, options).await.map_err(virtualize::Error::from)?),
+        };
+        let (mut after, mut damaged) = (i64::MIN, Vec::new());
+        loop {
+            let page = journal.written(after, PAGE)?;
+            let Some((last, ..)) = page.last() else { return Ok(damaged) };
+            after = *last;
+            let checks = page.into_iter().map(|(id, name, receipt)| {
+                let there = there.as_ref();
+                async move {
+                    let found = match there {
+                        Some(there) => there.get(&name).map(Parts::receipt),
+                        None => virtualize_store::receipt(&self.place(&name), true, options).await?,
+                    };
+                    let is_same = found.is_some_and(|found| found.to_string() == receipt);
+                    Ok::<_, virtualize::StoreError>((!is_same).then_some(id))
+                }
+            });
+            let found: Vec<_> = stream::iter(checks)
+                .buffered(AT_ONCE)
+                .try_collect()
+                .await
+                .map_err(virtualize::Error::from)?;
+            damaged.extend(found.into_iter().flatten());
+        }
+    }
+
+    /// What the store has of each output, by their names.
+    async fn below(
+        &self,
+        journal: &Journal,
+        options: &StoreOptions,
+    ) -> Result<HashMap<String, Parts>, virtualize::StoreError> {
+        let prefix = format!("{}/", present::name(&self.output));
+        let (mut there, mut after) = (HashMap::<String, Parts>::new(), None);
+        if journal.written(i64::MIN, 1).is_ok_and(|first| first.is_empty()) {
+            return Ok(there);
+        }
+        loop {
+            let page = list_page(&prefix, true, after.as_deref(), options).await?;
+            for object in &page.files {
+                let key = object.url.strip_prefix(&prefix).unwrap_or(&object.url);
+                let (name, rest) = match self.format.is_several_files() {
+                    true => self.split(key),
+                    false => (key, ""),
+                };
+                there.entry(name.to_owned()).or_default().add_object(rest, object);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(there);
+            }
+        }
+    }
+
+    /// The name of the output that has a key, and the key within it.
+    fn split<'a>(&self, key: &'a str) -> (&'a str, &'a str) {
+        let ending = format!("{}/", self.extension);
+        let at = key.find(&ending).map(|at| at + self.extension.len());
+        at.and_then(|at| Some((key.get(..at)?, key.get(at + 1..)?))).unwrap_or((key, ""))
+    }
+
+    /// Refuses files whose outputs would be at one place, or within each other.
+    pub(super) fn check_names(&self, journal: &Journal, append: bool) -> Result<(), Error> {
+        let refused = |one: &str, other: &str, name: &str| {
+            let place = self.place(name);
+            Error::Usage(format!(
+                "{} and {} would have one output, {place}: make them by runs of their own, with other outputs",
+                plain(one),
+                plain(other)
+            ))
+        };
+        journal.for_each_named(append, |url| {
+            let Ok(name) = self.name(url) else { return Ok(()) };
+            match journal.claim_name(&name, url)? {
+                Some(other) => Err(refused(&other, url, &name)),
+                None => Ok(()),
+            }
+        })?;
+        journal.for_each_named(append, |url| {
+            let Ok(name) = self.name(url) else { return Ok(()) };
+            for (at, _) in name.match_indices('/') {
+                let above = name.get(..at).unwrap_or_default();
+                if let Some(other) = journal.has_name(above)? {
+                    return Err(refused(&other, url, above));
+                }
+            }
+            Ok(())
+        })
     }
 }
 
 /// The path of a place that is local.
-fn local(place: &str) -> Option<&Path> {
+pub(super) fn local(place: &str) -> Option<&Path> {
     match place.split_once("://") {
         Some(("file", path)) => Some(Path::new(path)),
         Some(_) => None,

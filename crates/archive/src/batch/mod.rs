@@ -4,10 +4,13 @@ mod builder;
 mod combined;
 mod each;
 mod fingerprint;
+mod listing;
 mod member;
 mod output;
+mod present;
 mod python;
 mod read;
+mod recheck;
 #[cfg(feature = "icechunk")]
 mod repository;
 mod summary;
@@ -15,15 +18,15 @@ mod target;
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
+use virtualize_store::{OutputLock, create_folder};
 
 pub use builder::BatchBuilder;
 pub use summary::Summary;
@@ -33,15 +36,13 @@ use crate::{
     Error, Event, Journal,
     engine::{EngineOptions, FileReader, run_journal},
     event::Events,
-    journal::{Listing, journal_beside},
-    list::{Assets, Filter, Input, ListOptions, list},
+    journal::journal_beside,
+    list::{Assets, Filter, Input},
 };
-use each::Each;
 use output::Combine;
+use present::Present;
 use read::Becomes;
 
-/// Most listed files that go to the journal at once.
-const LISTED: usize = 1000;
 /// Most files that an error or a summary names.
 const NAMED: u64 = 10;
 
@@ -77,6 +78,9 @@ pub struct Batch {
     skip_failed: bool,
     append: bool,
     drop_vanished: bool,
+    drop_unwritten: bool,
+    reread_changed: bool,
+    recheck: bool,
     restart: bool,
     cancel: CancellationToken,
 }
@@ -108,20 +112,77 @@ impl Batch {
                 events(event);
             }
         });
-        let mut journal = self.open_journal()?;
-        self.list(&mut journal, &events).await?;
-        let reader = Arc::new(self.reader(&mut journal)?);
-        let journal = run_journal(journal, reader, &self.engine(), &events).await?;
-        let mut summary = self.summary(&journal, &totals)?;
+        let lock = self.lock().await?;
+        let result = self.run_locked(lock.as_ref(), &events, &totals).await;
+        if let Some(lock) = lock {
+            lock.release().await;
+        }
+        let mut summary = result?;
+        summary.seconds = start.elapsed().as_secs_f64();
+        events.tell(Event::Done { summary: summary.clone() });
+        Ok(summary)
+    }
+
+    /// Nobody else writes the output while the run lasts. A repository is locked while it is committed to.
+    async fn lock(&self) -> Result<Option<OutputLock>, Error> {
+        #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
+        let Target::References(_) = self.target else { return Ok(None) };
+        let options = &self.options.store;
+        let made = async {
+            if let Some(path) = each::local(&self.output).filter(|_| self.each) {
+                create_folder(path)?;
+            }
+            OutputLock::acquire(&self.output, options).await
+        };
+        Ok(Some(made.await.map_err(virtualize::Error::from)?))
+    }
+
+    async fn run_locked(
+        &self,
+        lock: Option<&OutputLock>,
+        events: &Events,
+        totals: &Totals,
+    ) -> Result<Summary, Error> {
+        self.remove_abandoned();
+        let (mut journal, restart) = self.open_journal()?;
+        let present = self.present(&journal).await?;
+        self.list(&mut journal, restart, events).await?;
+        let reader = Arc::new(self.reader(&journal).await?);
+        let journal = run_journal(journal, reader, &self.engine(), events).await?;
+        let mut summary = self.summary(&journal, totals)?;
         if self.each {
             summary.output = Some(self.output.clone());
         } else {
             self.may_be_written(&summary)?;
-            self.write_combined(journal, &self.combine, &mut summary, &events).await?;
+            self.write_combined(journal, (&present, lock), &mut summary, events).await?;
         }
-        summary.seconds = start.elapsed().as_secs_f64();
-        events.tell(Event::Done { summary: summary.clone() });
         Ok(summary)
+    }
+
+    /// What is at the place of a combined output; refused is what must not be replaced.
+    async fn present(&self, journal: &Journal) -> Result<Present, Error> {
+        let Target::References(format) = &self.target else { return Ok(Present::Nothing) };
+        if self.each {
+            return Ok(Present::Nothing);
+        }
+        let known = journal.output(&present::name(&self.output))?.filter(|_| !self.restart);
+        let several = format.is_several_files();
+        let present = Present::of(&self.output, several, known, &self.options.store).await?;
+        if !self.overwrite {
+            present.check(&self.output, self.append)?;
+        }
+        Ok(present)
+    }
+
+    /// Takes away what killed runs left beside the output.
+    fn remove_abandoned(&self) {
+        if let Some(path) = each::local(&self.output) {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            virtualize_store::remove_abandoned(folder.unwrap_or(Path::new(".")), false);
+            if self.each {
+                virtualize_store::remove_abandoned(path, true);
+            }
+        }
     }
 
     /// Refuses options that do not go together.
@@ -144,20 +205,6 @@ impl Batch {
         EngineOptions { files, attempts, wait, cancel: self.cancel.clone() }
     }
 
-    /// The journal, which fits to the options.
-    fn open_journal(&self) -> Result<Journal, Error> {
-        let path = self.journal_path();
-        if self.restart {
-            Journal::remove(&path)?;
-        }
-        let mut journal = Journal::open(&path)?;
-        journal.settle_options(&self.row_options())?;
-        if self.retry_failed {
-            journal.retry_failed()?;
-        }
-        Ok(journal)
-    }
-
     /// The options on which rows of the journal depend.
     fn row_options(&self) -> BTreeMap<String, String> {
         let mut all = fingerprint::of_options(&self.options);
@@ -172,77 +219,18 @@ impl Batch {
         all
     }
 
-    /// Lists the inputs, and holds them against what the journal has.
-    async fn list(&self, journal: &mut Journal, events: &Events) -> Result<(), Error> {
-        let mut listing = Listing::default();
-        let options =
-            ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
-        let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
-        while let Some(items) = files.next().await {
-            if self.cancel.is_cancelled() {
-                return Err(Error::Stopped { done: 0, files: listing.files });
+    /// What is made of each file. Outputs of single files that are no longer what was written are made again.
+    async fn reader(&self, journal: &Journal) -> Result<FileReader<Becomes>, Error> {
+        let make = match self.each(journal, false)? {
+            Some(each) => {
+                for id in each.damaged(journal, &self.options.store).await? {
+                    journal.again(id)?;
+                }
+                Becomes::Each(each)
             }
-            let items = items.into_iter().collect::<Result<Vec<_>, _>>()?;
-            journal.list(&items, &mut listing)?;
-            events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
-        }
-        for text in files.get_ref().tally().notes() {
-            events.tell(Event::Note { text });
-        }
-        self.vanished(journal)?;
-        let counts = journal.counts()?;
-        events.tell(Event::Listed { files: counts.all(), pending: counts.pending, complete: true });
-        Ok(())
-    }
-
-    fn vanished(&self, journal: &mut Journal) -> Result<(), Error> {
-        let (count, first) = journal.vanished(NAMED)?;
-        match count {
-            0 => Ok(()),
-            _ if self.append => Ok(journal.keep_vanished()?),
-            _ if self.drop_vanished => Ok(journal.drop_vanished()?),
-            _ => Err(Error::Vanished { count, first }),
-        }
-    }
-
-    fn reader(&self, journal: &mut Journal) -> Result<FileReader<Becomes>, Error> {
-        let make = match self.each {
-            true => Becomes::Each(self.each(journal)?),
-            false => Becomes::Member(self.combine.layout.clone()),
+            None => Becomes::Member(self.combine.layout.clone()),
         };
         Ok(FileReader { options: self.options.clone(), make })
-    }
-
-    /// How outputs of single files are written. Those that are no longer there are made again.
-    fn each(&self, journal: &mut Journal) -> Result<Each, Error> {
-        #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
-        let Target::References(format) = self.target else {
-            return Err(Error::Usage("an Icechunk repository holds one dataset: not with --each".to_owned()));
-        };
-        let root = match journal.fact("root")? {
-            Some(root) => root,
-            None => {
-                let mut urls = journal.listed()?;
-                urls.sort_unstable();
-                let root = each::root(&self.inputs, &urls).unwrap_or_default();
-                journal.set_fact("root", Some(&root))?;
-                root
-            }
-        };
-        let each = Each {
-            output: self.output.clone(),
-            root,
-            format,
-            extension: self.target.extension(),
-            overwrite: self.overwrite || !journal.is_new(),
-            relocation: self.relocation.clone(),
-        };
-        for (id, name, bytes) in journal.written()? {
-            if !each.is_there(&name, bytes) {
-                journal.again(id)?;
-            }
-        }
-        Ok(each)
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary, Error> {

@@ -6,11 +6,17 @@ use std::{
 };
 
 use virtualize::VirtualStore;
+use virtualize_store::OutputLock;
 
-use super::{Batch, Summary, Target, combined::Combination, python};
+use super::{
+    Batch, Summary, Target,
+    combined::Combination,
+    present::{self, Present},
+    python,
+};
 use crate::{Error, Event, Journal, Layout, combine::PlanOptions, event::Events};
 
-/// The digest of what was written last.
+/// The digest of what was committed last.
 pub(super) const WRITTEN: &str = "written";
 
 /// How files are put together.
@@ -24,27 +30,46 @@ impl Batch {
     /// Puts the files of the journal together and writes them, where that was not done yet.
     pub(super) async fn write_combined(
         &self,
-        journal: Journal,
-        combine: &Combine,
+        mut journal: Journal,
+        (present, lock): (&Present, Option<&OutputLock>),
         summary: &mut Summary,
         events: &Events,
     ) -> Result<(), Error> {
+        let combine = &self.combine;
         let others = format!("{:?} {:?} {}", self.target, self.relocation, self.output);
-        let combination = Combination::plan(&journal, &combine.layout, &combine.plan, &others)?;
+        let name = present::name(&self.output);
+        let combination = Combination::plan(&journal, &combine.layout, &combine.plan, &others, &name)?;
         self.say_plan(&combination, summary, events);
-        let digest = combination.digest.clone();
-        if journal.fact(WRITTEN)?.as_ref() == Some(&digest) && is_there(&self.output) {
+        summary.output = Some(self.output.clone());
+        let (digest, rows) = (combination.digest.clone(), combination.rows());
+        if let Some(receipt) = self.is_written(&journal, &digest, present)? {
+            journal.set_written(&name, &digest, &receipt, rows)?;
             summary.notes.push("nothing is new: the output is as it was".to_owned());
-            summary.output = Some(self.output.clone());
             summary.python = python::lines(&self.target, &self.output, &summary.eras);
             return Ok(());
         }
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary };
-        writing.all(combination).await?;
-        writing.journal().set_committed(WRITTEN, &digest)?;
-        summary.output = Some(self.output.clone());
+        let receipt = writing.all(combination, present, lock).await?;
+        writing.journal().set_written(&name, &digest, &receipt, rows)?;
         Ok(())
+    }
+
+    /// The receipt of the output, where it is there and what it would be.
+    fn is_written(
+        &self,
+        journal: &Journal,
+        digest: &str,
+        present: &Present,
+    ) -> Result<Option<String>, Error> {
+        if let Target::References(_) = self.target {
+            return Ok(match present {
+                Present::Written { plan, receipt } if plan == digest => Some(receipt.clone()),
+                _ => None,
+            });
+        }
+        let is_written = journal.fact(WRITTEN)?.as_deref() == Some(digest) && is_there(&self.output);
+        Ok(is_written.then(String::new))
     }
 
     fn say_plan(&self, combination: &Combination, summary: &mut Summary, events: &Events) {
@@ -68,25 +93,38 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Puts the files together and writes them.
-    async fn all(&mut self, combination: Combination) -> Result<(), Error> {
+    /// Puts the files together and writes them; gives the receipt of what was written.
+    async fn all(
+        &mut self,
+        combination: Combination,
+        present: &Present,
+        lock: Option<&OutputLock>,
+    ) -> Result<String, Error> {
         let Batch { target, output, options, overwrite, .. } = self.batch;
         let lines = python::lines(target, output, &self.summary.eras);
         match target {
             Target::References(format) => {
+                let digest = combination.digest.clone();
                 let store = self.put_together(combination).await?;
                 self.events.tell(Event::Writing { target: output.clone() });
-                if format.is_several_files() {
-                    let overwrite = *overwrite || self.journal().fact(WRITTEN)?.is_some();
-                    virtualize::write_folder(&store, *format, output, overwrite, &options.store).await?;
-                } else {
-                    virtualize::write(&store, *format, output, &options.store).await?;
-                }
+                let prepared = virtualize::prepare(&store, *format, output, *overwrite || present.is_ours())?;
+                self.journal().begin_output(
+                    &present::name(output),
+                    &digest,
+                    &prepared.content().to_string(),
+                )?;
+                lock.map_or(Ok(()), OutputLock::check).map_err(virtualize::Error::from)?;
+                let receipt = prepared.publish(&options.store).await?;
                 self.summary.python = lines;
-                Ok(())
+                Ok(receipt.to_string())
             }
             #[cfg(feature = "icechunk")]
-            Target::Icechunk(options) => self.commit(combination, options).await,
+            Target::Icechunk(options) => {
+                let digest = combination.digest.clone();
+                self.commit(combination, options).await?;
+                self.journal().set_fact(WRITTEN, Some(&digest))?;
+                Ok(String::new())
+            }
         }
     }
 

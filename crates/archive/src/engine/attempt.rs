@@ -92,7 +92,8 @@ fn wait(first: Duration, attempt: u32) -> Duration {
 fn done<C>(reading: Reading<C>, attempts: u32, fresh: bool, took: Duration) -> Outcome<C> {
     let Reading { opened, requests, bytes, warnings, content } = reading;
     Outcome::Done(Box::new(Done {
-        changed: fresh.then_some(opened),
+        opened,
+        replaced: fresh,
         attempts,
         seconds: took.as_secs_f64(),
         requests,

@@ -6,21 +6,22 @@
 
 mod content;
 mod error;
+mod listing;
+mod outputs;
 mod rows;
 mod schema;
 mod work;
 mod writer;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 pub(crate) use content::{pack_hierarchy, pack_values, unpack};
 pub use error::{JournalError, OptionDifference};
-pub(crate) use rows::{Content, Done, Failed, Listing, MemberRow, Outcome, Work};
+pub(crate) use listing::Accept;
+pub(crate) use outputs::Known;
+pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, Outcome, Work};
 pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 
@@ -51,22 +52,30 @@ impl Journal {
         Ok(Self { connection, path: path.to_owned(), run })
     }
 
-    /// Takes a journal away, where there is one that no process has open.
+    /// Takes a journal away that cannot be opened: one of another version, or a damaged one. Any other file stays.
     ///
     /// # Errors
     /// [`JournalError`]; what is no journal stays.
-    pub fn remove(path: &Path) -> Result<(), JournalError> {
-        if !path.exists() {
-            return Ok(());
-        }
-        let journal = match Self::open(path) {
-            Ok(journal) => Some(journal),
-            Err(JournalError::Version { .. }) => None,
+    pub fn remove_unusable(path: &Path) -> Result<(), JournalError> {
+        match Self::open(path) {
+            Ok(_) => return Ok(()),
+            Err(JournalError::Version { .. }) => {}
+            Err(JournalError::NotAJournal { .. } | JournalError::Failed { .. })
+                if schema::is_damaged_journal(path) => {}
             Err(error) => return Err(error),
-        };
-        let removed = std::fs::remove_file(path);
-        drop(journal);
-        removed.map_err(|error| JournalError::Failed { path: path.to_owned(), reason: error.to_string() })
+        }
+        let failed =
+            |error: std::io::Error| JournalError::Failed { path: path.to_owned(), reason: error.to_string() };
+        // First what would be taken for a part of a new one.
+        for end in ["-wal", "-shm", ""] {
+            let mut name = path.as_os_str().to_owned();
+            name.push(end);
+            match std::fs::remove_file(&name) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether this is its first run.
@@ -77,45 +86,6 @@ impl Journal {
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Holds the options of this run against those with which the journal was begun; those of a new journal are kept.
-    ///
-    /// # Errors
-    /// [`JournalError::OtherOptions`] with what differs.
-    pub fn settle_options(&mut self, options: &BTreeMap<String, String>) -> Result<(), JournalError> {
-        let before = self.options().map_err(|error| self.failed(error))?;
-        if before.is_empty() {
-            return self.keep_options(options).map_err(|error| self.failed(error));
-        }
-        let names: std::collections::BTreeSet<&String> = before.keys().chain(options.keys()).collect();
-        let differ = names.into_iter().filter(|name| before.get(*name) != options.get(*name));
-        let said = |found: Option<&String>| found.cloned().unwrap_or_else(|| "none".to_owned());
-        let differences: Vec<_> = differ
-            .map(|name| OptionDifference {
-                name: name.clone(),
-                before: said(before.get(name)),
-                now: said(options.get(name)),
-            })
-            .collect();
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(JournalError::OtherOptions { path: self.path.clone(), differences }),
-        }
-    }
-
-    fn options(&self) -> rusqlite::Result<BTreeMap<String, String>> {
-        let mut statement = self.connection.prepare("SELECT name, value FROM options")?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect()
-    }
-
-    fn keep_options(&mut self, options: &BTreeMap<String, String>) -> rusqlite::Result<()> {
-        let transaction = self.connection.transaction()?;
-        for (name, value) in options {
-            transaction.execute("INSERT INTO options (name, value) VALUES (?1, ?2)", params![name, value])?;
-        }
-        transaction.commit()
     }
 
     /// A fact of the whole run, such as the folder that names are relative to.

@@ -57,11 +57,22 @@ pub(crate) struct Listing {
     pub(crate) pending: u64,
 }
 
+/// What became of a file since it was read.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Found {
+    /// It is no longer there.
+    Gone,
+    /// It was replaced.
+    Another(Item),
+}
+
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Done<C = Content> {
-    /// The file as it was opened, where it is no longer what was listed.
-    pub(crate) changed: Option<Item>,
+    /// The file as it was opened.
+    pub(crate) opened: Item,
+    /// Whether that is no longer what was listed.
+    pub(crate) replaced: bool,
     /// How often it was tried.
     pub(crate) attempts: u32,
     /// How long it took, with all attempts.
@@ -83,8 +94,8 @@ pub(crate) enum Content {
     Written {
         /// Its name below the output folder.
         name: String,
-        /// Its size, where that can be known.
-        bytes: Option<u64>,
+        /// What was written, see [`virtualize_store::Receipt`].
+        receipt: String,
     },
     /// A member of a combined dataset.
     Member(Box<MemberRow>),

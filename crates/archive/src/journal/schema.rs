@@ -1,26 +1,26 @@
 //! The tables.
 
-use std::path::Path;
+use std::{io::Read, path::Path};
 
 use rusqlite::Connection;
 
-use super::JournalError;
+use super::{JournalError, listing::STAGED};
 
 /// Shows that a SQLite file is a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
 /// Version of the tables.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// States of `files` are those of [`super::rows::State`].
 const TABLES: &str = "
 CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
--- listed: as the listing had it; seen: the last run whose listing had it; position: its place there.
+-- The files of the last run whose listing was accepted. size, etag, modified: as listed, or else as opened; position: the
+-- place among all files.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY,
     url TEXT NOT NULL UNIQUE,
     position INTEGER NOT NULL,
-    seen INTEGER NOT NULL,
     size INTEGER, etag TEXT, modified INTEGER,
     properties TEXT NOT NULL,
     state INTEGER NOT NULL,
@@ -28,11 +28,12 @@ CREATE TABLE files (
     class TEXT, error TEXT,
     seconds REAL, requests INTEGER, bytes INTEGER,
     warnings TEXT,
-    written TEXT, written_bytes INTEGER,
+    -- The name of its own output, and what was written.
+    written TEXT, receipt TEXT,
     era TEXT, brief TEXT,
     -- The run in which it was read.
     run INTEGER,
-    -- That run, where what was read then is in the output's last commit.
+    -- That run, where what was read then is in the output that was written last.
     committed INTEGER
 );
 CREATE INDEX files_by_state ON files (state);
@@ -40,6 +41,9 @@ CREATE TABLE contents (
     id INTEGER PRIMARY KEY REFERENCES files (id) ON DELETE CASCADE,
     hierarchy BLOB NOT NULL, sources TEXT NOT NULL, array_values BLOB NOT NULL, digests TEXT NOT NULL, given TEXT NOT NULL
 );
+-- Combined outputs, by their urls. plan: digest of rows and options of what is there; receipt: what was written; begun:
+-- the same of what a run was about to put there, and may have put.
+CREATE TABLE outputs (url TEXT PRIMARY KEY, plan TEXT, receipt TEXT, begun_plan TEXT, begun TEXT) WITHOUT ROWID;
 CREATE TABLE eras (digest TEXT PRIMARY KEY, signature TEXT NOT NULL) WITHOUT ROWID;
 ";
 
@@ -48,7 +52,7 @@ pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
 }
@@ -62,8 +66,11 @@ pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<(), Jou
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
     match (tables, application) {
-        (0, _) => create(connection).map_err(failed),
-        (_, APPLICATION) if version == VERSION => is_of_this_program(connection, path),
+        (0, _) => create(connection).and_then(|()| connection.execute_batch(STAGED)).map_err(failed),
+        (_, APPLICATION) if version == VERSION => {
+            is_of_this_program(connection, path)?;
+            connection.execute_batch(STAGED).map_err(failed)
+        }
         (_, APPLICATION) => Err(JournalError::Version {
             path: path.to_owned(),
             found: version.to_string(),
@@ -98,6 +105,28 @@ fn is_of_this_program(connection: &Connection, path: &Path) -> Result<(), Journa
         return Ok(());
     }
     Err(JournalError::Version { path: path.to_owned(), found: format!("{found} of the program"), expected })
+}
+
+/// Whether a file that cannot be opened is a journal all the same: by its header, or by its name where the header says
+/// no program.
+pub(super) fn is_damaged_journal(path: &Path) -> bool {
+    let mut header = [0; 100];
+    let read = std::fs::File::open(path).and_then(|mut file| {
+        let mut length = 0;
+        while let Some(rest) = header.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match file.read(rest)? {
+                0 => break,
+                count => length = length.saturating_add(count),
+            }
+        }
+        Ok(())
+    });
+    let program =
+        header.get(68..72).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(i32::from_be_bytes);
+    let is_named = path.extension().is_some_and(|extension| extension == "journal");
+    read.is_ok()
+        && header.starts_with(b"SQLite format 3\0")
+        && (program == Some(APPLICATION) || (program == Some(0) && is_named))
 }
 
 /// Counts the runs.

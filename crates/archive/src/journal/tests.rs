@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::Item;
 
@@ -7,15 +9,36 @@ fn item(url: &str, etag: &str) -> Item {
     Item { url: url.to_owned(), size: Some(10), etag: Some(etag.to_owned()), ..Item::default() }
 }
 
-fn list(journal: &mut Journal, items: &[Item]) -> Listing {
+fn stage(journal: &mut Journal, items: &[Item]) -> Listing {
     let mut listing = Listing::default();
-    journal.list(items, &mut listing).unwrap();
+    journal.stage(items, &mut listing).unwrap();
     listing
+}
+
+fn accept(journal: &mut Journal, how: Accept) {
+    journal.accept(how, &BTreeMap::new(), None).unwrap();
+}
+
+fn list(journal: &mut Journal, items: &[Item]) -> Listing {
+    let listing = stage(journal, items);
+    accept(journal, Accept::default());
+    listing
+}
+
+fn append(journal: &mut Journal, items: &[Item]) {
+    stage(journal, items);
+    accept(journal, Accept { append: true, ..Accept::default() });
+}
+
+/// Urls in the order of the journal.
+fn urls(journal: &Journal) -> Vec<String> {
+    journal.column("SELECT url FROM files ORDER BY position, id", []).unwrap()
 }
 
 fn done(content: Content) -> Outcome {
     Outcome::Done(Box::new(Done {
-        changed: None,
+        opened: Item { size: Some(11), modified: Some(7), ..Item::default() },
+        replaced: false,
         attempts: 1,
         seconds: 0.5,
         requests: 2,
@@ -26,7 +49,7 @@ fn done(content: Content) -> Outcome {
 }
 
 fn written(name: &str) -> Outcome {
-    done(Content::Written { name: name.to_owned(), bytes: None })
+    done(Content::Written { name: name.to_owned(), receipt: "r".to_owned() })
 }
 
 fn failed(error: &str) -> Outcome {
@@ -70,15 +93,79 @@ fn a_run_goes_on_where_the_last_one_ended() {
     let counts = journal.counts().unwrap();
     assert_eq!((counts.pending, counts.done, counts.failed), (2, 1, 1));
     let journal = read_all(journal, written);
-    assert_eq!(journal.listed().unwrap(), ["d", "a", "b", "c"]);
+    assert_eq!(urls(&journal), ["d", "a", "b", "c"]);
     drop(journal);
 
     let mut journal = Journal::open(&path).unwrap();
-    journal.retry_failed().unwrap();
-    assert_eq!(list(&mut journal, &[item("a", "1"), item("b", "1")]), Listing { files: 2, pending: 1 });
-    assert_eq!(journal.vanished(1).unwrap(), (2, vec!["d".to_owned()]));
-    journal.drop_vanished().unwrap();
-    assert_eq!(journal.vanished(1).unwrap(), (0, Vec::new()));
+    stage(&mut journal, &[item("a", "1"), item("b", "1")]);
+    let vanished = journal.vanished(false, 1).unwrap();
+    assert_eq!((vanished.count, vanished.first), (2, vec!["d".to_owned()]));
+    accept(&mut journal, Accept { retry_failed: true, ..Accept::default() });
+    assert_eq!(urls(&journal), ["a", "b"]);
+    assert_eq!(journal.counts().unwrap().pending, 1);
+}
+
+#[test]
+fn a_listing_that_is_not_accepted_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("j");
+    let mut journal = Journal::open(&path).unwrap();
+    list(&mut journal, &[item("a", "1"), item("b", "1")]);
+    drop(read_all(journal, written));
+    let mut journal = Journal::open(&path).unwrap();
+    stage(&mut journal, &[item("x", "1"), item("a", "2")]);
+    drop(journal);
+    let mut journal = Journal::open(&path).unwrap();
+    append(&mut journal, &[item("c", "1"), item("a", "1")]);
+    assert_eq!(
+        urls(&journal),
+        ["a", "b", "c"],
+        "new ones behind all that are there, each in a place of its own"
+    );
+    assert_eq!(journal.counts().unwrap().pending, 1);
+}
+
+#[test]
+fn what_no_output_has_can_be_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(&folder.path().join("j")).unwrap();
+    list(&mut journal, &[item("a", "1"), item("b", "1")]);
+    let mut journal = read_all(journal, |_| done(Content::Member(Box::default())));
+    let rows: Vec<i64> = journal.planned("o").unwrap().iter().map(|row| row.id).collect();
+    journal.set_written("o", "plan", "receipt", rows).unwrap();
+    assert!(journal.planned("o").unwrap().iter().all(|row| row.committed));
+    assert!(journal.planned("another").unwrap().iter().all(|row| !row.committed));
+    append(&mut journal, &[item("bad", "1")]);
+    let mut journal = read_all(journal, failed);
+    stage(&mut journal, &[item("c", "1")]);
+    assert_eq!(journal.unwritten(9).unwrap().first, ["bad"]);
+    accept(&mut journal, Accept { append: true, drop_unwritten: true, ..Accept::default() });
+    assert_eq!(urls(&journal), ["a", "b", "c"]);
+    // A file that goes is still in what was written.
+    stage(&mut journal, &[item("b", "1"), item("c", "1")]);
+    accept(&mut journal, Accept::default());
+    assert!(journal.planned("o").unwrap().iter().all(|row| !row.committed));
+}
+
+#[test]
+fn what_became_of_files_since_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(&folder.path().join("j")).unwrap();
+    list(&mut journal, &["a", "b", "c"].map(|url| Item { url: url.to_owned(), ..Item::default() }));
+    let mut journal = read_all(journal, written);
+    stage(&mut journal, &[item("d", "1")]);
+    let untold = journal.untold(true, "", 9).unwrap();
+    assert_eq!(untold.len(), 3);
+    assert!(untold.iter().all(|(_, item)| item.size == Some(11) && item.modified == Some(7)), "as opened");
+    assert_eq!(journal.untold(true, "b", 9).unwrap().len(), 1);
+    let row = |at: usize| untold.get(at).unwrap().0;
+    journal.found(row(0), &Found::Gone).unwrap();
+    journal.found(row(1), &Found::Another(item("b", "2"))).unwrap();
+    assert_eq!(journal.vanished(true, 9).unwrap().first, ["a"]);
+    assert_eq!(journal.replaced(9).unwrap().first, ["b"]);
+    accept(&mut journal, Accept { append: true, ..Accept::default() });
+    assert_eq!(urls(&journal), ["b", "c", "d"]);
+    assert_eq!(journal.counts().unwrap().pending, 2);
 }
 
 #[test]
@@ -114,11 +201,11 @@ fn one_process_at_a_time() {
     let journal = Journal::open(&path).unwrap();
     let error = Journal::open(&path).unwrap_err();
     assert!(matches!(error, JournalError::Locked { .. }), "{error}");
-    assert!(matches!(Journal::remove(&path), Err(JournalError::Locked { .. })));
+    assert!(matches!(Journal::remove_unusable(&path), Err(JournalError::Locked { .. })));
     drop(journal);
     Journal::open(&path).unwrap();
-    Journal::remove(&path).unwrap();
-    assert!(!path.exists());
+    Journal::remove_unusable(&path).unwrap();
+    assert!(path.exists(), "it can be used");
 }
 
 #[test]
@@ -129,10 +216,50 @@ fn other_options_are_refused_by_name() {
         let pairs = [("strict", "false"), ("stack", stack)];
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    journal.settle_options(&options("false")).unwrap();
-    journal.settle_options(&options("false")).unwrap();
-    let error = journal.settle_options(&options("true")).unwrap_err().to_string();
+    assert!(journal.other_options(&options("false")).unwrap().is_empty(), "none yet");
+    journal.accept(Accept::default(), &options("false"), None).unwrap();
+    assert!(journal.other_options(&options("false")).unwrap().is_empty());
+    let path = journal.path().to_owned();
+    let differences = journal.other_options(&options("true")).unwrap();
+    let error = JournalError::OtherOptions { path, differences }.to_string();
     assert!(error.ends_with("begun with other options: stack was false, is true"), "{error}");
+    assert!(!journal.is_used().unwrap());
+    let how = Accept { restart: true, ..Accept::default() };
+    journal.accept(how, &options("true"), Some(("root", "r"))).unwrap();
+    assert!(journal.other_options(&options("true")).unwrap().is_empty());
+    assert_eq!(journal.fact("root").unwrap().as_deref(), Some("r"));
+}
+
+#[test]
+fn a_damaged_journal_goes_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json.journal");
+    let mut journal = Journal::open(&path).unwrap();
+    list(&mut journal, &[item("a", "1")]);
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    let damaged = [
+        whole.get(..50).unwrap().to_vec(),
+        whole.get(..5000).unwrap().to_vec(),
+        [whole.get(..100).unwrap(), &[0xa5; 30_000]].concat(),
+    ];
+    for bytes in damaged {
+        std::fs::write(&path, &bytes).unwrap();
+        std::fs::write(folder.path().join("out.json.journal-wal"), "x").unwrap();
+        let opened = Journal::open(&path).is_ok();
+        Journal::remove_unusable(&path).unwrap();
+        assert_eq!(path.exists(), opened);
+        drop(Journal::open(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+    }
+    let other = folder.path().join("other.journal");
+    let database = Connection::open(&other).unwrap();
+    database.execute_batch("CREATE TABLE t (x); PRAGMA application_id = 7").unwrap();
+    drop(database);
+    let mut bytes = std::fs::read(&other).unwrap();
+    bytes.truncate(5000);
+    std::fs::write(&other, bytes).unwrap();
+    assert!(Journal::remove_unusable(&other).is_err() && other.exists());
 }
 
 #[test]
@@ -141,7 +268,7 @@ fn what_is_no_journal_stays() {
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "a file of somebody's, longer than the header of a database is".repeat(20))
         .unwrap();
-    for error in [Journal::open(&path).unwrap_err(), Journal::remove(&path).unwrap_err()] {
+    for error in [Journal::open(&path).unwrap_err(), Journal::remove_unusable(&path).unwrap_err()] {
         assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
     }
     let other = folder.path().join("other.sqlite");
@@ -168,11 +295,11 @@ fn a_member_comes_back_as_it_was() {
         given: [("t".to_owned(), serde_json::json!(1.5))].into(),
     };
     let journal = read_all(journal, |_| done(Content::Member(Box::new(member.clone()))));
-    let planned = journal.planned().unwrap();
+    let planned = journal.planned("o").unwrap();
     assert_eq!(planned.first().map(|row| row.brief.as_str()), Some("{\"row\":0}"));
     assert_eq!(journal.signature("e").unwrap(), "{}");
     let (found, row) = journal.member(planned.first().unwrap().id).unwrap();
-    assert_eq!(found, item("a", "1"));
+    assert_eq!(found, Item { modified: Some(7), ..item("a", "1") });
     let kept = MemberRow { era: String::new(), signature: String::new(), brief: String::new(), ..member };
     assert_eq!(row, kept);
 }

@@ -76,13 +76,20 @@ struct Thread {
 impl Thread {
     fn run(mut self, mut commands: mpsc::Receiver<Command>) -> (Journal, Result<(), JournalError>) {
         let mut together = Vec::new();
+        // What the last moments wrote may be read again; outputs are synced before they are noted here.
+        let eased = self.journal.connection.pragma_update(None, "synchronous", "NORMAL");
+        if let Err(error) = eased.map_err(|error| self.journal.failed(error)) {
+            return (self.journal, Err(error));
+        }
         while commands.blocking_recv_many(&mut together, TOGETHER) > 0 {
             if let Err(error) = self.write(&mut together) {
                 let error = self.journal.failed(error);
                 return (self.journal, Err(error));
             }
         }
-        (self.journal, Ok(()))
+        let strict = self.journal.connection.pragma_update(None, "synchronous", "FULL");
+        let strict = strict.map_err(|error| self.journal.failed(error));
+        (self.journal, strict)
     }
 
     /// Does all in one transaction.

@@ -148,6 +148,15 @@ pub(crate) struct Run {
     /// Leave out files that are no longer there, instead of an error
     #[arg(long)]
     pub(crate) drop_vanished: bool,
+    /// Read files of earlier runs again that were replaced since, instead of an error (--append)
+    #[arg(long)]
+    pub(crate) reread_changed: bool,
+    /// Forget files that earlier runs added but no output holds, unless they are named again (--append)
+    #[arg(long)]
+    pub(crate) drop_unwritten: bool,
+    /// Do not check whether files of earlier runs have changed where the listing does not tell
+    #[arg(long)]
+    pub(crate) no_recheck: bool,
     /// How often a file is tried where a store fails, or the file changes
     #[arg(long, value_name = "N", default_value = "3", value_parser = at_least_one)]
     pub(crate) attempts: usize,

@@ -9,7 +9,8 @@ class SlowS3:
 
     def __init__(self, objects, latency=0.0):
         self.objects, self.latency, self.failing = dict(objects), latency, collections.Counter()
-        self.asked = collections.Counter()
+        # Requests by key: those for bytes, and those that only look.
+        self.asked, self.looked = collections.Counter(), collections.Counter()
         owner = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,7 +55,7 @@ class SlowS3:
         if "list-type" in query:
             self.asked["?list"] += 1
             return self.send(request, 200, self.listing(query).encode(), {"Content-Type": "application/xml"}, with_body)
-        self.asked[key] += 1
+        (self.asked if with_body else self.looked)[key] += 1
         if self.failing[key] > 0:
             self.failing[key] -= 1
             return self.send(request, 503, b"<Error><Code>SlowDown</Code></Error>", {}, with_body)

@@ -1,0 +1,145 @@
+//! Lists the inputs, and holds them against what the journal has. Nothing of a listing counts before all of it is accepted.
+
+use futures::StreamExt;
+
+use super::{Batch, NAMED, each::Each, recheck};
+use crate::{
+    Error, Event, Journal, JournalError,
+    event::Events,
+    journal::{Accept, Listing},
+    list::{Few, ListOptions, list},
+};
+
+/// Most listed files that go to the journal at once, and that are checked at once.
+const LISTED: usize = 1000;
+
+impl Batch {
+    /// The journal, and whether what it has goes first.
+    pub(super) fn open_journal(&self) -> Result<(Journal, bool), Error> {
+        let path = self.journal_path();
+        if self.restart {
+            Journal::remove_unusable(&path)?;
+        }
+        let journal = Journal::open(&path)?;
+        let differences = journal.other_options(&self.row_options())?;
+        if differences.is_empty() || self.restart {
+            return Ok((journal, self.restart));
+        }
+        match journal.is_used()? {
+            true => Err(JournalError::OtherOptions { path, differences }.into()),
+            // Nothing depends on it yet.
+            false => Ok((journal, true)),
+        }
+    }
+
+    /// Lists the inputs, and makes them the files of the journal.
+    pub(super) async fn list(
+        &self,
+        journal: &mut Journal,
+        restart: bool,
+        events: &Events,
+    ) -> Result<(), Error> {
+        let mut listing = Listing::default();
+        let options =
+            ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
+        let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
+        while let Some(items) = files.next().await {
+            self.check_cancelled(&listing)?;
+            let items = items.into_iter().collect::<Result<Vec<_>, _>>()?;
+            journal.stage(&items, &mut listing)?;
+            events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
+        }
+        for text in files.get_ref().tally().notes() {
+            events.tell(Event::Note { text });
+        }
+        if !restart {
+            self.recheck(journal, &listing).await?;
+            self.compare(journal, events)?;
+        }
+        let each = self.each(journal, restart)?;
+        if let Some(each) = &each {
+            each.check_names(journal, self.append && !restart)?;
+        }
+        self.check_cancelled(&listing)?;
+        let (append, drop_unwritten, retry_failed) = (self.append, self.drop_unwritten, self.retry_failed);
+        let how = Accept { append, restart, drop_unwritten, retry_failed };
+        let root = each.as_ref().map(|each| (ROOT, each.root.as_str()));
+        let counts = journal.accept(how, &self.row_options(), root)?;
+        events.tell(Event::Listed { files: counts.all(), pending: counts.pending, complete: true });
+        Ok(())
+    }
+
+    fn check_cancelled(&self, listing: &Listing) -> Result<(), Error> {
+        match self.cancel.is_cancelled() {
+            true => Err(Error::Stopped { done: 0, files: listing.files }),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks at the files of earlier runs of which the listing does not say what they are now.
+    async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
+        let mut after = String::new();
+        while self.recheck {
+            self.check_cancelled(listing)?;
+            let files = journal.untold(self.append, &after, LISTED as u64)?;
+            let Some((_, last)) = files.last() else { break };
+            after.clone_from(&last.url);
+            let changed = recheck::changed(files, self.files, &self.options.store).await;
+            for (id, found) in changed.map_err(Error::Unchecked)? {
+                journal.found(id, &found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what would lose files, or mix two versions of one.
+    fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
+        let Few { count, first } = journal.vanished(self.append, NAMED)?;
+        if count > 0 && !self.drop_vanished {
+            return Err(Error::Vanished { count, first });
+        }
+        let Few { count, first } = journal.replaced(NAMED)?;
+        if count > 0 && self.append && !self.reread_changed {
+            return Err(Error::Replaced { count, first });
+        }
+        let Few { count, first } = journal.unwritten(NAMED)?;
+        let told = match (self.append, self.drop_unwritten) {
+            (true, false) => "taken along; --drop-unwritten forgets them",
+            _ => "forgotten",
+        };
+        if count > 0 {
+            let first: Vec<_> = first.iter().take(3).map(String::as_str).collect();
+            let first = first.join(", ");
+            let text =
+                format!("{count} files that earlier runs added, and that no output has, are {told}: {first}");
+            events.tell(Event::Note { text });
+        }
+        Ok(())
+    }
+
+    /// How outputs of single files are written, where they are.
+    pub(super) fn each(&self, journal: &Journal, restart: bool) -> Result<Option<Each>, Error> {
+        if !self.each {
+            return Ok(None);
+        }
+        #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
+        let super::Target::References(format) = self.target else {
+            return Err(Error::Usage("an Icechunk repository holds one dataset: not with --each".to_owned()));
+        };
+        let root = match journal.fact(ROOT)?.filter(|_| !restart) {
+            Some(root) => root,
+            None => super::each::root(&self.inputs, journal)?,
+        };
+        Ok(Some(Each {
+            output: self.output.clone(),
+            root,
+            format,
+            extension: self.target.extension(),
+            overwrite: self.overwrite || !journal.is_new(),
+            relocation: self.relocation.clone(),
+        }))
+    }
+}
+
+/// The fact that names the folder to which names of outputs are relative.
+pub(super) const ROOT: &str = "root";

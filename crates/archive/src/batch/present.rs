@@ -1,0 +1,79 @@
+//! What is at the place of an output, beside what the journal knows of it.
+
+use virtualize::StoreOptions;
+use virtualize_store::{Receipt, receipt, url_of};
+
+use crate::{Error, journal::Known};
+
+/// What is at the place of a combined output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Present {
+    /// Nothing.
+    Nothing,
+    /// What this journal wrote, of the rows and options of this digest.
+    Written { plan: String, receipt: String },
+    /// What a run was writing when it was killed.
+    Unfinished,
+    /// Something of which the journal knows nothing.
+    Unknown,
+    /// Something else than the journal wrote.
+    Other { found: Receipt, expected: Option<Receipt> },
+}
+
+impl Present {
+    /// Looks at an output. Objects of a bucket are known by what the store gave for them, which no run could note before it
+    /// was killed.
+    pub(super) async fn of(
+        output: &str,
+        several_files: bool,
+        known: Option<Known>,
+        options: &StoreOptions,
+    ) -> Result<Self, Error> {
+        let found = receipt(output, several_files, options).await.map_err(virtualize::Error::from)?;
+        let Some(found) = found else { return Ok(Self::Nothing) };
+        let Some(known) = known else { return Ok(Self::Unknown) };
+        let there = Some(found.to_string());
+        let written = |plan: Option<String>| Self::Written {
+            plan: plan.unwrap_or_default(),
+            receipt: there.clone().unwrap_or_default(),
+        };
+        if known.receipt == there {
+            return Ok(written(known.plan));
+        }
+        if known.begun == there {
+            return Ok(written(known.begun_plan));
+        }
+        if known.begun.is_some() && !is_local(output) {
+            return Ok(Self::Unfinished);
+        }
+        Ok(Self::Other { found, expected: known.receipt.as_deref().and_then(Receipt::parse) })
+    }
+
+    /// Whether it may be replaced without being asked to: a single file is always, where a run has all files.
+    pub(super) fn check(&self, output: &str, append: bool) -> Result<(), Error> {
+        match self {
+            Self::Other { found, expected } => Err(Error::OtherOutput {
+                output: output.to_owned(),
+                found: (found.files, found.bytes),
+                expected: expected.as_ref().map(|it| (it.files, it.bytes)),
+            }),
+            Self::Unknown if append => Err(Error::UnknownOutput { output: output.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this journal wrote it.
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self, Self::Written { .. } | Self::Unfinished)
+    }
+}
+
+/// The name by which the journal knows an output, wherever the run is started.
+pub(super) fn name(output: &str) -> String {
+    url_of(output.trim_end_matches('/')).unwrap_or_else(|_| output.to_owned())
+}
+
+/// Whether an output lies on a disk of this machine.
+pub(super) fn is_local(output: &str) -> bool {
+    name(output).starts_with("file://")
+}
