@@ -19,7 +19,7 @@ mod unpack;
 pub use diagnostic::{Diagnostic, Severity};
 pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
-pub use task::{ChunkContent, ElementTransform, InlineTask, Piece, PieceBytes, ReferenceText};
+pub use task::{ChunkContent, ElementTransform, InlineTask, PaddedString, Piece, PieceBytes, ReferenceText};
 use virtualize_zarr::Hierarchy;
 
 /// A mapped file: the hierarchy, what must still be fetched for it, and how it came about.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{Datatype, Float};
+use virtualize_hdf5::model::{Datatype, Float, StringPadding};
 use virtualize_zarr::{Codec, NodePath, SourceId};
 
 use crate::hdf5::ObjectNames;
@@ -202,17 +202,32 @@ pub struct Piece {
     pub transform: ElementTransform,
 }
 
+/// A fixed-length string that is not null-padded as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PaddedString {
+    /// First byte.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+    /// How it is stored.
+    pub padding: StringPadding,
+}
+
 /// What is done to each decoded element before it is placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ElementTransform {
     /// Nothing: the stored element is the array's element.
     None,
-    /// Members of a compound are moved together: (offset in the stored element, offset in the new one, bytes).
+    /// Parts of the stored element are copied, then strings and numbers among them converted in place.
     Repack {
         /// Size of a stored element.
         stored_size: u32,
-        /// Parts to copy.
+        /// Parts to copy: (offset in the stored element, offset in the new one, bytes).
         parts: Vec<(u32, u32, u32)>,
+        /// Strings of the new element that become null-padded.
+        strings: Vec<PaddedString>,
+        /// Numbers of the new element whose bytes are reversed: (offset, bytes).
+        reversed: Vec<(u32, u32)>,
     },
     /// An integer with unused bits: shift right by `bit_offset`, keep `precision` bits, extend the sign, and store in as
     /// many bytes as the array's element has, in the array's byte order.
@@ -252,6 +267,11 @@ pub enum ElementTransform {
 }
 
 impl ElementTransform {
+    /// Copies parts of an element, and makes strings in it null-padded.
+    pub(crate) fn repack(stored_size: u32, parts: Vec<(u32, u32, u32)>, strings: Vec<PaddedString>) -> Self {
+        Self::Repack { stored_size, parts, strings, reversed: Vec::new() }
+    }
+
     /// Bytes of a stored element, where it differs from the array's.
     pub fn stored_size(&self) -> Option<u32> {
         match self {

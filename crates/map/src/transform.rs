@@ -1,8 +1,8 @@
 //! What an [`ElementTransform`] does to the bytes of elements.
 
-use virtualize_hdf5::model::{ByteOrder, Float};
+use virtualize_hdf5::model::{ByteOrder, Float, StringPadding};
 
-use crate::ElementTransform;
+use crate::{ElementTransform, task::PaddedString};
 
 impl ElementTransform {
     /// Makes the array's elements of stored ones, one after the other; `size` is that of one of the array's elements.
@@ -10,8 +10,12 @@ impl ElementTransform {
     pub fn apply(&self, stored: &[u8], size: usize) -> Option<Vec<u8>> {
         match self {
             Self::None => Some(stored.to_vec()),
-            Self::Repack { stored_size, parts } => {
-                each(stored, *stored_size, size, |from, to| repack(from, to, parts))
+            Self::Repack { stored_size, parts, strings, reversed } => {
+                each(stored, *stored_size, size, |from, to| {
+                    repack(from, to, parts)?;
+                    strings.iter().try_for_each(|string| null_pad(to, *string))?;
+                    reversed.iter().try_for_each(|(at, size)| Some(part_mut(to, *at, *size)?.reverse()))
+                })
             }
             Self::Integer { stored_size, stored_big_endian, bit_offset, precision, signed, big_endian } => {
                 let bits = u32::from(*bit_offset) + u32::from(*precision);
@@ -73,11 +77,28 @@ fn float_of_integer(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> 
 
 fn repack(from: &[u8], to: &mut [u8], parts: &[(u32, u32, u32)]) -> Option<()> {
     for (at, place, length) in parts {
-        let [at, place, length] = [*at, *place, *length].map(usize::try_from);
-        let (at, place, length) = (at.ok()?, place.ok()?, length.ok()?);
-        let source = from.get(at..at.checked_add(length)?)?;
-        to.get_mut(place..place.checked_add(length)?)?.copy_from_slice(source);
+        let (start, count) = (usize::try_from(*at).ok()?, usize::try_from(*length).ok()?);
+        let source = from.get(start..start.checked_add(count)?)?;
+        part_mut(to, *place, *length)?.copy_from_slice(source);
     }
+    Some(())
+}
+
+fn part_mut(element: &mut [u8], at: u32, length: u32) -> Option<&mut [u8]> {
+    let (at, length) = (usize::try_from(at).ok()?, usize::try_from(length).ok()?);
+    element.get_mut(at..at.checked_add(length)?)
+}
+
+/// Makes a string null-padded, as libhdf5 converts it (`H5T__conv_s_s`): one that is null-terminated ends before its first
+/// NUL, one that is space-padded before its trailing blanks.
+fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
+    let bytes = part_mut(element, string.offset, string.size)?;
+    let end = match string.padding {
+        StringPadding::NullPadded => bytes.len(),
+        StringPadding::NullTerminated => bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()),
+        StringPadding::SpacePadded => bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1),
+    };
+    bytes.get_mut(end..)?.fill(0);
     Some(())
 }
 
@@ -188,10 +209,25 @@ mod tests {
 
     #[test]
     fn members_move_together() {
-        let repack = ElementTransform::Repack { stored_size: 8, parts: vec![(0, 0, 1), (4, 1, 2)] };
+        let repack = ElementTransform::repack(8, vec![(0, 0, 1), (4, 1, 2)], Vec::new());
         assert_eq!(repack.apply(&[1, 9, 9, 9, 2, 3, 9, 9], 3), Some(vec![1, 2, 3]));
-        let outside = ElementTransform::Repack { stored_size: 8, parts: vec![(6, 0, 3)] };
+        let outside = ElementTransform::repack(8, vec![(6, 0, 3)], Vec::new());
         assert_eq!(outside.apply(&[0; 8], 3), None);
+    }
+
+    /// As h5py 3.16 reads such strings into NumPy's.
+    #[test]
+    fn strings_become_null_padded() {
+        let read = |padding, bytes: &[u8]| {
+            let size = u32::try_from(bytes.len()).unwrap();
+            let strings = vec![PaddedString { offset: 0, size, padding }];
+            ElementTransform::repack(size, vec![(0, 0, size)], strings).apply(bytes, bytes.len()).unwrap()
+        };
+        assert_eq!(read(StringPadding::NullTerminated, b"ab\0cd\xff"), b"ab\0\0\0\0");
+        assert_eq!(read(StringPadding::NullTerminated, b"abc"), b"abc");
+        assert_eq!(read(StringPadding::SpacePadded, b"x y   "), b"x y\0\0\0");
+        assert_eq!(read(StringPadding::SpacePadded, b"a\0 b\0 "), b"a\0 b\0\0");
+        assert_eq!(read(StringPadding::NullPadded, b"ab\0cd "), b"ab\0cd ");
     }
 
     #[test]

@@ -4,36 +4,33 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, FillTime, Layout};
+use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, Element, FillTime, Layout};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
 use super::attributes::{attributes_json, flags};
+use super::cast::shown_type;
 use super::chunked::can_encode;
 use super::describe::{describe_filter, describe_layout, describe_type};
+use super::dimensions::AxisDimension;
 use super::fill::{FillPlan, FillQuestion, missing_value};
 use super::header_fill::{HeaderFill, header_fill};
 use super::layout::{Placed, Placing, is_reference};
+use super::padding::Padded;
 use super::types::{ElementType, element_type, numpy_time};
 use crate::sentinel::number_json;
 use crate::{ArrayReport, ChunkContent, InlineTask, Severity};
 
 impl Mapper<'_> {
-    /// Maps a dataset; `None` where it is left out, which the report then says. `dimensions` are the names of the
-    /// dataset's own axes.
-    pub(super) fn array(
-        &mut self,
-        path: &str,
-        dataset: &Dataset,
-        dimensions: Vec<Option<String>>,
-    ) -> Option<Array> {
+    /// Maps a dataset; `None` where it is left out, which the report then says. `axes` are the dataset's own.
+    pub(super) fn array(&mut self, path: &str, dataset: &Dataset, axes: Vec<AxisDimension>) -> Option<Array> {
         let mut report = ArrayReport {
             source_type: describe_type(&dataset.datatype),
             source_layout: describe_layout(&dataset.layout),
             source_filters: dataset.filters.iter().map(describe_filter).collect(),
             ..ArrayReport::default()
         };
-        let mapped = self.try_array(path, dataset, dimensions, &mut report);
+        let mapped = self.try_array(path, dataset, axes, &mut report);
         if let Err(why) = &mapped {
             self.diagnose(Severity::Warning, "array-left-out", path, format!("the array is left out: {why}"));
             report.left_out = Some(why.clone());
@@ -46,10 +43,11 @@ impl Mapper<'_> {
         &mut self,
         path: &str,
         dataset: &Dataset,
-        dimensions: Vec<Option<String>>,
+        axes: Vec<AxisDimension>,
         report: &mut ArrayReport,
     ) -> Result<Array, String> {
         let element = element_type(&dataset.datatype, self.options.format)?;
+        check_factors(dataset)?;
         let shape = match &dataset.dataspace {
             Dataspace::Null => vec![0],
             space => space.shape().unwrap_or_default().iter().chain(&element.axes).copied().collect(),
@@ -77,6 +75,12 @@ impl Mapper<'_> {
         let placed =
             if matches!(dataset.dataspace, Dataspace::Null) { placing.one_chunk() } else { placing.place() };
         let mut placed = placed?;
+        let padded = placing.padded(&mut placed, &axes);
+        let padded = self.report_padding(path, padded);
+        let Padded { shape, fill: missing_reads } =
+            padded.unwrap_or_else(|| Padded { shape: shape.clone(), fill: missing_reads.clone() });
+        let background = inexpressible.is_none().then_some(&missing_reads);
+        let placing = Placing { shape: &shape, background, ..placing };
         let missing = missing_count(&shape, &placed);
         if let Some(why) = inexpressible.filter(|_| missing > 0) {
             return Err(format!("{missing} chunks are missing, and {why}"));
@@ -99,7 +103,7 @@ impl Mapper<'_> {
         }
         let attributes = self.array_attributes(path, dataset, &element, &fill);
         self.resolve_sources(&mut placed);
-        let mut dimension_names = dimensions;
+        let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
         let mut array = Array {
             dimension_names,
@@ -118,6 +122,25 @@ impl Mapper<'_> {
         let tasks = new_tasks(path, &placing, &mut placed, &fill);
         self.tasks.extend(tasks);
         Ok(Array { chunks: placed.chunks, ..array })
+    }
+
+    fn report_padding(&mut self, path: &str, padded: Result<Option<Padded>, String>) -> Option<Padded> {
+        match &padded {
+            Ok(Some(Padded { shape, .. })) => {
+                let message = format!(
+                    "the variable is shorter than its unlimited dimensions: padded with its fill value to {shape:?}"
+                );
+                self.diagnose(Severity::Info, "array-padded", path, message);
+            }
+            Ok(None) => {}
+            Err(why) => {
+                let message = format!(
+                    "the variable is shorter than its unlimited dimensions and cannot be padded: {why}"
+                );
+                self.diagnose(Severity::Warning, "array-not-padded", path, message);
+            }
+        }
+        padded.unwrap_or(None)
     }
 
     fn report_placed(&mut self, path: &str, placed: &Placed, fill: &FillPlan) {
@@ -168,6 +191,9 @@ impl Mapper<'_> {
             && let Some(time) = numpy_time(tag)
         {
             attributes.entry("units").or_insert_with(|| time.units.into());
+            if let Some(dtype) = time.duration {
+                attributes.entry("dtype").or_insert_with(|| dtype.into());
+            }
         }
         attributes
     }
@@ -203,12 +229,10 @@ impl Mapper<'_> {
         if !super::fill::is_plain(&element.data_type) {
             return;
         }
-        let (mut kept, dropped) = missing_value(attribute, &element.data_type);
+        let shown = shown_type(&element.data_type, &dataset.attributes);
+        let (mut kept, dropped) = missing_value(attribute, &shown);
         for value in dropped {
-            let message = format!(
-                "missing_value {value} is dropped: JSON has no such value of type {}",
-                element.data_type
-            );
+            let message = format!("missing_value {value} is dropped: no value of type {shown} equals it");
             self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
         }
         if element.data_type.is_float() {
@@ -278,6 +302,17 @@ impl Placing<'_> {
     }
 }
 
+/// Refuses numbers to unpack by that JSON cannot say: xarray cannot calculate with text.
+fn check_factors(dataset: &Dataset) -> Result<(), String> {
+    let infinite = |element: &Element| matches!(element, Element::Float(value) if !value.is_finite());
+    let is_factor = |name: &str| matches!(name, "scale_factor" | "add_offset");
+    let mut factors = dataset.attributes.iter().filter(|attribute| is_factor(&attribute.name));
+    match factors.find(|attribute| attribute.elements.iter().any(infinite)) {
+        Some(attribute) => Err(format!("its {} is not finite, which JSON cannot say", attribute.name)),
+        None => Ok(()),
+    }
+}
+
 /// Refuses what a Zarr format has no words for.
 fn check_spelling(array: &Array, format: ZarrFormat) -> Result<(), String> {
     match format {
@@ -307,7 +342,7 @@ fn chunk_count(shape: &[u64], chunk_shape: &[u64]) -> u64 {
 }
 
 /// How many chunks neither lie in a file nor are made.
-fn missing_count(shape: &[u64], placed: &Placed) -> u64 {
+pub(super) fn missing_count(shape: &[u64], placed: &Placed) -> u64 {
     let there = placed.inline.iter().filter(|(at, _)| placed.chunks.get(*at).is_none()).count() as u64;
     chunk_count(shape, &placed.chunk_shape).saturating_sub(placed.chunks.len().saturating_add(there))
 }

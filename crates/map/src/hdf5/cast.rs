@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use half::f16;
-use virtualize_hdf5::model::Element;
+use virtualize_hdf5::model::{Attribute, Element};
 use virtualize_zarr::{DataType, FillValue};
 
 /// The element as a scalar of the type, or why it cannot be one without a change of value.
@@ -44,20 +44,51 @@ pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue,
         .ok_or_else(|| format!("{} is no value of type {data_type}", show(element)))
 }
 
-/// With `_Unsigned` the attribute may speak of the same bits in the other signedness.
-pub(super) fn cast_unsigned(element: &Element, data_type: &DataType) -> Result<FillValue, String> {
-    let flipped = match data_type {
-        DataType::Int8 => DataType::UInt8,
-        DataType::Int16 => DataType::UInt16,
-        DataType::Int32 => DataType::UInt32,
-        DataType::Int64 => DataType::UInt64,
-        DataType::UInt8 => DataType::Int8,
-        DataType::UInt16 => DataType::Int16,
-        DataType::UInt32 => DataType::Int32,
-        DataType::UInt64 => DataType::Int64,
-        _ => return cast(element, data_type),
+/// The type as xarray shows numbers of it: `_Unsigned` gives integers another sign.
+pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> DataType {
+    let stated = attributes.iter().find(|attribute| attribute.name == "_Unsigned");
+    let stated = stated.and_then(|attribute| match attribute.elements.as_slice() {
+        [Element::Text(text)] => Some(text.as_str()),
+        _ => None,
+    });
+    match (data_type, stated) {
+        (DataType::Int8, Some("true")) => DataType::UInt8,
+        (DataType::Int16, Some("true")) => DataType::UInt16,
+        (DataType::Int32, Some("true")) => DataType::UInt32,
+        (DataType::Int64, Some("true")) => DataType::UInt64,
+        (DataType::UInt8, Some("false")) => DataType::Int8,
+        (DataType::UInt16, Some("false")) => DataType::Int16,
+        (DataType::UInt32, Some("false")) => DataType::Int32,
+        (DataType::UInt64, Some("false")) => DataType::Int64,
+        (other, _) => other.clone(),
+    }
+}
+
+/// The stored number by which xarray masks where `_Unsigned` gives the type another sign: NumPy keeps the low bits of an
+/// integer, and cuts off the fraction of a float.
+pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillValue, String> {
+    let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+    let value = match element {
+        Element::Integer(value) => Some(*value),
+        // NumPy converts floats by way of signed integers of 32 bits where the type has no more.
+        Element::Float(value) => whole(value.trunc()).filter(|value| match size {
+            8 => i64::try_from(*value).is_ok(),
+            _ => i32::try_from(*value).is_ok(),
+        }),
+        _ => None,
     };
-    cast(element, data_type).or_else(|why| cast(element, &flipped).map_err(|_| why))
+    let bytes = value.and_then(|value| value.to_le_bytes().get(..size).map(Bytes::copy_from_slice));
+    bytes.map(FillValue::Fixed).ok_or_else(|| format!("{} is no value of type {data_type}", show(element)))
+}
+
+/// Whether a number is the one past the last of a 64-bit type: as binary64, in which xarray masks, the last numbers of the
+/// type are it.
+pub(super) fn is_rounded_end(value: f64, data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Int64 => value == 9_223_372_036_854_775_808.0,
+        DataType::UInt64 => value == 18_446_744_073_709_551_616.0,
+        _ => false,
+    }
 }
 
 fn fixed(bytes: &[u8], size: u32) -> Option<Vec<u8>> {
@@ -166,11 +197,18 @@ mod tests {
         assert!(bytes(Element::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
     }
 
-    /// xarray 2026.9 masks the int8 value -1 by `_FillValue` = 255 where `_Unsigned` is "true".
+    /// `np.array(np.int32(70000), "i2")` and the like, of NumPy 2.5.
     #[test]
-    fn the_other_signedness_is_taken_where_the_file_says_so() {
-        let sentinel = cast_unsigned(&Element::Integer(255), &DataType::Int8);
-        assert_eq!(sentinel, Ok(FillValue::Fixed(Bytes::from_static(&[255]))));
-        assert!(cast_unsigned(&Element::Integer(256), &DataType::Int8).is_err());
+    fn scalars_are_wrapped_where_the_sign_changes() {
+        let low = |element, data_type| match wrapped(&element, &data_type) {
+            Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
+            _ => None,
+        };
+        assert_eq!(low(Element::Integer(255), DataType::Int8), Some(vec![255]));
+        assert_eq!(low(Element::Integer(70000), DataType::Int16), Some(4464i16.to_le_bytes().to_vec()));
+        assert_eq!(low(Element::Float(65535.0), DataType::Int16), Some(vec![255, 255]));
+        assert_eq!(low(Element::Float(-1.5), DataType::UInt16), Some(vec![255, 255]));
+        assert_eq!(low(Element::Float(4e9), DataType::Int32), None);
+        assert_eq!(low(Element::Float(f64::NAN), DataType::Int32), None);
     }
 }

@@ -25,6 +25,19 @@ struct Dimension {
     scale: Option<Address>,
 }
 
+/// The dimension of one axis of a dataset.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct AxisDimension {
+    /// Its name, if it has one.
+    pub(super) name: Option<String>,
+    /// Its length, where a dimension scale says it.
+    pub(super) length: Option<u64>,
+    /// Whether it is unlimited: variables may be shorter.
+    pub(super) unlimited: bool,
+    /// How many groups lie between the dataset's and the one that defines it.
+    pub(super) distance: usize,
+}
+
 /// The dimensions that a group defines.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Dimensions {
@@ -55,6 +68,11 @@ impl Dimensions {
         found
     }
 
+    /// Whether the group defines a dimension of this name.
+    pub(super) fn defines(&self, name: &str) -> bool {
+        self.all.iter().any(|dimension| dimension.name == name)
+    }
+
     fn add_phony(&mut self, unlabeled: &[(u64, usize)], counters: &mut Counters) {
         let mut labeled: BTreeMap<u64, usize> = BTreeMap::new();
         for dimension in self.all.iter().filter(|dimension| !dimension.unlimited) {
@@ -76,11 +94,17 @@ fn scale(file: &File, name: &str, address: Address, dataset: &Dataset, counters:
         _ => counters.scales,
     };
     counters.scales += 1;
-    let unlimited =
-        matches!(&dataset.dataspace, Dataspace::Simple { max_shape: Some(max), .. } if *max == [None]);
-    let own = dataset.dataspace.shape().and_then(<[u64]>::first).copied().unwrap_or(0);
-    let size = if unlimited { own.max(longest_user(file, dataset)) } else { own };
+    let (size, unlimited) = scale_length(file, dataset);
     Dimension { name: name.to_owned(), size, unlimited, id: Some(number), scale: Some(address) }
+}
+
+/// The length of the dimension of a scale, and whether it is unlimited. An unlimited dimension is as long as the longest
+/// variable along it.
+fn scale_length(file: &File, scale: &Dataset) -> (u64, bool) {
+    let unlimited =
+        matches!(&scale.dataspace, Dataspace::Simple { max_shape: Some(max), .. } if *max == [None]);
+    let own = scale.dataspace.shape().and_then(<[u64]>::first).copied().unwrap_or(0);
+    (if unlimited { own.max(longest_user(file, scale)) } else { own }, unlimited)
 }
 
 /// The longest axis of a variable that uses an unlimited dimension.
@@ -146,44 +170,58 @@ fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
         .then_some(labels)
 }
 
-/// Names of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own, `fields` the names that
-/// HDF-EOS5 gives.
-pub(super) fn dimension_names(
+/// The dimensions of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own, `fields` the
+/// names that HDF-EOS5 gives.
+pub(super) fn axis_dimensions(
     name: &str,
     dataset: &Dataset,
     scopes: &[Dimensions],
-    names: &ObjectNames,
+    (file, names): (&File, &ObjectNames),
     fields: Option<&[String]>,
-) -> Vec<Option<String>> {
+) -> Vec<AxisDimension> {
     let shape = dataset.dataspace.shape().unwrap_or_default();
     let found = by_coordinates(dataset, scopes)
-        .or_else(|| by_labels(dataset, scopes, names))
+        .or_else(|| by_labels(dataset, scopes, (file, names)))
         .or_else(|| by_own_name(name, shape, scopes))
-        .or_else(|| fields.map(<[String]>::to_vec));
+        .or_else(|| fields.map(|names| names.iter().map(|name| named(name.clone())).collect()));
     match found {
-        Some(found) if found.len() == shape.len() => found.into_iter().map(Some).collect(),
+        Some(found) if found.len() == shape.len() => found,
         _ => phony(shape, scopes.last()),
     }
 }
 
-fn by_coordinates(dataset: &Dataset, scopes: &[Dimensions]) -> Option<Vec<String>> {
+/// A dimension that no group on the way defines.
+fn named(name: String) -> AxisDimension {
+    AxisDimension { name: Some(name), length: None, unlimited: false, distance: usize::MAX }
+}
+
+fn by_coordinates(dataset: &Dataset, scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
     let ids = attribute(dataset, "_Netcdf4Coordinates").filter(|_| is_scale(dataset))?;
-    let name = |element: &Element| match element {
+    let dimension = |element: &Element| match element {
         Element::Integer(id) => find(scopes, |dimension| dimension.id == Some(*id)),
         _ => None,
     };
-    ids.elements.iter().map(name).collect()
+    ids.elements.iter().map(dimension).collect()
 }
 
-fn by_labels(dataset: &Dataset, scopes: &[Dimensions], names: &ObjectNames) -> Option<Vec<String>> {
-    let name = |address: Address| {
-        find(scopes, |dimension| dimension.scale == Some(address))
-            .or_else(|| names.path(address)?.rsplit('/').next().map(str::to_owned))
+fn by_labels(
+    dataset: &Dataset,
+    scopes: &[Dimensions],
+    (file, names): (&File, &ObjectNames),
+) -> Option<Vec<AxisDimension>> {
+    let elsewhere = |address: Address| {
+        let name = names.path(address)?.rsplit('/').next()?.to_owned();
+        let Some(Object::Dataset(dataset)) = file.objects.get(&address) else { return Some(named(name)) };
+        let (length, unlimited) = scale_length(file, dataset);
+        Some(AxisDimension { length: Some(length), unlimited, ..named(name) })
     };
-    labels(dataset)?.into_iter().map(name).collect()
+    let dimension = |address: Address| {
+        find(scopes, |dimension| dimension.scale == Some(address)).or_else(|| elsewhere(address))
+    };
+    labels(dataset)?.into_iter().map(dimension).collect()
 }
 
-fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<String>> {
+fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
     match shape.len() {
         1 => Some(vec![find(scopes, |dimension| dimension.name == name)?]),
         _ => None,
@@ -191,22 +229,29 @@ fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<S
 }
 
 /// The innermost dimension that fits.
-fn find(scopes: &[Dimensions], fits: impl Fn(&Dimension) -> bool) -> Option<String> {
-    let mut innermost = scopes.iter().rev().flat_map(|scope| &scope.all);
-    innermost.find(|dimension| fits(dimension)).map(|dimension| dimension.name.clone())
+fn find(scopes: &[Dimensions], fits: impl Fn(&Dimension) -> bool) -> Option<AxisDimension> {
+    let scopes = scopes.iter().rev().enumerate();
+    let mut innermost = scopes.flat_map(|(distance, scope)| scope.all.iter().map(move |all| (distance, all)));
+    innermost.find(|(_, dimension)| fits(dimension)).map(|(distance, dimension)| AxisDimension {
+        name: Some(dimension.name.clone()),
+        length: Some(dimension.size),
+        unlimited: dimension.unlimited,
+        distance,
+    })
 }
 
 /// For each axis the next dimension of its size in the group.
-fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<Option<String>> {
+fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<AxisDimension> {
     let mut used: BTreeMap<u64, usize> = BTreeMap::new();
     shape
         .iter()
         .map(|size| {
             let next = used.entry(*size).or_default();
-            let mut fitting = scope?.all.iter().filter(|dimension| dimension.size == *size);
+            let mut fitting =
+                scope.into_iter().flat_map(|scope| &scope.all).filter(|dimension| dimension.size == *size);
             let name = fitting.nth(*next).map(|dimension| dimension.name.clone());
             *next += 1;
-            name
+            AxisDimension { name, length: Some(*size), ..AxisDimension::default() }
         })
         .collect()
 }

@@ -9,9 +9,9 @@ use serde_json::Value;
 use virtualize_hdf5::model::{Attribute, Datatype, Element, FillMessage, FillValue as Stored};
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
-use super::cast::{cast, cast_unsigned, show};
+use super::cast::{cast, is_rounded_end, show, shown_type, wrapped};
 use super::header_fill::is_zero;
-use crate::sentinel::{encode_fill_value_attribute, number_json};
+use crate::sentinel::{encode_fill_value_attribute, float_json, number_json};
 use crate::{FillDecision, FillPolicy, FillSource, Outcome};
 
 /// What the policy decided for one array.
@@ -96,8 +96,10 @@ impl FillQuestion<'_> {
                 Outcome::Kept
             }
             Err(why) => {
-                let warning =
-                    format!("_FillValue {text} is dropped for an array of {}: {why}", self.data_type);
+                let warning = match text.as_str() {
+                    "" => format!("_FillValue is dropped: {why}"),
+                    text => format!("_FillValue {text} is dropped for an array of {}: {why}", self.data_type),
+                };
                 plan.warnings.push(("fill-value-dropped", warning));
                 Outcome::Dropped(why)
             }
@@ -121,7 +123,8 @@ impl FillQuestion<'_> {
 
     fn cast_sentinel(&self, attribute: &Attribute) -> Result<FillValue, String> {
         match attribute.elements.as_slice() {
-            [element] if self.is_unsigned_stated() => cast_unsigned(element, self.data_type),
+            [] => Err("it has no value".to_owned()),
+            [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
             [element] => cast(element, self.data_type),
             others => Err(format!("it has {} values, which missing_value can say", others.len())),
         }
@@ -133,16 +136,20 @@ impl FillQuestion<'_> {
             .is_some_and(|attribute| matches!(attribute.datatype, Datatype::String { size: 1, .. }))
     }
 
-    /// NetCDF's `_Unsigned` attribute.
-    fn is_unsigned_stated(&self) -> bool {
-        let stated = self.attribute("_Unsigned").and_then(|attribute| attribute.elements.first());
-        stated.is_some_and(|element| matches!(show(element).as_str(), "\"true\"" | "\"false\""))
+    /// The type with the sign that NetCDF's `_Unsigned` gives it.
+    fn shown_type(&self) -> DataType {
+        shown_type(self.data_type, self.attributes)
+    }
+
+    /// The type in which `_FillValue` is written: where `_Unsigned` changes the sign, xarray makes a signed number of it.
+    fn sentinel_type(&self) -> DataType {
+        Some(self.shown_type()).filter(DataType::is_signed_integer).unwrap_or_else(|| self.data_type.clone())
     }
 
     fn spell_v3(&self, plan: &mut FillPlan) {
         self.write_missing(plan, self.missing_reads == self.header);
         let Some(sentinel) = &plan.decision.sentinel else { return };
-        match encode_fill_value_attribute(self.data_type, sentinel) {
+        match encode_fill_value_attribute(&self.sentinel_type(), sentinel) {
             Ok(value) => plan.attribute = Some(value),
             Err(why) => self.drop_sentinel(plan, &why.to_string()),
         }
@@ -168,7 +175,7 @@ impl FillQuestion<'_> {
             plan.decision.fill_value = Some(sentinel);
             return self.write_missing(plan, self.missing_reads == self.header);
         }
-        match plain(self.data_type, &sentinel) {
+        match plain(&self.sentinel_type(), &sentinel) {
             Some(attribute) => {
                 plan.attribute = Some(attribute);
                 plan.decision.fill_value = None;
@@ -202,7 +209,8 @@ impl FillQuestion<'_> {
         if self.format == ZarrFormat::V3 {
             return;
         }
-        plan.attribute = plan.decision.sentinel.as_ref().and_then(|value| plain(self.data_type, value));
+        let data_type = self.sentinel_type();
+        plan.attribute = plan.decision.sentinel.as_ref().and_then(|value| plain(&data_type, value));
         let header = show_scalar(self.data_type, self.missing_reads);
         plan.warnings.push((
             "fill-value-masked",
@@ -253,7 +261,16 @@ fn show_scalar(data_type: &DataType, value: &FillValue) -> String {
     }
 }
 
-/// The values of a `missing_value` attribute in the array's type, as plain JSON; the second are those that it cannot hold.
+fn nearest(element: &Element) -> Option<f64> {
+    match element {
+        Element::Integer(value) => Some(*value as f64),
+        Element::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The values of a `missing_value` attribute in the type that xarray shows, as plain JSON; the second are those that it
+/// cannot hold.
 pub(super) fn missing_value(attribute: &Attribute, data_type: &DataType) -> (Vec<Value>, Vec<String>) {
     let mut kept = Vec::new();
     let mut dropped = Vec::new();
@@ -266,6 +283,9 @@ pub(super) fn missing_value(attribute: &Attribute, data_type: &DataType) -> (Vec
                 None => dropped.push(show(element)),
             },
             Ok(FillValue::Text(text)) => kept.push(text.into()),
+            Err(_) if nearest(element).is_some_and(|value| is_rounded_end(value, data_type)) => {
+                kept.extend(nearest(element).map(float_json));
+            }
             _ => dropped.push(show(element)),
         }
     }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use virtualize_hdf5::model::Datatype;
 use virtualize_zarr::{Group, Node, SourceId, node::join};
 
+use super::lengths::Lengths;
 use super::others::{OtherFile, beside};
 use super::tree::NODES;
 use super::{Mapper, map_within};
@@ -66,8 +67,7 @@ impl Mapper<'_> {
             return Err("two objects have this name".to_owned());
         }
         if let Node::Array(array) = &mut node {
-            let mut sizes = sizes(parent);
-            self.part_dimensions(&link.at, array, &mut sizes);
+            self.rename_dimensions(&link.at, array, &mut lengths(parent), &[]);
         }
         self.settle(&mut node, &link.at, &ids, &left_out)?;
         if !left_out.contains(&link.at) {
@@ -191,14 +191,15 @@ fn referring(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
     mapped.tasks.iter().filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
 }
 
-/// The sizes of the dimensions of a group's arrays.
-fn sizes(group: &Group) -> BTreeMap<String, u64> {
-    let arrays = group.children.values().filter_map(|node| match node {
-        Node::Array(array) => Some(array),
-        Node::Group(_) => None,
-    });
-    let named = arrays.flat_map(|array| array.dimension_names.iter().zip(&array.shape));
-    named.filter_map(|(name, size)| Some((name.clone()?, *size))).collect()
+/// The dimensions of a group's arrays.
+fn lengths(group: &Group) -> Lengths {
+    let mut lengths = Lengths::new(group.children.keys().cloned());
+    for node in group.children.values() {
+        if let Node::Array(array) = node {
+            lengths.note_array(array);
+        }
+    }
+    lengths
 }
 
 /// The path of what lies at or below `path`, when `path` becomes `at`.

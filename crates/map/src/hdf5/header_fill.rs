@@ -32,7 +32,9 @@ pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Resul
         ));
     }
     let Some(size) = element.data_type.size().and_then(|size| usize::try_from(size).ok()) else {
-        return Ok(match stored.iter().all(|byte| *byte == 0) {
+        // A pointer into the global heap starts with the length of what it points at.
+        let is_empty = stored.len() == 16 && stored.iter().take(4).all(|byte| *byte == 0);
+        return Ok(match is_empty || stored.iter().all(|byte| *byte == 0) {
             true => HeaderFill::Scalar(FillValue::zero(&element.data_type)),
             false => HeaderFill::Inexpressible("its fill value is text in the global heap".to_owned()),
         });

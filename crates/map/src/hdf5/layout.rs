@@ -119,7 +119,16 @@ impl Placing<'_> {
                 Some("text of variable length lies in the global heap".to_owned())
             }
             ElementTransform::None => None,
+            ElementTransform::Repack { strings, .. } if !strings.is_empty() => Some(
+                "its strings are null-terminated or space-padded, and those of Zarr null-padded".to_owned(),
+            ),
+            ElementTransform::Repack { reversed, .. } if !reversed.is_empty() => {
+                Some("members of the compound differ in byte order".to_owned())
+            }
             ElementTransform::Repack { .. } => Some("members of the compound leave gaps".to_owned()),
+            ElementTransform::Integer { .. } if self.element.data_type == DataType::Bool => {
+                Some("booleans have more than one byte".to_owned())
+            }
             ElementTransform::Integer { .. } => Some("integers have unused bits".to_owned()),
             ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format".to_owned()),
             ElementTransform::ComplexInteger { .. } => Some("complex integers become floats".to_owned()),
@@ -132,7 +141,7 @@ impl Placing<'_> {
         match bytes {
             Some(bytes) if bytes <= self.options.inline_limit && chunks <= INLINE_CHUNKS => Ok(()),
             _ => Err(format!(
-                "{why}, and {chunks} chunks of {chunk_shape:?} are too much to inline (limit {} bytes)",
+                "{why}, and {chunks} chunks of {chunk_shape:?} are too much to inline (the limit is {} bytes: --inline-limit, of an archive --copy-limit)",
                 self.options.inline_limit
             )),
         }

@@ -6,7 +6,7 @@ use virtualize_hdf5::model::{Attribute, Dataset, Datatype, Element, File, Object
 use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
 
 use super::Mapper;
-use super::cast::{cast, cast_unsigned};
+use super::cast::{cast, shown_type, wrapped};
 use super::types::ieee_type;
 use crate::ArrayReport;
 use crate::unpack::{Factor, Kept, Packing, is_time_unit, kept};
@@ -53,11 +53,11 @@ fn is_enumeration(datatype: &Datatype) -> bool {
 }
 
 fn packing(dataset: &Dataset, data_type: &DataType, is_time: bool) -> Result<Packing, Kept> {
-    let stored = signed_as_stated(dataset, data_type);
+    let stored = shown_type(data_type, &dataset.attributes);
     Ok(Packing {
         scale: factor(dataset, "scale_factor")?,
         offset: factor(dataset, "add_offset")?,
-        sentinels: sentinels(dataset, &stored),
+        sentinels: sentinels(dataset, data_type, &stored),
         stored,
         is_time,
     })
@@ -78,21 +78,6 @@ fn has_time_units(dataset: &Dataset) -> bool {
     text(dataset, "units").is_some_and(is_time_unit)
 }
 
-/// The type with the sign that the attribute `_Unsigned` gives it.
-fn signed_as_stated(dataset: &Dataset, data_type: &DataType) -> DataType {
-    match (data_type, text(dataset, "_Unsigned")) {
-        (DataType::Int8, Some("true")) => DataType::UInt8,
-        (DataType::Int16, Some("true")) => DataType::UInt16,
-        (DataType::Int32, Some("true")) => DataType::UInt32,
-        (DataType::Int64, Some("true")) => DataType::UInt64,
-        (DataType::UInt8, Some("false")) => DataType::Int8,
-        (DataType::UInt16, Some("false")) => DataType::Int16,
-        (DataType::UInt32, Some("false")) => DataType::Int32,
-        (DataType::UInt64, Some("false")) => DataType::Int64,
-        (other, _) => other.clone(),
-    }
-}
-
 fn factor(dataset: &Dataset, name: &'static str) -> Result<Option<Factor>, Kept> {
     let Some(attribute) = attribute(dataset, name) else { return Ok(None) };
     match (attribute.elements.as_slice(), &attribute.datatype) {
@@ -107,12 +92,11 @@ fn factor(dataset: &Dataset, name: &'static str) -> Result<Option<Factor>, Kept>
     }
 }
 
-/// All stored numbers that xarray masks.
-fn sentinels(dataset: &Dataset, stored: &DataType) -> Vec<FillValue> {
+/// All stored numbers that xarray masks, of the type `stored` as xarray shows it.
+fn sentinels(dataset: &Dataset, data_type: &DataType, stored: &DataType) -> Vec<FillValue> {
     let elements = |name| attribute(dataset, name).into_iter().flat_map(|attribute| &attribute.elements);
-    let is_stated = text(dataset, "_Unsigned").is_some();
     let fill_values = elements("_FillValue").filter_map(|element| {
-        if is_stated { cast_unsigned(element, stored) } else { cast(element, stored) }.ok()
+        if stored == data_type { cast(element, stored) } else { wrapped(element, data_type) }.ok()
     });
     let others = elements("missing_value").filter_map(|element| cast(element, stored).ok());
     let mut found: Vec<FillValue> = Vec::new();

@@ -7,7 +7,7 @@ use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
 use super::types::{ElementType, element_type, field};
-use crate::ElementTransform;
+use crate::{ElementTransform, PaddedString};
 
 /// The structure of a compound; its members are moved together where they leave gaps or lie in another order.
 pub(super) fn structure_type(
@@ -21,28 +21,86 @@ pub(super) fn structure_type(
     if members.iter().map(|member| &member.name).collect::<BTreeSet<_>>().len() != members.len() {
         return Err("two members of the compound have the same name".to_owned());
     }
-    let mut fields = Vec::with_capacity(members.len());
-    let mut parts = Vec::new();
+    let mut structure = Packed { size, ..Packed::default() };
     for member in members {
-        let element = member_type(member, format)?;
-        for (from, length) in member_parts(&element)? {
-            let from = member.offset.checked_add(from).ok_or("a member leaves the compound")?;
-            place(&mut parts, from, length, size)?;
-        }
-        fields.push(field(&member.name, &element));
+        structure.push(member, &member_type(member, format)?)?;
     }
-    let endian = endian_of_fields(&fields, format)?;
-    let packed = parts == [(0, 0, size)];
-    Ok(ElementType {
-        data_type: DataType::Struct(fields),
-        endian,
-        axes: Vec::new(),
-        stored_size: size.into(),
-        transform: match packed {
-            true => ElementTransform::None,
-            false => ElementTransform::Repack { stored_size: size, parts },
-        },
-    })
+    structure.element(format)
+}
+
+/// A structure whose members follow each other without gaps.
+#[derive(Default)]
+struct Packed {
+    /// Bytes of the compound as stored.
+    size: u32,
+    fields: Vec<Field>,
+    /// Bytes of the members so far.
+    length: u32,
+    /// Parts of the compound: (offset in it, offset here, bytes).
+    parts: Vec<(u32, u32, u32)>,
+    strings: Vec<PaddedString>,
+    reversed: Vec<(u32, u32)>,
+}
+
+impl Packed {
+    fn push(&mut self, member: &Member, element: &ElementType) -> Result<(), String> {
+        let start = self.length;
+        let whole = [(0, 0, u32::try_from(element.stored_size).map_err(|_| "the compound is too big")?)];
+        let parts = match &element.transform {
+            ElementTransform::Repack { parts, strings, reversed, .. } => {
+                let moved = |string: &PaddedString| PaddedString { offset: start + string.offset, ..*string };
+                self.strings.extend(strings.iter().map(moved));
+                self.reversed.extend(reversed.iter().map(|(offset, size)| (start + offset, *size)));
+                parts.as_slice()
+            }
+            _ => &whole,
+        };
+        for (from, _, length) in parts {
+            let from = member.offset.checked_add(*from).ok_or("a member leaves the compound")?;
+            self.copy(from, *length)?;
+        }
+        self.fields.push(field(&member.name, element));
+        Ok(())
+    }
+
+    /// Appends bytes of the compound; those that follow the last in both places lengthen its part.
+    fn copy(&mut self, from: u32, length: u32) -> Result<(), String> {
+        let size = self.size;
+        if from.checked_add(length).is_none_or(|end| end > size) {
+            return Err(format!("a member of {length} bytes at {from} leaves the compound of {size} bytes"));
+        }
+        match self.parts.last_mut() {
+            Some((last, _, bytes)) if *last + *bytes == from => *bytes += length,
+            _ => self.parts.push((from, self.length, length)),
+        }
+        self.length = self.length.checked_add(length).ok_or("the compound is too big")?;
+        Ok(())
+    }
+
+    fn element(mut self, format: ZarrFormat) -> Result<ElementType, String> {
+        let mut numbers = Vec::new();
+        collect_numbers(&self.fields, 0, &mut numbers);
+        let endian = numbers.first().map_or(Endian::Little, |(_, _, endian)| *endian);
+        if format == ZarrFormat::V3 {
+            // Zarr v3 has one byte order for the whole array.
+            let others = numbers.iter().filter(|(.., order)| *order != endian);
+            self.reversed.extend(others.map(|(offset, size, _)| (*offset, *size)));
+            set_order(&mut self.fields, endian);
+        }
+        let is_stored_as_it_is =
+            self.parts == [(0, 0, self.size)] && self.strings.is_empty() && self.reversed.is_empty();
+        let Self { size, parts, strings, reversed, .. } = self;
+        Ok(ElementType {
+            data_type: DataType::Struct(self.fields),
+            endian,
+            axes: Vec::new(),
+            stored_size: size.into(),
+            transform: match is_stored_as_it_is {
+                true => ElementTransform::None,
+                false => ElementTransform::Repack { stored_size: size, parts, strings, reversed },
+            },
+        })
+    }
 }
 
 fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, String> {
@@ -50,7 +108,12 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, Strin
     if let reference @ Datatype::Reference { .. } = &member.datatype {
         return Err(refuse(&format!("Zarr has no type for a {}", describe_type(reference))));
     }
-    let element = element_type(&member.datatype, format).map_err(|why| refuse(&why))?;
+    let datatype = match &member.datatype {
+        // Booleans of several bytes stay integers within structures.
+        Datatype::Enum { base, .. } if base.size() > 1 => base,
+        other => other,
+    };
+    let element = element_type(datatype, format).map_err(|why| refuse(&why))?;
     if element.data_type.size().is_none() {
         return Err(refuse("zarr-python opens no structures that hold text of variable length"));
     }
@@ -66,50 +129,28 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, Strin
     Ok(element)
 }
 
-/// The bytes of a member that count: (offset in the member, length), in the order of its fields.
-fn member_parts(element: &ElementType) -> Result<Vec<(u32, u32)>, String> {
-    match &element.transform {
-        ElementTransform::Repack { parts, .. } => {
-            Ok(parts.iter().map(|(from, _, length)| (*from, *length)).collect())
-        }
-        _ => {
-            let size =
-                u32::try_from(element.stored_size).map_err(|_| "the compound is too big".to_owned())?;
-            Ok(vec![(0, size)])
-        }
-    }
-}
-
-/// Appends a member to the parts to copy; one that follows the last in both places lengthens it.
-fn place(parts: &mut Vec<(u32, u32, u32)>, offset: u32, length: u32, size: u32) -> Result<(), String> {
-    if offset.checked_add(length).is_none_or(|end| end > size) {
-        return Err(format!("a member of {length} bytes at {offset} leaves the compound of {size} bytes"));
-    }
-    let to = parts.iter().map(|(_, _, length)| length).sum::<u32>();
-    match parts.last_mut() {
-        Some((from, _, bytes)) if *from + *bytes == offset => *bytes += length,
-        _ => parts.push((offset, to, length)),
-    }
-    Ok(())
-}
-
-/// The byte order of all numbers of a structure. Zarr v3 has one for the whole array.
-fn endian_of_fields(fields: &[Field], format: ZarrFormat) -> Result<Endian, String> {
-    let mut orders = Vec::new();
-    collect_orders(fields, &mut orders);
-    let first = orders.first().copied().unwrap_or(Endian::Little);
-    if format == ZarrFormat::V3 && orders.iter().any(|order| *order != first) {
-        return Err("members of different byte order have no spelling in Zarr v3".to_owned());
-    }
-    Ok(first)
-}
-
-fn collect_orders(fields: &[Field], orders: &mut Vec<Endian>) {
+/// The numbers of several bytes in packed fields, the first of which begins at `start`: (offset, bytes, byte order).
+fn collect_numbers(fields: &[Field], start: u32, numbers: &mut Vec<(u32, u32, Endian)>) {
+    let mut at = start;
     for field in fields {
+        let size = field.size().and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+        let number = u32::try_from(field.data_type.number_size()).unwrap_or(1);
         match &field.data_type {
-            DataType::Struct(inner) => collect_orders(inner, orders),
-            data_type if data_type.number_size() > 1 => orders.push(field.endian),
+            DataType::Struct(inner) => collect_numbers(inner, at, numbers),
+            _ if number > 1 => {
+                numbers.extend((0..size / number).map(|n| (at + n * number, number, field.endian)));
+            }
             _ => {}
+        }
+        at = at.saturating_add(size);
+    }
+}
+
+fn set_order(fields: &mut [Field], endian: Endian) {
+    for field in fields {
+        field.endian = endian;
+        if let DataType::Struct(inner) = &mut field.data_type {
+            set_order(inner, endian);
         }
     }
 }

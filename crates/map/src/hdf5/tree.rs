@@ -1,15 +1,16 @@
 //! Groups and links: an object is mapped at each path that leads to it.
 
-use std::collections::BTreeMap;
-
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
 use virtualize_zarr::{Group, Node, node::join};
 
 use super::Mapper;
 use super::attributes::attributes_json;
-use super::dimensions::{Counters, Dimensions, NON_COORDINATE, dimension_names, is_dimension_only};
+use super::dimensions::{
+    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only,
+};
 use super::graft::ExternalLink;
+use super::lengths::Lengths;
 use super::names::{refuse_name, resolve, shown_name};
 use super::references::has_parts;
 use crate::{Diagnostic, Severity};
@@ -55,8 +56,10 @@ impl Mapper<'_> {
         let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
         let children = self.children(place.path, address, source);
         place.scopes.push(Dimensions::new(self.file, &children, &mut place.counters));
-        let mut sizes = BTreeMap::new();
-        for (name, child) in &children {
+        let mut lengths = Lengths::new(children.iter().map(|(name, _)| name.clone()));
+        let axes: Vec<_> =
+            children.iter().map(|(name, child)| self.axes(&place, name, *child, &mut lengths)).collect();
+        for ((name, child), axes) in children.iter().zip(axes) {
             self.nodes += 1;
             if self.nodes > NODES {
                 let message = format!("more than {NODES} groups and arrays; the rest is left out");
@@ -64,7 +67,7 @@ impl Mapper<'_> {
                 break;
             }
             let file = self.file;
-            let node = self.child(&place, name, *child, &mut sizes);
+            let node = self.child(&place, name, *child, (axes, &mut lengths));
             let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
             if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
                 (&node, file.objects.get(child))
@@ -93,12 +96,12 @@ impl Mapper<'_> {
         place: &Place<'_>,
         name: &str,
         address: Address,
-        sizes: &mut BTreeMap<String, u64>,
+        dimensions: (Vec<AxisDimension>, &mut Lengths),
     ) -> Option<Node> {
         match self.file.objects.get(&address)? {
             Object::Group(source) => self.child_group(place, name, address, source).map(Node::Group),
             Object::Dataset(dataset) => {
-                self.child_array(place, name, dataset, sizes).map(|array| Node::Array(Box::new(array)))
+                self.child_array(place, name, dataset, dimensions).map(|array| Node::Array(Box::new(array)))
             }
             Object::Unreadable(error) => {
                 self.left_out(&join(place.path, name), error.to_string());
@@ -164,43 +167,39 @@ impl Mapper<'_> {
         ))
     }
 
+    /// The dimensions of a dataset's axes, which are noted; none of other objects.
+    fn axes(
+        &self,
+        place: &Place<'_>,
+        name: &str,
+        address: Address,
+        lengths: &mut Lengths,
+    ) -> Vec<AxisDimension> {
+        let Some(Object::Dataset(dataset)) = self.file.objects.get(&address) else { return Vec::new() };
+        if is_dimension_only(dataset) {
+            return Vec::new();
+        }
+        let fields = self.fields.of(place.path, name, dataset.dataspace.shape().unwrap_or_default());
+        let axes = axis_dimensions(name, dataset, &place.scopes, (self.file, &self.names), fields);
+        lengths.note(&axes, dataset);
+        axes
+    }
+
     fn child_array(
         &mut self,
         place: &Place<'_>,
         name: &str,
         dataset: &Dataset,
-        sizes: &mut BTreeMap<String, u64>,
+        (axes, lengths): (Vec<AxisDimension>, &mut Lengths),
     ) -> Option<virtualize_zarr::Array> {
         if is_dimension_only(dataset) {
             return None;
         }
-        let fields = self.fields.of(place.path, name, dataset.dataspace.shape().unwrap_or_default());
-        let dimensions = dimension_names(name, dataset, &place.scopes, &self.names, fields);
         let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
         let path = join(place.path, name);
-        let mut array = self.array(&path, dataset, dimensions)?;
-        self.part_dimensions(&path, &mut array, sizes);
+        let mut array = self.array(&path, dataset, axes)?;
+        self.rename_dimensions(&path, &mut array, lengths, &place.scopes);
         Some(array)
-    }
-
-    /// xarray opens no group whose arrays differ in the size of a dimension: the later one gets a name of its own.
-    pub(super) fn part_dimensions(
-        &mut self,
-        path: &str,
-        array: &mut virtualize_zarr::Array,
-        sizes: &mut BTreeMap<String, u64>,
-    ) {
-        for (name, size) in array.dimension_names.iter_mut().zip(&array.shape) {
-            let Some(name) = name else { continue };
-            let known = *sizes.entry(name.clone()).or_insert(*size);
-            if known != *size {
-                let message =
-                    format!("dimension \"{name}\" has size {known} elsewhere, {size} here, and is renamed");
-                self.diagnose(Severity::Warning, "dimension-renamed", path, message);
-                *name = format!("{name}_{size}");
-                sizes.entry(name.clone()).or_insert(*size);
-            }
-        }
     }
 
     /// The objects that the links of a group lead to.

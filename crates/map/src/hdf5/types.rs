@@ -1,10 +1,10 @@
 //! HDF5 datatypes as Zarr data types, and how stored elements become elements of such a type.
 
-use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member};
+use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, StringPadding};
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
-use crate::ElementTransform;
+use crate::{ElementTransform, PaddedString};
 
 /// The elements of a dataset as those of an array.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,7 +39,7 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         Datatype::Integer(integer) | Datatype::Bitfield(integer) => integer_type(integer),
         Datatype::Float(float) => float_type(float),
         Datatype::Enum { base, members } => enum_type(base, members, format),
-        Datatype::String { size, .. } => sized(*size, DataType::FixedBytes(*size)),
+        Datatype::String { size, padding, .. } => string_type(*size, *padding),
         Datatype::Opaque { size, tag } => opaque_type(*size, tag),
         Datatype::VariableString { size, .. } => {
             Ok(ElementType::plain(DataType::String, Endian::Little, *size))
@@ -64,6 +64,16 @@ fn sized(size: u32, data_type: DataType) -> Result<ElementType, String> {
     }
 }
 
+/// Zarr's fixed-length bytes are null-padded. A single byte that is null-terminated is the same.
+fn string_type(size: u32, padding: StringPadding) -> Result<ElementType, String> {
+    let element = sized(size, DataType::FixedBytes(size))?;
+    if padding == StringPadding::NullPadded || (padding == StringPadding::NullTerminated && size == 1) {
+        return Ok(element);
+    }
+    let strings = vec![PaddedString { offset: 0, size, padding }];
+    Ok(ElementType { transform: ElementTransform::repack(size, vec![(0, 0, size)], strings), ..element })
+}
+
 /// h5py tags opaque data with the NumPy type that it stored: byte strings, and times as 64-bit counts of a unit.
 fn opaque_type(size: u32, tag: &str) -> Result<ElementType, String> {
     let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
@@ -80,6 +90,8 @@ pub(super) struct NumpyTime {
     endian: Endian,
     /// As CF's `units` attribute has it.
     pub(super) units: &'static str,
+    /// For a duration, xarray's `dtype` attribute, without which it shows numbers.
+    pub(super) duration: Option<&'static str>,
 }
 
 /// The time that a tag of h5py's such as `NUMPY:<M8[s]` means, if CF has its unit.
@@ -107,7 +119,13 @@ pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
         "m8[ns]" => "nanoseconds",
         _ => return None,
     };
-    Some(NumpyTime { endian, units })
+    let duration = code.starts_with("m8").then_some(match code {
+        "m8[ms]" => "timedelta64[ms]",
+        "m8[us]" => "timedelta64[us]",
+        "m8[ns]" => "timedelta64[ns]",
+        _ => "timedelta64[s]",
+    });
+    Some(NumpyTime { endian, units, duration })
 }
 
 /// Byte order of a number; VAX order has no spelling.
@@ -230,13 +248,20 @@ fn odd_float_type(float: &Float) -> Option<ElementType> {
     Some(ElementType { transform, ..ElementType::plain(data_type.clone(), Endian::Little, float.size) })
 }
 
-/// Whether an enumeration is h5py's and NetCDF's boolean: one byte, FALSE = 0, TRUE = 1.
+/// Whether an enumeration is h5py's and NetCDF's boolean: FALSE = 0, TRUE = 1.
 pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool {
+    let Datatype::Integer(integer) = base else { return false };
     let value = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice());
-    members.len() == 2
-        && value("FALSE") == Some(&[0])
-        && value("TRUE") == Some(&[1])
-        && matches!(base, Datatype::Integer(integer) if integer.size == 1)
+    let is = |bytes: Option<&[u8]>, number: u8| {
+        let last = if integer.order == ByteOrder::Big {
+            bytes.and_then(<[u8]>::last)
+        } else {
+            bytes.and_then(<[u8]>::first)
+        };
+        let sum = bytes.map(|bytes| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>());
+        last == Some(&number) && sum == Some(number.into())
+    };
+    members.len() == 2 && is(value("FALSE"), 0) && is(value("TRUE"), 1)
 }
 
 fn enum_type(
@@ -245,10 +270,28 @@ fn enum_type(
     format: ZarrFormat,
 ) -> Result<ElementType, String> {
     let element = element_type(base, format)?;
-    match is_boolean(base, members) && element.is_stored_as_it_is() {
-        true => Ok(ElementType { data_type: DataType::Bool, ..element }),
-        false => Ok(element),
+    match base {
+        Datatype::Integer(integer) if is_boolean(base, members) && element.is_stored_as_it_is() => {
+            Ok(boolean_type(integer, element))
+        }
+        _ => Ok(element),
     }
+}
+
+/// Zarr's booleans have one byte.
+fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
+    let transform = match u16::try_from(integer.size.saturating_mul(8)) {
+        Ok(precision @ 9..) => ElementTransform::Integer {
+            stored_size: integer.size,
+            stored_big_endian: element.endian == Endian::Big,
+            bit_offset: 0,
+            precision,
+            signed: false,
+            big_endian: false,
+        },
+        _ => ElementTransform::None,
+    };
+    ElementType { data_type: DataType::Bool, endian: Endian::Little, transform, ..element }
 }
 
 fn complex_type(base: &Datatype) -> Result<ElementType, String> {
@@ -279,8 +322,11 @@ fn complex_compound(size: u32, members: &[Member]) -> Option<ElementType> {
         return Some(complex);
     }
     let parts = vec![(real.offset, 0, half), (imaginary.offset, half, half)];
-    let transform = ElementTransform::Repack { stored_size: size, parts };
-    Some(ElementType { transform, stored_size: size.into(), ..complex })
+    Some(ElementType {
+        transform: ElementTransform::repack(size, parts, Vec::new()),
+        stored_size: size.into(),
+        ..complex
+    })
 }
 
 fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<ElementType, String> {

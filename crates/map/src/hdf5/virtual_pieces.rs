@@ -187,13 +187,15 @@ impl Placing<'_> {
         }
         let refused =
             || "one element of the last axis of a source cannot be taken from such elements".to_owned();
-        let (stored_size, parts) = match transform {
+        let (stored_size, parts, strings, reversed) = match transform {
             ElementTransform::None => {
                 let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());
                 let size = size.ok_or_else(refused)?;
-                (size, vec![(0, 0, size)])
+                (size, vec![(0, 0, size)], Vec::new(), Vec::new())
             }
-            ElementTransform::Repack { stored_size, parts } => (stored_size, parts),
+            ElementTransform::Repack { stored_size, parts, strings, reversed } => {
+                (stored_size, parts, strings, reversed)
+            }
             ElementTransform::Integer { .. }
             | ElementTransform::Float { .. }
             | ElementTransform::ComplexInteger { .. } => return Err(refused()),
@@ -202,7 +204,7 @@ impl Placing<'_> {
         let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
         let parts = parts.into_iter().map(|(at, to, size)| Some((at.checked_add(passed)?, to, size)));
         let parts = parts.collect::<Option<_>>().ok_or_else(refused)?;
-        Ok(ElementTransform::Repack { stored_size, parts })
+        Ok(ElementTransform::Repack { stored_size, parts, strings, reversed })
     }
 }
 

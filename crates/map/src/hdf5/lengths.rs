@@ -1,0 +1,100 @@
+//! The dimensions of one group by name: xarray opens no group whose arrays differ in the length of a dimension.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize_hdf5::model::Dataset;
+use virtualize_zarr::Array;
+
+use super::Mapper;
+use super::dimensions::{AxisDimension, Dimensions};
+use crate::Severity;
+
+/// The length of each dimension, and the names that arrays of other lengths got instead.
+#[derive(Default)]
+pub(super) struct Lengths {
+    /// Length by name, with the distance of the group that defines it.
+    lengths: BTreeMap<String, (usize, u64)>,
+    /// The name that stands for another one at a length of its own.
+    renamed: BTreeMap<(String, u64), String>,
+    /// Names that no dimension may get.
+    taken: BTreeSet<String>,
+}
+
+impl Lengths {
+    /// `taken` are names of the group's objects.
+    pub(super) fn new(taken: impl IntoIterator<Item = String>) -> Self {
+        Self { taken: taken.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Notes the dimensions of a dataset. Of dimensions with one name that of the nearest group counts, and of equally
+    /// near ones the longest: the order of datasets does not matter.
+    pub(super) fn note(&mut self, axes: &[AxisDimension], dataset: &Dataset) {
+        let shape = dataset.dataspace.shape().unwrap_or_default();
+        for (axis, size) in axes.iter().zip(shape) {
+            self.note_one(axis, *size);
+        }
+    }
+
+    /// Notes the dimensions of an array that is there already.
+    pub(super) fn note_array(&mut self, array: &Array) {
+        for (name, size) in array.dimension_names.iter().zip(&array.shape) {
+            let axis = AxisDimension { name: name.clone(), ..AxisDimension::default() };
+            self.note_one(&axis, *size);
+        }
+    }
+
+    fn note_one(&mut self, axis: &AxisDimension, size: u64) {
+        let Some(name) = &axis.name else { return };
+        let new = (axis.distance, axis.length.unwrap_or(size));
+        let known = self.lengths.entry(name.clone()).or_insert(new);
+        if new.0 < known.0 || (new.0 == known.0 && new.1 > known.1) {
+            *known = new;
+        }
+    }
+
+    /// The length of a dimension; `size` where it is a new one.
+    fn length(&mut self, name: &str, size: u64) -> u64 {
+        self.lengths.entry(name.to_owned()).or_insert((usize::MAX, size)).1
+    }
+
+    /// Another name for a dimension, at this length: one that nothing else has.
+    fn rename(&mut self, name: &str, size: u64, scopes: &[Dimensions]) -> String {
+        let key = (name.to_owned(), size);
+        if let Some(renamed) = self.renamed.get(&key) {
+            return renamed.clone();
+        }
+        let mut new = format!("{name}_{size}");
+        let is_defined = |name: &str| scopes.iter().any(|scope| scope.defines(name));
+        while self.lengths.contains_key(&new) || self.taken.contains(&new) || is_defined(&new) {
+            new.push('_');
+        }
+        self.taken.insert(new.clone());
+        self.renamed.insert(key, new.clone());
+        new
+    }
+}
+
+impl Mapper<'_> {
+    /// Renames the dimensions of an array that have another length than theirs.
+    /// `scopes` are the dimensions of the groups from the root to its own.
+    pub(super) fn rename_dimensions(
+        &mut self,
+        path: &str,
+        array: &mut Array,
+        lengths: &mut Lengths,
+        scopes: &[Dimensions],
+    ) {
+        for (name, size) in array.dimension_names.iter_mut().zip(&array.shape) {
+            let Some(name) = name else { continue };
+            let known = lengths.length(name, *size);
+            if known != *size {
+                let renamed = lengths.rename(name, *size, scopes);
+                let message = format!(
+                    "dimension \"{name}\" has length {known}, the array {size}: its dimension is called \"{renamed}\""
+                );
+                self.diagnose(Severity::Warning, "dimension-renamed", path, message);
+                *name = renamed;
+            }
+        }
+    }
+}

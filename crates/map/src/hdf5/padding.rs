@@ -1,0 +1,174 @@
+//! Variables that are shorter than an unlimited dimension: NetCDF shows them at its full length, with the fill value where
+//! they end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::{Datatype, FillValue as Stored, Layout};
+use virtualize_zarr::{ChunkEntry, ChunkGrid, Codec, DataType, FillValue, chunk_indices, chunk_position};
+
+use super::array::missing_count;
+use super::chunked::can_encode;
+use super::dimensions::AxisDimension;
+use super::layout::{INLINE_CHUNKS, Placed, Placing};
+use crate::ChunkContent;
+
+/// An array at the length of its dimensions.
+pub(super) struct Padded {
+    /// Shape of the array, appended axes included.
+    pub(super) shape: Vec<u64>,
+    /// What it reads as where the variable has ended.
+    pub(super) fill: FillValue,
+}
+
+impl Placing<'_> {
+    /// Pads an array to the lengths of its unlimited dimensions; `None` where it has them. Chunks past the end stay
+    /// missing, those that it ends in are made, since nothing says what HDF5 stores behind its end.
+    ///
+    /// # Errors
+    /// Why that cannot be done; then nothing is changed.
+    pub(super) fn padded(
+        &self,
+        placed: &mut Placed,
+        axes: &[AxisDimension],
+    ) -> Result<Option<Padded>, String> {
+        let shape = full_shape(self.shape, axes);
+        if shape == self.shape {
+            return Ok(None);
+        }
+        if !matches!(self.dataset.layout, Layout::Chunked(_)) || placed.chunk_shape.len() != shape.len() {
+            return Err("its layout is not chunked".to_owned());
+        }
+        let background = self.background.ok_or("its fill value is no scalar")?;
+        let fill = netcdf_fill(&self.dataset.datatype, &self.element.data_type, &self.dataset.fill.value)
+            .unwrap_or_else(|| background.clone());
+        if fill != *background && missing_count(self.shape, placed) > 0 {
+            return Err("its missing chunks read as another value than what lies past its end".to_owned());
+        }
+        let made = Placing { background: Some(&fill), ..*self }.last_chunks(placed, &shape)?;
+        let grid = |shape: &[u64]| ChunkGrid::Regular(placed.chunk_shape.clone()).counts(shape);
+        move_chunks(placed, made, &grid(self.shape), &grid(&shape))?;
+        Ok(Some(Padded { shape, fill }))
+    }
+
+    /// The chunks that the variable ends in, by their position before padding.
+    fn last_chunks(&self, placed: &Placed, shape: &[u64]) -> Result<Vec<(u64, ChunkContent)>, String> {
+        let chunk_shape = &placed.chunk_shape;
+        let counts = ChunkGrid::Regular(chunk_shape.clone()).counts(self.shape);
+        let used = |position| {
+            let indices = chunk_indices(position, &counts)?;
+            let ends = self.shape.iter().zip(shape).zip(chunk_shape).zip(indices);
+            let used = ends.map(|(((own, full), chunk), index)| match own < full {
+                true => own.saturating_sub(index.saturating_mul(*chunk)).min(*chunk),
+                false => *chunk,
+            });
+            Some(used.collect()).filter(|used: &Vec<u64>| used != chunk_shape)
+        };
+        let mut made = Vec::new();
+        for (position, content) in &placed.inline {
+            if let Some(used) = used(*position) {
+                made.push((*position, self.ended(content.clone(), &used)?));
+            }
+        }
+        let inline: BTreeSet<u64> = placed.inline.iter().map(|(at, _)| *at).collect();
+        for (position, reference) in placed.chunks.iter().filter(|(position, _)| !inline.contains(position)) {
+            let Some(used) = used(position) else { continue };
+            let ChunkEntry::Reference(reference) = reference else {
+                return Err("a chunk that it ends in is no reference".to_owned());
+            };
+            let range = ByteRange::new(reference.offset, reference.length);
+            let codecs = placed.codecs.iter().filter(|codec| !matches!(codec, Codec::Bytes { .. }));
+            let content = self.content(chunk_shape, range, codecs.cloned().collect());
+            made.push((position, self.ended(content, &used)?));
+            if made.len() as u64 > INLINE_CHUNKS {
+                break;
+            }
+        }
+        if made.is_empty() {
+            return Ok(made);
+        }
+        if !placed.codecs.iter().all(can_encode) && self.element.data_type != DataType::String {
+            return Err("the chunks that it ends in cannot be encoded again".to_owned());
+        }
+        self.check_limit(made.len() as u64, chunk_shape, "the chunks that it ends in must be made")?;
+        Ok(made)
+    }
+
+    /// A chunk of which only the first elements along each axis belong to the variable.
+    fn ended(&self, mut content: ChunkContent, used: &[u64]) -> Result<ChunkContent, String> {
+        let pieces = match &mut content {
+            ChunkContent::Assemble { background, pieces, .. } => {
+                *background = self.background_bytes();
+                pieces
+            }
+            ChunkContent::Variable { pieces, .. } => pieces,
+            _ => return Err("the chunks that it ends in cannot be taken apart".to_owned()),
+        };
+        for piece in &mut *pieces {
+            for ((extent, to), used) in piece.extent.iter_mut().zip(&piece.to).zip(used) {
+                *extent = (*extent).min(used.saturating_sub(*to));
+            }
+        }
+        pieces.retain(|piece| !piece.extent.contains(&0));
+        Ok(content)
+    }
+}
+
+/// The shape with the length of each unlimited dimension, where that is greater.
+fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
+    let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
+    let lengths = lengths.chain(std::iter::repeat(None));
+    own.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect()
+}
+
+/// Gives chunks their positions in a larger grid, and adds those that were made.
+fn move_chunks(
+    placed: &mut Placed,
+    made: Vec<(u64, ChunkContent)>,
+    from: &[u64],
+    to: &[u64],
+) -> Result<(), String> {
+    let too_many = || "it would have too many chunks".to_owned();
+    to.iter().try_fold(1_u64, |product, n| product.checked_mul(*n)).ok_or_else(too_many)?;
+    let moved = |position: u64| chunk_position(chunk_indices(position, from)?, to);
+    let keeps_positions = from.iter().skip(1).eq(to.iter().skip(1));
+    if !keeps_positions {
+        let mut columns = Vec::with_capacity(placed.chunks.references.len());
+        for column in &placed.chunks.references {
+            let positions = column.iter().map(|(position, _)| moved(position));
+            columns.push(positions.collect::<Option<Vec<u64>>>().ok_or_else(too_many)?);
+        }
+        for (column, positions) in placed.chunks.references.iter_mut().zip(columns) {
+            column.positions = Some(positions);
+        }
+    }
+    let mut inline: BTreeMap<u64, ChunkContent> = placed.inline.drain(..).collect();
+    inline.extend(made);
+    let inline = inline.into_iter().map(|(position, content)| Some((moved(position)?, content)));
+    placed.inline = inline.collect::<Option<_>>().ok_or_else(too_many)?;
+    Ok(())
+}
+
+/// What netCDF-C reads past the end of a variable without a fill value of its own: the default of the type
+/// (`NC_FILL_FLOAT` and so on).
+fn netcdf_fill(datatype: &Datatype, data_type: &DataType, stored: &Stored) -> Option<FillValue> {
+    if matches!(stored, Stored::User(_)) || !matches!(datatype, Datatype::Integer(_) | Datatype::Float(_)) {
+        return None;
+    }
+    const REAL: f64 = 9.969_209_968_386_869e36;
+    let bytes = match data_type {
+        DataType::Int8 => (-127_i8).to_le_bytes().to_vec(),
+        DataType::UInt8 => u8::MAX.to_le_bytes().to_vec(),
+        DataType::Int16 => (-32_767_i16).to_le_bytes().to_vec(),
+        DataType::UInt16 => u16::MAX.to_le_bytes().to_vec(),
+        DataType::Int32 => (-2_147_483_647_i32).to_le_bytes().to_vec(),
+        DataType::UInt32 => u32::MAX.to_le_bytes().to_vec(),
+        DataType::Int64 => (i64::MIN + 2).to_le_bytes().to_vec(),
+        DataType::UInt64 => (u64::MAX - 1).to_le_bytes().to_vec(),
+        #[expect(clippy::cast_possible_truncation, reason = "the number is one of 32 bits")]
+        DataType::Float32 => (REAL as f32).to_le_bytes().to_vec(),
+        DataType::Float64 => REAL.to_le_bytes().to_vec(),
+        _ => return None,
+    };
+    Some(FillValue::Fixed(bytes.into()))
+}
