@@ -71,6 +71,40 @@ fn every_decoder_stops_at_the_size_that_is_expected() {
     }
 }
 
+/// Compressors behind each other lengthen noise a little; no decoder may take that for an attack.
+#[test]
+fn chains_of_one_codec_are_undone() {
+    let noise = samples().swap_remove(2);
+    // LZW makes half as much again of noise each time, and szip takes whole pixels alone.
+    let chained = |codec: &Codec| !matches!(codec, Codec::Lzw | Codec::Hdf5Szip(_));
+    for codec in bytes_to_bytes().into_iter().filter(chained) {
+        let chain = vec![codec.clone(); 8];
+        let encoded = encode(&chain, &noise).unwrap();
+        assert!(decode(&chain, &encoded, noise.len()).as_ref() == Ok(&noise), "{codec:?}");
+    }
+}
+
+/// A chain allows no codec more than about twice the chunk, wherever in the chain it stands.
+#[test]
+fn a_chain_of_compressors_is_no_bomb() {
+    let chunk = 64 << 10;
+    for codec in bytes_to_bytes() {
+        let bomb = encode(std::slice::from_ref(&codec), &vec![0; 1 << 20]).unwrap();
+        for before in [0, 1, 12] {
+            let before = std::iter::repeat_n(Codec::Zlib { level: 1 }, before);
+            let chain: Vec<_> = before.chain([codec.clone()]).collect();
+            match decode(&chain, &bomb, chunk) {
+                Err(CodecFailure::TooLong { limit, .. }) => assert!(limit <= 3 * chunk, "{chain:?}: {limit}"),
+                Err(CodecFailure::Corrupt { .. }) => {}
+                other => {
+                    let keeps = matches!(codec, Codec::Shuffle { .. } | Codec::BitOrder | Codec::Fletcher32);
+                    assert!(keeps || other.is_ok_and(|bytes| bytes.len() == chunk), "{chain:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn chains_are_undone_last_first() {
     let chain = [Codec::Shuffle { element_size: 4 }, Codec::Zlib { level: 4 }, Codec::Fletcher32];
