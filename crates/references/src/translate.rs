@@ -2,7 +2,7 @@
 //! and chunks that the other format cannot refer to are listed, to be made anew.
 
 use virtualize_zarr::{
-    Array, ChunkGrid, Codec, FillValue, Group, Hierarchy, Node, ZarrFormat, node::join,
+    Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Node, ZarrFormat, node::join,
     readers::in_stored_order,
 };
 
@@ -26,8 +26,13 @@ pub struct Translation {
 pub enum PendingChunks {
     /// Missing chunks read as another value than this one, of which they are to be full.
     Fill(FillValue),
-    /// All chunks: decoded by these codecs, and encoded by the array's.
-    Recode(Vec<Codec>),
+    /// All chunks: decoded as this type by these codecs, and encoded as the array's by its own.
+    Recode {
+        /// The type, with the byte order of members of structures.
+        data_type: DataType,
+        /// The codecs.
+        codecs: Vec<Codec>,
+    },
     /// All chunks: the bits of each byte reversed.
     ReverseBits,
 }
@@ -83,7 +88,8 @@ impl Translator {
             self.changed.push((path.to_owned(), what));
         }
         let Err(error) = array.to_zarr_json(name) else { return Ok(()) };
-        let pending = without_reversed_bits(array).ok_or_else(|| error.to_string())?;
+        let pending = without_reversed_bits(array).or_else(|| in_one_byte_order(array));
+        let pending = pending.ok_or_else(|| error.to_string())?;
         array.to_zarr_json(name).map_err(|_| error.to_string())?;
         self.pending.push((path.to_owned(), pending));
         Ok(())
@@ -124,14 +130,33 @@ fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
         array.codecs.pop();
         return Some(PendingChunks::ReverseBits);
     }
-    let is_client_only =
-        |codec: &Codec| matches!(codec, Codec::Named { .. } | Codec::Foreign { .. } | Codec::Blosc2Nd);
-    if rest.iter().any(is_client_only) {
+    if !rest.iter().all(is_decoded_here) {
         return None;
     }
     let layout = rest.iter().filter(|codec| matches!(codec, Codec::Transpose { .. } | Codec::Bytes { .. }));
     let codecs = layout.cloned().chain([Codec::Zlib { level: 6 }]).collect();
-    Some(PendingChunks::Recode(std::mem::replace(&mut array.codecs, codecs)))
+    let codecs = std::mem::replace(&mut array.codecs, codecs);
+    Some(PendingChunks::Recode { data_type: array.data_type.clone(), codecs })
+}
+
+/// Structures with members of both byte orders, in that of the first number, as the mapping of HDF5 has them. `None` where
+/// something else is in the way.
+fn in_one_byte_order(array: &mut Array) -> Option<PendingChunks> {
+    if !array.data_type.mixes_byte_orders() || !array.codecs.iter().all(is_decoded_here) {
+        return None;
+    }
+    let endian = array.endian();
+    let layout = array.codecs.iter().filter(|codec| matches!(codec, Codec::Transpose { .. }));
+    let codecs = layout.cloned().chain([Codec::Bytes { endian: Some(endian) }]).collect();
+    let codecs = std::mem::replace(&mut array.codecs, codecs);
+    let data_type = array.data_type.clone().in_byte_order(endian);
+    Some(PendingChunks::Recode { data_type: std::mem::replace(&mut array.data_type, data_type), codecs })
+}
+
+fn is_decoded_here(codec: &Codec) -> bool {
+    let is_client_only =
+        matches!(codec, Codec::Image { .. } | Codec::Named { .. } | Codec::Foreign { .. } | Codec::Blosc2Nd);
+    !is_client_only
 }
 
 /// Codecs whose shape and type only v2 says get them: what comes out of `codecs` of Zarr v3 can be decoded then.

@@ -70,7 +70,7 @@ impl DataType {
     }
 
     /// The type with all members of structures in one byte order, as Zarr v3 has them.
-    pub(crate) fn in_byte_order(self, endian: Endian) -> Self {
+    pub fn in_byte_order(self, endian: Endian) -> Self {
         let Self::Struct(fields) = self else { return self };
         let turned =
             |field: Field| Field { data_type: field.data_type.in_byte_order(endian), endian, ..field };

@@ -78,6 +78,16 @@ pub struct ChunkDifference {
 }
 
 impl Difference {
+    /// Where one side cannot refer to the chunks of the other and has them inline, places say nothing.
+    fn remade(&mut self, path: &str, first: bool) {
+        let is_of = |node: &NodeDifference| matches!(node, NodeDifference::Chunks { path: known, .. } if known == path);
+        if self.nodes.iter().any(is_of) {
+            self.nodes.retain(|node| !is_of(node));
+            let reason = "Zarr v3 cannot refer to its chunks, only have them inline, made anew".to_owned();
+            self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason });
+        }
+    }
+
     /// An array that could not be taken over from one side is told as that, not as missing there.
     pub(super) fn unread(&mut self, path: &str, first: bool, reason: &str) {
         let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if known == path);
@@ -114,6 +124,9 @@ pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
     for (is_first, translation) in [(true, &one), (false, &other)] {
         for (path, reason) in translation.iter().flat_map(|translation| &translation.left_out) {
             found.unread(path, is_first, reason);
+        }
+        for (path, _) in translation.iter().flat_map(|translation| &translation.pending) {
+            found.remade(path, is_first);
         }
     }
     found

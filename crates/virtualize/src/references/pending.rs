@@ -6,7 +6,7 @@ use bytes::Bytes;
 use virtualize_map::MapOptions;
 use virtualize_references::PendingChunks;
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, FillValue, ZarrFormat, in_byte_order};
 
 use crate::{VirtualStore, decode, values::fetch_chunks};
 
@@ -25,9 +25,14 @@ pub(super) async fn make(
         PendingChunks::Fill(value) => {
             return Ok(fill(store.hierarchy.array_mut(path).ok_or_else(missing)?, value));
         }
-        PendingChunks::Recode(old) => {
+        PendingChunks::Recode { data_type, codecs } => {
             let array = store.hierarchy.array(path).ok_or_else(missing)?;
-            recoded(array, old, &stored(store, path, options).await?)?
+            let chunks = ChunkManifest::default();
+            recoded(
+                array,
+                &Array { data_type, codecs, chunks, ..array.clone() },
+                &stored(store, path, options).await?,
+            )?
         }
         PendingChunks::ReverseBits => {
             let all = stored(store, path, options).await?;
@@ -93,24 +98,26 @@ async fn stored(
     Ok(all)
 }
 
-/// Chunks out of one chain of codecs in that of the array.
+/// Chunks as they were stored in another spelling of the array, in its own.
 fn recoded(
     array: &Array,
-    old: Vec<Codec>,
+    was: &Array,
     stored: &BTreeMap<u64, Bytes>,
 ) -> Result<BTreeMap<u64, Bytes>, String> {
-    let was = Array { codecs: old, chunks: ChunkManifest::default(), ..array.clone() };
     let limit = MapOptions::default().inline_limit;
     let mut made = BTreeMap::new();
     let mut size = 0_u64;
     for (position, bytes) in stored {
-        let shape = decode::chunk_shape(&was, *position).ok_or("a chunk lies outside of its grid")?;
+        let shape = decode::chunk_shape(was, *position).ok_or("a chunk lies outside of its grid")?;
         let bytes_of_chunk = decode::count(&shape).and_then(|n| n.checked_mul(array.data_type.size()?));
         size = size.saturating_add(bytes_of_chunk.unwrap_or(u64::MAX));
         if size > limit {
             return Err(format!("more than {limit} bytes would have to be inlined"));
         }
-        let elements = decode::elements(&was, &shape, bytes).map_err(|error| error.to_string())?;
+        let elements = decode::elements(was, &shape, bytes).map_err(|error| error.to_string())?;
+        let little = in_byte_order(&elements, &was.data_type, was.endian());
+        let elements = little.and_then(|little| in_byte_order(&little, &array.data_type, array.endian()));
+        let elements = elements.ok_or("its elements have no fixed size")?;
         let encoded =
             virtualize_codec::encode(&array.codecs, &elements).map_err(|error| error.to_string())?;
         made.insert(*position, encoded.into());
