@@ -14,7 +14,7 @@ impl ElementTransform {
                 each(stored, *stored_size, size, |from, to| {
                     repack(from, to, parts)?;
                     strings.iter().try_for_each(|string| null_pad(to, *string))?;
-                    reversed.iter().try_for_each(|(at, size)| Some(part_mut(to, *at, *size)?.reverse()))
+                    reversed.iter().try_for_each(|(at, size)| part_mut(to, *at, *size).map(<[u8]>::reverse))
                 })
             }
             Self::Integer { stored_size, stored_big_endian, bit_offset, precision, signed, big_endian } => {

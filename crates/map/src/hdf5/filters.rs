@@ -37,11 +37,7 @@ impl Pipeline {
 pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<(), String> {
     let mut length = Some(bytes);
     for codec in codecs {
-        match format {
-            ZarrFormat::V2 => codec.to_v2(),
-            ZarrFormat::V3 => codec.to_v3(),
-        }
-        .map_err(|error| error.to_string())?;
+        check_spelling(codec, format)?;
         match codec {
             Codec::Shuffle { element_size } => {
                 if length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1)))) {
@@ -55,6 +51,18 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -
         }
     }
     Ok(())
+}
+
+/// Refuses codecs that the Zarr format has no name for.
+fn check_spelling(codec: &Codec, format: ZarrFormat) -> Result<(), String> {
+    let (spelled, other) = match format {
+        ZarrFormat::V2 => (codec.to_v2(), None),
+        ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().ok()),
+    };
+    spelled.map(drop).map_err(|error| match other {
+        Some(_) => format!("{error} (kerchunk-json, which is Zarr v2, has a name for it)"),
+        None => error.to_string(),
+    })
 }
 
 fn codec(filter: &Filter) -> Result<Option<Codec>, String> {

@@ -1,0 +1,141 @@
+"""Kinds of elements and attributes that libraries convert between file and memory, beside h5py and xarray on the original. `RANDOM_KINDS=200` tries more files."""
+import os, random, warnings
+
+import clients
+import h5py
+import numpy as np
+import pytest
+from clients import FORMATS
+
+
+def open_with_xarray(source, **options):
+    import xarray as xr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_dataset(source, **options).load()
+
+
+def both(path, fmt, *arguments, **options):
+    """The original and our references, as xarray shows them."""
+    run = clients.virtualize(path, "--format", fmt, *arguments)
+    assert run.status == 0, run.stderr
+    ours = open_with_xarray(clients.open_store(run.references), engine="zarr", consolidated=False, zarr_format=FORMATS[fmt], chunks=None, **options)
+    return open_with_xarray(path, engine="h5netcdf", **options), ours
+
+
+@pytest.mark.parametrize("kind", ["m8[s]", "m8[ms]", "m8[ns]", ">m8[us]", "M8[s]", "M8[ns]", ">M8[ms]"])
+def test_opaque_times(tmp_path, fmt, kind):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = np.array([0, 1, 86_400_000, "NaT"], kind)
+        file.create_dataset("t", data=data.astype(h5py.opaque_dtype(data.dtype)))
+    truth, ours = both(tmp_path / "a.h5", fmt)
+    assert truth.t.dtype.kind == ours.t.dtype.kind
+    np.testing.assert_array_equal(truth.t.values, ours.t.values)
+
+
+@pytest.mark.parametrize("base", ["i1", "u1", "i2", ">i2", "u4", ">i8"])
+@pytest.mark.parametrize("names", [("FALSE", "TRUE"), ("NO", "YES")])
+def test_booleans_of_any_size(tmp_path, fmt, base, names):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        kind = h5py.enum_dtype({names[0]: 0, names[1]: 1}, base)
+        file.create_dataset("b", data=np.array([0, 1, 1, 0], base), dtype=kind, chunks=(3,), fillvalue=1)
+        file.create_dataset("none", (4,), dtype=kind)
+    import zarr
+    store = clients.open_store(clients.convert(tmp_path / "a.h5", fmt).references)
+    with h5py.File(tmp_path / "a.h5") as file:
+        for name in file:
+            got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]
+            assert clients.same_bits(file[name][()], got) is None, (name, file[name].dtype, got.dtype)
+
+
+def test_packing_with_integers_and_floats_of_32_bits(tmp_path, fmt):
+    """What docs/semantics.md says of both. xarray multiplies in the type of the attribute, which JSON does not keep."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("whole", data=np.array([10], "i2")).attrs["scale_factor"] = np.int16(30000)
+        file.create_dataset("small", data=np.array([16777217], "i4")).attrs["scale_factor"] = np.float32(0.1)
+    truth, ours = both(tmp_path / "a.h5", fmt)
+    assert (truth.whole.item(), ours.whole.item()) == (-27680, 300000)
+    assert truth.small.dtype == np.float32 and ours.small.dtype == np.float64
+    assert ours.small.item() == 16777217 * float(np.float32(0.1))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["scale_factor", "add_offset"])
+def test_factors_that_are_not_finite_leave_the_array_out(tmp_path, fmt, name, value):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.arange(3, dtype="i2")).attrs[name] = value
+        file.create_dataset("w", data=np.arange(3, dtype="i2"))
+    run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
+    assert run.codes == [("/v", "array-left-out")] and name in run.stderr
+    assert clients.nodes(run.references, FORMATS[fmt]) == {"": "group", "w": "array"}
+
+
+def test_an_empty_fill_value_is_named(tmp_path, fmt):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.arange(3, dtype="i2")).attrs["_FillValue"] = h5py.Empty("i2")
+    run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
+    assert "_FillValue is dropped: it has no value" in run.stderr
+
+
+def integer(draw):
+    """An integer with bits that do not count."""
+    kind = h5py.h5t.py_create(np.dtype(draw.choice(["<", ">"]) + draw.choice("iu") + draw.choice("248"))).copy()
+    bits = kind.get_size() * 8
+    kind.set_precision(draw.randint(1, bits))
+    kind.set_offset(draw.randint(0, bits - kind.get_precision()))
+    return kind
+
+
+def enumeration(draw):
+    base = np.dtype(draw.choice(["i1", "<i2", ">i4", "u1", ">u2"]))
+    return h5py.h5t.py_create(h5py.enum_dtype({f"n{n}": n for n in range(draw.randint(1, 4))}, base), logical=True)
+
+
+def floating(draw):
+    """A float of fewer bits than its bytes."""
+    kind = draw.choice([h5py.h5t.IEEE_F32LE, h5py.h5t.IEEE_F32BE, h5py.h5t.IEEE_F64LE]).copy()
+    size = kind.get_size() * 8
+    exponent = draw.randint(4, 8)
+    mantissa = draw.randint(3, 23)
+    kind.set_fields(exponent + mantissa, mantissa, exponent, 0, mantissa)
+    kind.set_ebias(2 ** (exponent - 1) - 1)
+    kind.set_precision(size)
+    return kind
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_KINDS", 6))))
+def test_elements_are_those_of_h5py(tmp_path, seed, fmt):
+    import zarr
+    draw, problems = random.Random(seed), []
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for n in range(12):
+            kind = draw.choice([integer, enumeration, floating])(draw)
+            shape = (draw.randint(1, 6),)
+            count = shape[0]
+            dataset = h5py.h5d.create(file.id, f"d{n}".encode(), kind, h5py.h5s.create_simple(shape))
+            if isinstance(kind, h5py.h5t.TypeEnumID):
+                size = kind.get_size()
+                order = "big" if kind.get_super().get_order() == h5py.h5t.ORDER_BE else "little"
+                raw = b"".join(draw.randrange(kind.get_nmembers()).to_bytes(size, order) for _ in range(count))
+            elif isinstance(kind, h5py.h5t.TypeFloatID):
+                dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([draw.choice([0, 1, -1.5, 2, 0.25, -3]) for _ in range(count)]), mtype=h5py.h5t.NATIVE_DOUBLE)
+                continue
+            else:
+                raw = draw.randbytes(count * kind.get_size())
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.frombuffer(raw, "u1").copy(), mtype=kind)
+    run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
+    assert run.status == 0, run.stderr
+    store, kinds = clients.open_store(run.references), clients.nodes(run.references, FORMATS[fmt])
+    with h5py.File(tmp_path / "a.h5") as file:
+        for name, dataset in file.items():
+            try:
+                truth = dataset[()]
+            except (TypeError, ValueError, OSError):  # h5py has no type for it
+                continue
+            if kinds.get(name) != "array":
+                problems.append(f"{name}: left out: {run.stderr}")
+                continue
+            got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]
+            if found := clients.same_values(truth, got):
+                problems.append(f"{name} {dataset.dtype}: {found}")
+    clients.report(problems)
