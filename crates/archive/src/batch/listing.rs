@@ -15,7 +15,7 @@ const LISTED: usize = 1000;
 
 impl Batch {
     /// The journal, and whether what it has goes first.
-    pub(super) fn open_journal(&self) -> Result<(Journal, bool), Error> {
+    pub(super) fn open_journal(&self, events: &Events) -> Result<(Journal, bool), Error> {
         let path = self.journal_path();
         if self.restart {
             Journal::remove_unusable(&path)?;
@@ -27,8 +27,12 @@ impl Batch {
         }
         match journal.is_used()? {
             true => Err(JournalError::OtherOptions { path, differences }.into()),
-            // Nothing depends on it yet.
-            false => Ok((journal, true)),
+            false => {
+                let first = differences.first().map(ToString::to_string).unwrap_or_default();
+                let text = format!("the journal has no output, and begins anew with other options: {first}");
+                events.tell(Event::Note { text });
+                Ok((journal, true))
+            }
         }
     }
 

@@ -144,8 +144,8 @@ impl Batch {
         totals: &Totals,
     ) -> Result<Summary, Error> {
         self.remove_abandoned();
-        let (mut journal, restart) = self.open_journal()?;
-        let present = self.present(&journal).await?;
+        let (mut journal, restart) = self.open_journal(events)?;
+        let present = self.present(&mut journal).await?;
         self.list(&mut journal, restart, events).await?;
         let reader = Arc::new(self.reader(&journal).await?);
         let journal = run_journal(journal, reader, &self.engine(), events).await?;
@@ -160,16 +160,18 @@ impl Batch {
     }
 
     /// What is at the place of a combined output; refused is what must not be replaced.
-    async fn present(&self, journal: &Journal) -> Result<Present, Error> {
+    async fn present(&self, journal: &mut Journal) -> Result<Present, Error> {
         let Target::References(format) = &self.target else { return Ok(Present::Nothing) };
         if self.each {
             return Ok(Present::Nothing);
         }
-        let known = journal.output(&present::name(&self.output))?.filter(|_| !self.restart);
+        if self.restart {
+            return Ok(Present::Unknown);
+        }
         let several = format.is_several_files();
-        let present = Present::of(&self.output, several, known, &self.options.store).await?;
+        let present = Present::of(&self.output, several, journal, &self.options.store).await?;
         if !self.overwrite {
-            present.check(&self.output, self.append)?;
+            present.check(&self.output, several, self.append)?;
         }
         Ok(present)
     }

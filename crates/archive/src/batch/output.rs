@@ -30,7 +30,7 @@ impl Batch {
     /// Puts the files of the journal together and writes them, where that was not done yet.
     pub(super) async fn write_combined(
         &self,
-        mut journal: Journal,
+        journal: Journal,
         (present, lock): (&Present, Option<&OutputLock>),
         summary: &mut Summary,
         events: &Events,
@@ -41,9 +41,8 @@ impl Batch {
         let combination = Combination::plan(&journal, &combine.layout, &combine.plan, &others, &name)?;
         self.say_plan(&combination, summary, events);
         summary.output = Some(self.output.clone());
-        let (digest, rows) = (combination.digest.clone(), combination.rows());
-        if let Some(receipt) = self.is_written(&journal, &digest, present)? {
-            journal.set_written(&name, &digest, &receipt, rows)?;
+        let digest = combination.digest.clone();
+        if self.is_written(&journal, &digest, present)? {
             summary.notes.push("nothing is new: the output is as it was".to_owned());
             summary.python = python::lines(&self.target, &self.output, &summary.eras);
             return Ok(());
@@ -51,25 +50,15 @@ impl Batch {
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary };
         let receipt = writing.all(combination, present, lock).await?;
-        writing.journal().set_written(&name, &digest, &receipt, rows)?;
-        Ok(())
+        Ok(writing.journal().finish_output(&name, &receipt)?)
     }
 
-    /// The receipt of the output, where it is there and what it would be.
-    fn is_written(
-        &self,
-        journal: &Journal,
-        digest: &str,
-        present: &Present,
-    ) -> Result<Option<String>, Error> {
+    /// Whether the output is there, and what it would be.
+    fn is_written(&self, journal: &Journal, digest: &str, present: &Present) -> Result<bool, Error> {
         if let Target::References(_) = self.target {
-            return Ok(match present {
-                Present::Written { plan, receipt } if plan == digest => Some(receipt.clone()),
-                _ => None,
-            });
+            return Ok(matches!(present, Present::Written { plan } if plan == digest));
         }
-        let is_written = journal.fact(WRITTEN)?.as_deref() == Some(digest) && is_there(&self.output);
-        Ok(is_written.then(String::new))
+        Ok(journal.fact(WRITTEN)?.as_deref() == Some(digest) && is_there(&self.output))
     }
 
     fn say_plan(&self, combination: &Combination, summary: &mut Summary, events: &Events) {
@@ -102,17 +91,14 @@ impl Writing<'_> {
     ) -> Result<String, Error> {
         let Batch { target, output, options, overwrite, .. } = self.batch;
         let lines = python::lines(target, output, &self.summary.eras);
+        let (name, digest, rows) = (present::name(output), combination.digest.clone(), combination.rows());
         match target {
             Target::References(format) => {
-                let digest = combination.digest.clone();
                 let store = self.put_together(combination).await?;
                 self.events.tell(Event::Writing { target: output.clone() });
                 let prepared = virtualize::prepare(&store, *format, output, *overwrite || present.is_ours())?;
-                self.journal().begin_output(
-                    &present::name(output),
-                    &digest,
-                    &prepared.content().to_string(),
-                )?;
+                let content = prepared.content().to_string();
+                self.journal().begin_output(&name, &digest, &content, rows)?;
                 lock.map_or(Ok(()), OutputLock::check).map_err(virtualize::Error::from)?;
                 let receipt = prepared.publish(&options.store).await?;
                 self.summary.python = lines;
@@ -120,8 +106,8 @@ impl Writing<'_> {
             }
             #[cfg(feature = "icechunk")]
             Target::Icechunk(options) => {
-                let digest = combination.digest.clone();
                 self.commit(combination, options).await?;
+                self.journal().begin_output(&name, &digest, "", rows)?;
                 self.journal().set_fact(WRITTEN, Some(&digest))?;
                 Ok(String::new())
             }

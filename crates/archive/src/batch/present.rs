@@ -1,9 +1,9 @@
 //! What is at the place of an output, beside what the journal knows of it.
 
-use virtualize::StoreOptions;
+use virtualize::{StoreError, StoreOptions};
 use virtualize_store::{Receipt, receipt, url_of};
 
-use crate::{Error, journal::Known};
+use crate::{Error, Journal};
 
 /// What is at the place of a combined output.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub(super) enum Present {
     /// Nothing.
     Nothing,
     /// What this journal wrote, of the rows and options of this digest.
-    Written { plan: String, receipt: String },
+    Written { plan: String },
     /// What a run was writing when it was killed.
     Unfinished,
     /// Something of which the journal knows nothing.
@@ -21,36 +21,39 @@ pub(super) enum Present {
 }
 
 impl Present {
-    /// Looks at an output. Objects of a bucket are known by what the store gave for them, which no run could note before it
-    /// was killed.
+    /// Looks at an output, and lets the journal know where a run put it there that was killed before it could say so.
+    /// Objects of a bucket are known by what the store gave for them, which such a run could not note.
     pub(super) async fn of(
         output: &str,
         several_files: bool,
-        known: Option<Known>,
+        journal: &mut Journal,
         options: &StoreOptions,
     ) -> Result<Self, Error> {
         let found = receipt(output, several_files, options).await.map_err(virtualize::Error::from)?;
         let Some(found) = found else { return Ok(Self::Nothing) };
-        let Some(known) = known else { return Ok(Self::Unknown) };
-        let there = Some(found.to_string());
-        let written = |plan: Option<String>| Self::Written {
-            plan: plan.unwrap_or_default(),
-            receipt: there.clone().unwrap_or_default(),
-        };
-        if known.receipt == there {
-            return Ok(written(known.plan));
+        let name = name(output);
+        let Some(known) = journal.output(&name)? else { return Ok(Self::Unknown) };
+        let there = found.to_string();
+        if known.receipt.as_ref() == Some(&there) {
+            return Ok(Self::Written { plan: known.plan.unwrap_or_default() });
         }
-        if known.begun == there {
-            return Ok(written(known.begun_plan));
+        if known.begun.as_ref() == Some(&there) {
+            journal.finish_output(&name, &there)?;
+            return Ok(Self::Written { plan: known.begun_plan.unwrap_or_default() });
         }
         if known.begun.is_some() && !is_local(output) {
+            journal.keep_begun()?;
             return Ok(Self::Unfinished);
+        }
+        // No run has ended its writing.
+        if known.receipt.is_none() {
+            return Ok(Self::Unknown);
         }
         Ok(Self::Other { found, expected: known.receipt.as_deref().and_then(Receipt::parse) })
     }
 
-    /// Whether it may be replaced without being asked to: a single file is always, where a run has all files.
-    pub(super) fn check(&self, output: &str, append: bool) -> Result<(), Error> {
+    /// Whether it may be replaced without being asked to: a single file is, by a run that has all files.
+    pub(super) fn check(&self, output: &str, several_files: bool, append: bool) -> Result<(), Error> {
         match self {
             Self::Other { found, expected } => Err(Error::OtherOutput {
                 output: output.to_owned(),
@@ -58,6 +61,9 @@ impl Present {
                 expected: expected.as_ref().map(|it| (it.files, it.bytes)),
             }),
             Self::Unknown if append => Err(Error::UnknownOutput { output: output.to_owned() }),
+            Self::Unknown if several_files => {
+                Err(virtualize::Error::from(StoreError::Occupied { name: output.to_owned() }).into())
+            }
             _ => Ok(()),
         }
     }

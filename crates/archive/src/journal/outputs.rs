@@ -30,36 +30,48 @@ impl Journal {
         found.optional().map_err(|error| self.failed(error))
     }
 
-    /// An output is about to be put at its place.
-    pub(crate) fn begin_output(&self, url: &str, plan: &str, content: &str) -> Result<(), JournalError> {
-        let sql = "INSERT INTO outputs (url, begun_plan, begun) VALUES (?1, ?2, ?3)
-            ON CONFLICT (url) DO UPDATE SET begun_plan = excluded.begun_plan, begun = excluded.begun";
-        let done = self.connection.execute(sql, params![url, plan, content]);
-        done.map(drop).map_err(|error| self.failed(error))
-    }
-
-    /// An output is at its place, and has these rows.
-    pub(crate) fn set_written(
+    /// An output of these rows is about to be put at its place.
+    pub(crate) fn begin_output(
         &mut self,
         url: &str,
         plan: &str,
-        receipt: &str,
+        content: &str,
         rows: impl IntoIterator<Item = i64>,
     ) -> Result<(), JournalError> {
         let run = || {
             let transaction = self.connection.transaction()?;
-            let sql = "INSERT OR REPLACE INTO outputs (url, plan, receipt) VALUES (?1, ?2, ?3)";
-            transaction.execute(sql, params![url, plan, receipt])?;
-            transaction.execute("UPDATE files SET committed = NULL", [])?;
+            let sql = "INSERT INTO outputs (url, begun_plan, begun) VALUES (?1, ?2, ?3)
+                ON CONFLICT (url) DO UPDATE SET begun_plan = excluded.begun_plan, begun = excluded.begun";
+            transaction.execute(sql, params![url, plan, content])?;
+            transaction.execute("UPDATE files SET begun = NULL WHERE begun IS NOT NULL", [])?;
             for id in rows {
-                let sql = "UPDATE files SET committed = run WHERE id = ?1";
+                let sql = "UPDATE files SET begun = run WHERE id = ?1";
                 transaction.prepare_cached(sql)?.execute([id])?;
             }
+            transaction.commit()
+        };
+        let done = run();
+        done.map_err(|error| self.failed(error))
+    }
+
+    /// The output that was begun is at its place.
+    pub(crate) fn finish_output(&mut self, url: &str, receipt: &str) -> Result<(), JournalError> {
+        let mut run = || {
+            let transaction = self.connection.transaction()?;
+            let sql = "UPDATE outputs SET plan = begun_plan, receipt = ?2, begun_plan = NULL, begun = NULL WHERE url = ?1";
+            transaction.execute(sql, params![url, receipt])?;
+            transaction.execute("UPDATE files SET committed = begun, begun = NULL", [])?;
             let sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)";
             transaction.execute(sql, params![LAST_OUTPUT, url])?;
             transaction.commit()
         };
         let done = run();
         done.map_err(|error| self.failed(error))
+    }
+
+    /// The output may have the rows with which it was begun.
+    pub(crate) fn keep_begun(&self) -> Result<(), JournalError> {
+        let sql = "UPDATE files SET committed = begun WHERE begun IS NOT NULL";
+        self.connection.execute(sql, []).map(drop).map_err(|error| self.failed(error))
     }
 }

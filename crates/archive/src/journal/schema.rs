@@ -33,8 +33,8 @@ CREATE TABLE files (
     era TEXT, brief TEXT,
     -- The run in which it was read.
     run INTEGER,
-    -- That run, where what was read then is in the output that was written last.
-    committed INTEGER
+    -- That run, where what was read then is in the output that was written last; in the one that was begun.
+    committed INTEGER, begun INTEGER
 );
 CREATE INDEX files_by_state ON files (state);
 CREATE TABLE contents (

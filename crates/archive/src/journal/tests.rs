@@ -132,7 +132,11 @@ fn what_no_output_has_can_be_forgotten() {
     list(&mut journal, &[item("a", "1"), item("b", "1")]);
     let mut journal = read_all(journal, |_| done(Content::Member(Box::default())));
     let rows: Vec<i64> = journal.planned("o").unwrap().iter().map(|row| row.id).collect();
-    journal.set_written("o", "plan", "receipt", rows).unwrap();
+    journal.begin_output("o", "plan", "content", rows).unwrap();
+    assert_eq!(journal.unwritten(9).unwrap().count, 2);
+    journal.finish_output("o", "receipt").unwrap();
+    let known = journal.output("o").unwrap().unwrap();
+    assert_eq!((known.plan.as_deref(), known.receipt.as_deref()), (Some("plan"), Some("receipt")));
     assert!(journal.planned("o").unwrap().iter().all(|row| row.committed));
     assert!(journal.planned("another").unwrap().iter().all(|row| !row.committed));
     append(&mut journal, &[item("bad", "1")]);
