@@ -10,7 +10,7 @@ use virtualize::ErrorClass;
 use super::*;
 use crate::{
     Error, Event, Item,
-    journal::{Content, Journal, Listing},
+    journal::{Accept, Content, Journal, Listing},
 };
 
 /// Files behave as their names say.
@@ -49,7 +49,7 @@ impl ReadFile for Fake {
                     requests: 1,
                     bytes: 1,
                     warnings: Vec::new(),
-                    content: Content::Written { name: item.url.clone(), bytes: None },
+                    content: Content::Written { name: item.url.clone(), receipt: String::new() },
                 }),
             }
         })
@@ -60,7 +60,8 @@ fn journal(urls: &[String]) -> (tempfile::TempDir, Journal) {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     let items: Vec<_> = urls.iter().map(|url| Item { url: url.clone(), ..Item::default() }).collect();
-    journal.list(&items, &mut Listing::default()).unwrap();
+    journal.stage(&items, &mut Listing::default()).unwrap();
+    journal.accept(Accept::default(), &BTreeMap::new(), None).unwrap();
     (folder, journal)
 }
 
@@ -117,6 +118,6 @@ async fn a_stopped_run_keeps_what_is_done() {
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     let item = Item { url: "good 3".to_owned(), ..Item::default() };
     let mut listing = Listing::default();
-    journal.list(&[item], &mut listing).unwrap();
+    journal.stage(&[item], &mut listing).unwrap();
     assert_eq!(listing.pending, 0);
 }
