@@ -84,6 +84,22 @@ pub enum Error {
         /// Files that were read.
         read: u64,
     },
+    /// A store failed for file after file.
+    #[error(
+        "{store} fails for file after file; {left} of {files} files are left unread; the last failure: {reason}"
+    )]
+    Outage {
+        /// Such as `s3://bucket`.
+        store: String,
+        /// Class of the last failure.
+        class: ErrorClass,
+        /// The last failure, in one line.
+        reason: String,
+        /// Files that are left to be read.
+        left: u64,
+        /// Files that were listed.
+        files: u64,
+    },
     /// It was stopped.
     #[error("stopped; {done} of {files} files are in the journal")]
     Stopped {
@@ -113,6 +129,7 @@ impl Error {
             | Self::Failures { .. }
             | Self::Mismatch { .. }
             | Self::Combine(_) => ErrorClass::File,
+            Self::Outage { class, .. } => *class,
             Self::Internal(_) => ErrorClass::Unavailable,
         }
     }
@@ -137,9 +154,10 @@ impl Error {
                 "give the journal that belongs to it with --journal, or name all files and leave --append out, or give --overwrite",
             ),
             Self::Failures { .. } => Some(
-                "--retry-failed tries them again, --skip-failed leaves them out, --append --drop-unwritten forgets those that earlier runs added",
+                "the same command tries again what failed because a store was not available, --retry-failed all of them; --skip-failed leaves them out, --append --drop-unwritten forgets those that earlier runs added",
             ),
             Self::Stopped { .. } => Some("the same command goes on from there"),
+            Self::Outage { .. } => Some("once it answers again, the same command reads the rest"),
         }
     }
 }

@@ -101,6 +101,8 @@ impl StoreError {
     pub fn kind(&self) -> ReadErrorKind {
         match self {
             Self::NotFound { .. } => ReadErrorKind::NotFound,
+            // New ones may be had at any time.
+            Self::Denied { reason, .. } if reason.starts_with(EXPIRED) => ReadErrorKind::Unavailable,
             Self::Denied { .. } | Self::NotAllowed { .. } => ReadErrorKind::Denied,
             Self::Changed { .. } => ReadErrorKind::Changed,
             Self::NotAFile { .. }

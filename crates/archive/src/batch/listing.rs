@@ -66,7 +66,8 @@ impl Batch {
         }
         self.check_cancelled(&listing)?;
         let (append, drop_unwritten, retry_failed) = (self.append, self.drop_unwritten, self.retry_failed);
-        let how = Accept { append, restart, drop_unwritten, retry_failed };
+        let retry_unavailable = !self.skip_failed;
+        let how = Accept { append, restart, drop_unwritten, retry_failed, retry_unavailable };
         let root = each.as_ref().map(|each| (ROOT, each.root.as_str()));
         let counts = journal.accept(how, &self.row_options(), root)?;
         events.tell(Event::Listed { files: counts.all(), pending: counts.pending, complete: true });

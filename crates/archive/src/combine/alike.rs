@@ -1,9 +1,12 @@
 //! Eras of files that can stand beside each other though they are stored in several ways.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
 
 use super::{
-    Brief, Kinds, Known, Place, Plan, PlanOptions,
+    Brief, Kinds, Known, Place, Plan, PlanOptions, Scalar,
     geometry::Geometry,
     grow::MOST_KEPT,
     overlap::resolve,
@@ -16,7 +19,7 @@ use crate::{
 };
 
 /// Most eras of which it is tried.
-const MOST: usize = 256;
+const MOST: usize = 1024;
 
 /// Joins eras whose files agree in all but what their parts' places, or their numbers, decide.
 pub(crate) fn merge(eras: Vec<Era>, known: &Known<'_>, layout: &Layout, options: &PlanOptions) -> Vec<Era> {
@@ -25,27 +28,18 @@ pub(crate) fn merge(eras: Vec<Era>, known: &Known<'_>, layout: &Layout, options:
     }
     let agreements: BTreeMap<&str, String> =
         known.kinds.iter().map(|(kind, signature)| (kind.as_str(), signature.agreement())).collect();
-    let mut merged: Vec<(Option<&String>, Era)> = Vec::new();
-    for (name, mut briefs) in eras {
-        let agreement = common(&briefs, &agreements);
-        let mut like = merged.iter_mut().filter(|(other, _)| agreement.is_some() && *other == agreement);
-        let there = like.find(|(_, (_, there))| {
-            let mut all: Vec<Brief> = there.iter().chain(&briefs).cloned().collect();
-            all.sort_by_key(|brief| brief.row);
-            // Files that cannot be cut are refused with the reason where nothing else tells them apart.
-            let cut = resolve(all.clone(), known, layout, options.on_duplicate, &mut Plan::default());
-            let briefs = cut.unwrap_or(all);
-            Together { briefs: &briefs, kinds: &known.kinds, layout, options }.is_possible().is_some()
-        });
-        match there {
-            Some((_, (_, there))) => {
-                there.append(&mut briefs);
-                there.sort_by_key(|brief| brief.row);
-            }
-            None => merged.push((agreement, (name, briefs))),
+    let mut alike: BTreeMap<&String, Vec<Era>> = BTreeMap::new();
+    let mut merged = Vec::new();
+    for era in eras {
+        match common(&era.1, &agreements) {
+            Some(agreement) => alike.entry(agreement).or_default().push(era),
+            None => merged.push(era),
         }
     }
-    merged.into_iter().map(|(_, era)| era).collect()
+    let merging = Merging { known, layout, options, coordinates: RefCell::default() };
+    merged.extend(alike.into_values().flat_map(|eras| merging.groups(eras)));
+    merged.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
+    merged
 }
 
 /// What all files of an era agree in.
@@ -56,9 +50,88 @@ fn common<'a>(briefs: &[Brief], agreements: &'a BTreeMap<&str, String>) -> Optio
     found.all(|other| other == Some(first)).then_some(first)
 }
 
+/// Eras of one agreement on their way to fewer.
+struct Merging<'a> {
+    known: &'a Known<'a>,
+    layout: &'a Layout,
+    options: &'a PlanOptions,
+    /// Coordinates of files that overlap others, by row and dimension, so that each is read once.
+    coordinates: RefCell<HashMap<(u64, String), Option<Vec<Scalar>>>>,
+}
+
+/// Most files whose coordinates are kept.
+const MOST_COORDINATES: usize = 10_000;
+
+impl Merging<'_> {
+    /// All of them together if they can be, else each half by itself, and then one half's with the other's.
+    fn groups(&self, mut eras: Vec<Era>) -> Vec<Era> {
+        if eras.len() < 2 || self.is_possible(&eras.iter().collect::<Vec<_>>()) {
+            return eras.into_iter().reduce(together).into_iter().collect();
+        }
+        let others = eras.split_off(eras.len().div_ceil(2));
+        let mut groups = self.groups(eras);
+        for era in self.groups(others) {
+            match groups
+                .iter()
+                .position(|there| self.may_be_possible(there, &era) && self.is_possible(&[there, &era]))
+            {
+                Some(at) => {
+                    let there = groups.remove(at);
+                    groups.insert(at, together(there, era));
+                }
+                None => groups.push(era),
+            }
+        }
+        groups
+    }
+
+    /// Whether the first kinds of two eras do not rule it out, wherever the files are.
+    fn may_be_possible(&self, one: &Era, other: &Era) -> bool {
+        let kind = |(_, briefs): &Era| self.known.kinds.get(&briefs.first()?.kind);
+        let (Some(one), Some(other)) = (kind(one), kind(other)) else { return false };
+        one.stored.iter().all(|(path, stored)| {
+            let Some(others) = other.stored.get(path) else { return false };
+            (stored.is_read && others.is_read) || stored.codecs == others.codecs
+        })
+    }
+
+    fn is_possible(&self, eras: &[&Era]) -> bool {
+        let mut briefs: Vec<&Brief> = eras.iter().flat_map(|(_, briefs)| briefs).collect();
+        briefs.sort_by_key(|brief| brief.row);
+        let Self { known, layout, options, .. } = self;
+        let coordinates = |row: u64, name: &str| self.coordinates(row, name);
+        // Files that cannot be cut are refused with the reason where nothing else tells them apart.
+        let cut = resolve(&briefs, &coordinates, layout, options.on_duplicate, &mut Plan::default());
+        let cut = cut.unwrap_or_default();
+        if let Some(cut) = &cut {
+            briefs = cut.iter().collect();
+        }
+        Together { briefs: &briefs, kinds: &known.kinds, layout, options }.is_possible().is_some()
+    }
+
+    fn coordinates(&self, row: u64, name: &str) -> Option<Vec<Scalar>> {
+        let key = (row, name.to_owned());
+        if let Some(known) = self.coordinates.borrow().get(&key) {
+            return known.clone();
+        }
+        let found = (self.known.coordinates)(row, name);
+        let mut kept = self.coordinates.borrow_mut();
+        if kept.len() < MOST_COORDINATES {
+            kept.insert(key, found.clone());
+        }
+        found
+    }
+}
+
+fn together((name, mut briefs): Era, (_, mut others): Era) -> Era {
+    briefs.append(&mut others);
+    briefs.sort_by_key(|brief| brief.row);
+    (name, briefs)
+}
+
 /// Files of several kinds that may be put together.
 struct Together<'a> {
-    briefs: &'a [Brief],
+    briefs: &'a [&'a Brief],
     kinds: &'a Kinds,
     layout: &'a Layout,
     options: &'a PlanOptions,
@@ -80,9 +153,7 @@ impl Together<'_> {
         if differing.is_empty() {
             return Some(());
         }
-        let (blocks, sizes) =
-            arrange(&self.briefs.iter().collect::<Vec<_>>(), self.layout, self.options, &mut Plan::default())
-                .ok()?;
+        let (blocks, sizes) = arrange(self.briefs, self.layout, self.options, &mut Plan::default()).ok()?;
         differing.into_iter().all(|path| self.array(path, &blocks, &sizes).is_some()).then_some(())
     }
 

@@ -204,12 +204,7 @@ fn gaps(name: &str, spans: &[&Span<'_>]) -> Vec<Note> {
     let own = spans.iter().zip(&ends).filter(|(span, _)| span.size > 1);
     #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
     let own = own.map(|(span, (low, high))| (high - low) / (span.size - 1) as f64);
-    let mut all: Vec<f64> = own.collect();
-    if all.is_empty() {
-        all.clone_from(&steps);
-    }
-    all.sort_by(f64::total_cmp);
-    let Some(usual) = all.get(all.len() / 2).copied().filter(|usual| *usual > 0.0) else { return Vec::new() };
+    let Some(usual) = usual(own.chain(steps.iter().copied())) else { return Vec::new() };
     let odd = |step: &f64| !(0.75..=1.25).contains(&(step / usual));
     let mut notes = Vec::new();
     let pairs = spans.windows(2).zip(&steps).filter(|(_, step)| odd(step));
@@ -231,6 +226,22 @@ fn gaps(name: &str, spans: &[&Span<'_>]) -> Vec<Note> {
         notes.push(Note::new(name, format!("{count} irregular steps in all")));
     }
     notes
+}
+
+/// The step that is most frequent, steps within a quarter of each other being one; of several the shortest.
+fn usual(steps: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut all: Vec<f64> = steps.filter(|step| *step > 0.0).collect();
+    all.sort_by(f64::total_cmp);
+    let (mut most, mut end) = ((0, 0), 0);
+    for (first, least) in all.iter().enumerate() {
+        while all.get(end).is_some_and(|step| *step <= least * 1.25) {
+            end += 1;
+        }
+        if end - first > most.1 {
+            most = (first, end - first);
+        }
+    }
+    all.get(most.0 + most.1.saturating_sub(1) / 2).copied()
 }
 
 const MOST_LISTED: usize = 20;

@@ -122,8 +122,8 @@ fn existing(member: &Member, name: &str) -> Result<Extent, String> {
         let values = member.values.get(&path).ok_or_else(|| match array.data_type.size() {
             Some(_) => format!("the values of {path} were not read"),
             None => format!(
-                "coordinate {path} is of variable length, as texts are, by which files are not put in order; \
-                 --coord-from-name can tell their order"
+                "the values of {path}, which are of variable length, were not read; --coord-from-name can tell the \
+                 order of files"
             ),
         })?;
         return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });

@@ -12,6 +12,7 @@ use super::{
     numbers, refer,
     store::{Allowed, Storing, decide, grid},
     unify::unify,
+    variable,
 };
 use crate::{Along, Layout};
 
@@ -207,6 +208,9 @@ fn is_complete(growing: &Growing) -> bool {
 
 /// One element of what missing chunks read as.
 fn element(array: &Array) -> Vec<u8> {
+    if variable::is_variable(&array.data_type) {
+        return variable::fill(array);
+    }
     let zero = || vec![0; array.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0)];
     match &array.fill_value {
         Some(virtualize::zarr::FillValue::Fixed(bytes)) => bytes.to_vec(),

@@ -14,6 +14,7 @@ use super::{
     finish::Finish,
     grow::{Growing, Read},
     is_coordinate, part, places,
+    places::bytes_of,
     time::{self, bounds_of},
 };
 use crate::{Along, Layout, Member};
@@ -272,5 +273,5 @@ fn groups_of(root: &Group) -> Vec<(NodePath, Attributes)> {
 pub(crate) fn is_copied(path: &str, array: &Array, places: &[Place], related: bool) -> bool {
     let grows = places.iter().any(|place| matches!(place, Place::Axis(_)));
     places.iter().any(|place| matches!(place, Place::Repeated | Place::Coordinate))
-        || (grows && (related || is_coordinate(path, array)) && array.data_type.size().is_some())
+        || (grows && (related || is_coordinate(path, array)) && bytes_of(array).is_some())
 }

@@ -37,6 +37,7 @@ pub(crate) mod store;
 mod tests;
 pub(crate) mod time;
 mod unify;
+mod variable;
 
 pub(crate) use alike::{merge, numbers_agree};
 pub(crate) use brief::coordinates;

@@ -3,36 +3,42 @@
 use std::cmp::Ordering;
 
 use super::{
-    Brief, CombineError, Known, LeftOut, Note, OnDuplicate, Plan, Scalar, Taken,
+    Brief, CombineError, LeftOut, Note, OnDuplicate, Plan, Scalar, Taken,
     along::{Kind, Span, is_same, key_of, kind_of, spans},
     plan::two,
     scalar::Key,
 };
 use crate::{Along, Layout};
 
-/// Takes of files that overlap along the only dimension what is theirs. Their briefs are then those of that part.
+/// All coordinates of a file, by its row, along a dimension; nothing where they are not known.
+pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;
+
+/// Takes of files that overlap along the only dimension what is theirs. Their briefs are then those of that part; nothing
+/// where none overlap.
 ///
 /// # Errors
 /// Files of which more than one stretch would be taken, or whose coordinates lie between each other.
 pub(super) fn resolve(
-    briefs: Vec<Brief>,
-    known: &Known<'_>,
+    briefs: &[&Brief],
+    coordinates: &Coordinates<'_>,
     layout: &Layout,
     on_duplicate: OnDuplicate,
     plan: &mut Plan,
-) -> Result<Vec<Brief>, CombineError> {
+) -> Result<Option<Vec<Brief>>, CombineError> {
     let ([Along::Concat(name)], false) = (layout.along.as_slice(), on_duplicate == OnDuplicate::Error) else {
-        return Ok(briefs);
+        return Ok(None);
     };
-    let all: Vec<&Brief> = briefs.iter().collect();
-    let Some(mut spans) = spans(name, 0, &all)? else { return Ok(briefs) };
-    let kind = kind_of(0, &all);
+    let Some(mut spans) = spans(name, 0, briefs)? else { return Ok(None) };
+    let kind = kind_of(0, briefs);
     spans.sort_by(|left, right| left.low.order(&right.low));
     let mut changed: Vec<(usize, Option<Taken>)> = Vec::new();
     for cluster in clusters(&spans) {
         if overlaps(name, cluster)? {
-            changed.extend(Cluster { name, files: cluster, kind, known, on_duplicate }.taken()?);
+            changed.extend(Cluster { name, files: cluster, kind, coordinates, on_duplicate }.taken()?);
         }
+    }
+    if changed.is_empty() {
+        return Ok(None);
     }
     let mut of_file = vec![Some(None); briefs.len()];
     for (index, taken) in changed {
@@ -40,11 +46,9 @@ pub(super) fn resolve(
             *slot = taken.map(Some);
         }
     }
-    Ok(briefs
-        .into_iter()
-        .zip(of_file)
-        .filter_map(|(brief, taken)| clipped(brief, taken, name, known, plan))
-        .collect())
+    let files = briefs.iter().zip(of_file);
+    let clip = |(brief, taken): (&&Brief, _)| clipped((*brief).clone(), taken, name, coordinates, plan);
+    Ok(Some(files.filter_map(clip).collect()))
 }
 
 /// Files of which each reaches into one before it.
@@ -81,7 +85,7 @@ struct Cluster<'a, 'b> {
     name: &'a str,
     files: &'a [Span<'b>],
     kind: Kind,
-    known: &'a Known<'a>,
+    coordinates: &'a Coordinates<'a>,
     on_duplicate: OnDuplicate,
 }
 
@@ -119,7 +123,7 @@ impl Cluster<'_, '_> {
 
     /// All coordinates of a file.
     fn keys(&self, file: &Span<'_>) -> Result<Vec<Key>, CombineError> {
-        let values = (self.known.coordinates)(file.brief.row, self.name);
+        let values = (self.coordinates)(file.brief.row, self.name);
         let key = |value: &Scalar| key_of(value, file.range, self.kind);
         let keys: Option<Vec<Key>> = values.and_then(|values| values.iter().map(key).collect());
         keys.filter(|keys| keys.len() as u64 == file.size).ok_or_else(|| CombineError::File {
@@ -147,7 +151,7 @@ fn clipped(
     mut brief: Brief,
     taken: Option<Option<Taken>>,
     name: &str,
-    known: &Known<'_>,
+    coordinates: &Coordinates<'_>,
     plan: &mut Plan,
 ) -> Option<Brief> {
     let Some(taken) = taken else {
@@ -158,7 +162,7 @@ fn clipped(
     let Some(taken) = taken.filter(|taken| *taken != Taken { start: 0, end: taken.of, of: taken.of }) else {
         return Some(brief);
     };
-    let values = (known.coordinates)(brief.row, name)?;
+    let values = coordinates(brief.row, name)?;
     let (start, end) = (usize::try_from(taken.start).ok()?, usize::try_from(taken.end).ok()?);
     let extent = brief.extents.first_mut()?;
     extent.size = taken.end - taken.start;

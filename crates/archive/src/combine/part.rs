@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, ReferencesBuilder, chunk_indices, chunk_position};
 
-use super::{Taken, store::is_plain};
+use super::{
+    Taken,
+    store::is_plain,
+    variable::{self, Table, is_variable},
+};
 
 /// Makes of an array, and of its values where they were read, what is taken along an axis.
 ///
@@ -126,8 +130,18 @@ fn shifted(array: &Array, chunk: &[u64], axis: usize, taken: Taken) -> Option<(V
 
 /// The values that are taken, row-major.
 fn slice(array: &Array, values: &Bytes, axis: usize, taken: Taken) -> Option<Bytes> {
+    if !is_variable(&array.data_type) {
+        return elements(array, values, axis, taken, array.data_type.size()?);
+    }
+    let mut table = Table::default();
+    let numbers = table.numbers(values);
+    let taken = elements(array, &numbers, axis, taken, 8)?;
+    variable::join(table.elements(&taken)?).map(Bytes::from)
+}
+
+fn elements(array: &Array, values: &Bytes, axis: usize, taken: Taken, size: u64) -> Option<Bytes> {
     let product = |sizes: &[u64], first: u64| sizes.iter().try_fold(first, |all, n| all.checked_mul(*n));
-    let row = product(array.shape.get(axis + 1..)?, array.data_type.size()?)?;
+    let row = product(array.shape.get(axis + 1..)?, size)?;
     let outer = product(array.shape.get(..axis)?, 1)?;
     let all = usize::try_from(row.checked_mul(taken.of)?).ok()?;
     let (from, to) = (row.checked_mul(taken.start)?, row.checked_mul(taken.end)?);

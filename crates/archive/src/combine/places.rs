@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath};
 
-use super::{store::may_be_copied, time};
+use super::{store::may_be_copied, time, variable};
 use crate::{Along, Layout, Wanted};
 
 /// How an array varies along one dimension of a layout.
@@ -162,7 +162,10 @@ fn needs_values(
         || may_be_copied(array, places, layout)
 }
 
-/// Bytes of all values; nothing where their size varies.
+/// Bytes of all values; nothing where they are of variable length and not all within the references.
 pub(super) fn bytes_of(array: &Array) -> Option<u64> {
+    if variable::is_variable(&array.data_type) {
+        return variable::bytes_of(array);
+    }
     array.shape.iter().try_fold(array.data_type.size()?, |product, n| product.checked_mul(*n))
 }

@@ -164,7 +164,9 @@ pub fn plan(
     let several = eras.len() > 1;
     for (n, (era, briefs)) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
-        let briefs = overlap::resolve(briefs, known, layout, options.on_duplicate, &mut plan)?;
+        let all: Vec<&Brief> = briefs.iter().collect();
+        let cut = overlap::resolve(&all, known.coordinates, layout, options.on_duplicate, &mut plan)?;
+        let briefs = cut.unwrap_or(briefs);
         let planned = plan_era(era, group, briefs, layout, options, &mut plan)?;
         plan.eras.push(planned);
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use virtualize::ArrayValues;
 use virtualize::zarr::{DataType, FillValue};
 
-use super::calendar::TimeUnits;
+use super::{calendar::TimeUnits, variable};
 
 /// A value of a coordinate.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -72,6 +72,9 @@ impl Scalar {
 
     /// An element of an array; nothing for those of types that have no order.
     pub(super) fn of_element(bytes: &[u8], data_type: &DataType) -> Option<Self> {
+        if *data_type == DataType::String {
+            return String::from_utf8(bytes.to_vec()).ok().map(Self::Text);
+        }
         if let DataType::FixedBytes(_) = data_type {
             let text = String::from_utf8_lossy(bytes);
             return Some(Self::Text(text.trim_end_matches('\0').to_owned()));
@@ -223,7 +226,10 @@ pub(super) fn shift(number: i128, digits: i32) -> Option<i128> {
 }
 
 /// The elements of an array.
-pub(crate) fn elements(values: &ArrayValues) -> Option<impl Iterator<Item = &[u8]>> {
+pub(crate) fn elements(values: &ArrayValues) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
+    if variable::is_variable(&values.data_type) {
+        return Some(Box::new(variable::split(&values.bytes)));
+    }
     let size = usize::try_from(values.data_type.size()?).ok().filter(|size| *size > 0)?;
-    Some(values.bytes.chunks_exact(size))
+    Some(Box::new(values.bytes.chunks_exact(size)))
 }

@@ -8,6 +8,7 @@ use super::{
     geometry::{Axis, Geometry},
     grow::{Growing, Piece},
     places::{Place, bytes_of},
+    variable::is_variable,
 };
 use crate::Layout;
 
@@ -160,7 +161,8 @@ pub(crate) fn may_be_copied(array: &Array, places: &[Place], layout: &Layout) ->
     let others = array.shape.iter().enumerate().filter(|(axis, _)| !grows(axis)).map(|(_, n)| *n);
     let tiny = || {
         let step = |size| others.clone().try_fold(size, |all: u64, n| all.checked_mul(n));
-        array.data_type.size().and_then(step).is_some_and(|step| step <= TINY)
+        is_variable(&array.data_type)
+            || array.data_type.size().and_then(step).is_some_and(|step| step <= TINY)
     };
     bytes_of(array).is_some_and(|size| size <= layout.inline_limit) && (!single || tiny())
 }

@@ -9,7 +9,10 @@ use std::{
 use futures::FutureExt;
 use virtualize::ErrorClass;
 
-use super::{EngineOptions, ReadFuture};
+use super::{
+    EngineOptions, ReadFuture,
+    breaker::{Breaker, Probe},
+};
 use crate::{
     Event, Item,
     error::class_name,
@@ -21,7 +24,7 @@ use crate::{
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Reads a file.
-pub(crate) trait ReadFile: Send + Sync {
+pub(crate) trait ReadFile: Probe + Send {
     /// What comes of a file.
     type Content: Send + 'static;
 
@@ -53,27 +56,39 @@ pub(crate) struct Failure {
     pub(crate) error: String,
 }
 
-/// Reads a file as often as may be. What panics has failed.
+/// Reads a file as often as may be; nothing where its store is not asked any more. What panics has failed.
 pub(crate) async fn read<C: Send + 'static>(
     item: &Item,
     read: &dyn ReadFile<Content = C>,
+    breaker: Option<&Breaker>,
     options: &EngineOptions,
     events: &Events,
-) -> Outcome<C> {
-    events.tell(Event::Started { url: item.url.clone() });
+) -> Option<Outcome<C>> {
+    let mut started = false;
     let start = Instant::now();
     let (mut attempt, mut fresh) = (1, false);
     loop {
-        let result = AssertUnwindSafe(read.read(item, fresh)).catch_unwind().await;
-        let failure = match result.unwrap_or_else(|panic| Err(panicked(item, panic.as_ref()))) {
-            Ok(reading) => return done(reading, attempt, fresh, start.elapsed()),
+        if let Some(breaker) = breaker
+            && !breaker.may_ask(item, read, options).await
+        {
+            return None;
+        }
+        if !std::mem::replace(&mut started, true) {
+            events.tell(Event::Started { url: item.url.clone() });
+        }
+        let result = once(item, read, fresh).await;
+        if let Some(breaker) = breaker {
+            breaker.ended(result.as_ref().map(|_| item));
+        }
+        let failure = match result {
+            Ok(reading) => return Some(done(reading, attempt, fresh, start.elapsed())),
             Err(failure) => failure,
         };
         fresh |= failure.class == ErrorClass::Changed;
         let may_help = matches!(failure.class, ErrorClass::Unavailable | ErrorClass::Changed);
         if !may_help || attempt >= options.attempts {
             let Failure { class, error } = failure;
-            return Outcome::Failed(Failed { attempts: attempt, class, error });
+            return Some(Outcome::Failed(Failed { attempts: attempt, class, error }));
         }
         let wait = wait(options.wait, attempt);
         let (url, error) = (item.url.clone(), failure.error);
@@ -83,8 +98,17 @@ pub(crate) async fn read<C: Send + 'static>(
     }
 }
 
+async fn once<C: Send + 'static>(
+    item: &Item,
+    read: &dyn ReadFile<Content = C>,
+    fresh: bool,
+) -> Result<Reading<C>, Failure> {
+    let result = AssertUnwindSafe(read.read(item, fresh)).catch_unwind().await;
+    result.unwrap_or_else(|panic| Err(panicked(item, panic.as_ref())))
+}
+
 /// Between half of the time and one and a half: that many who wait do not come back at once.
-fn wait(first: Duration, attempt: u32) -> Duration {
+pub(super) fn wait(first: Duration, attempt: u32) -> Duration {
     let doubled = first.saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX));
     doubled.min(LONGEST_WAIT).mul_f64(0.5 + fastrand::f64())
 }

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use virtualize::{Object, Options, StoreError, VirtualStore};
 use virtualize_store::Listed;
 
-use super::{Failure, ReadFile, ReadFuture, Reading};
+use super::{Failure, ReadFile, ReadFuture, Reading, breaker::Probe};
 use crate::Item;
 
 /// What becomes of a file.
@@ -36,6 +36,12 @@ impl<M: Make> ReadFile for FileReader<M> {
 
     fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a, M::Content> {
         Box::pin(self.read_file(item, fresh))
+    }
+}
+
+impl<M: Make> Probe for FileReader<M> {
+    fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move { self.open(item, true).await.map(drop) })
     }
 }
 

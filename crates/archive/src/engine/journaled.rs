@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Ended, EngineOptions, Ledger, ReadFile};
+use super::{Ended, EngineOptions, Failure, Ledger, Outage, ReadFile};
 use crate::{
     Error,
     event::Events,
@@ -14,7 +14,7 @@ use crate::{
 /// Reads all files that are to be read; what failed is in the journal.
 ///
 /// # Errors
-/// [`Error::Stopped`], [`Error::Journal`].
+/// [`Error::Stopped`], [`Error::Outage`], [`Error::Journal`].
 pub(crate) async fn run_journal(
     journal: Journal,
     read: Arc<dyn ReadFile<Content = Content>>,
@@ -32,7 +32,10 @@ pub(crate) async fn run_journal(
     match (result, finished) {
         (_, Err(_)) => Err(gone("the thread that writes it panicked").into()),
         (_, Ok(Err(error))) => Err(error.into()),
-        (Ok(()), Ok(Ok(journal))) => Ok(journal),
+        (Ok(outages), Ok(Ok(journal))) => match outages.into_iter().next() {
+            Some(outage) => Err(outage_error(outage, &journal)?),
+            None => Ok(journal),
+        },
         (Err(Ended::Ledger(Gone)), Ok(Ok(_))) => Err(gone("the thread that writes it ended early").into()),
         (Err(Ended::Task(error)), Ok(Ok(_))) => Err(gone(&format!("a task ended early: {error}")).into()),
         (Err(Ended::Stopped), Ok(Ok(journal))) => {
@@ -40,6 +43,13 @@ pub(crate) async fn run_journal(
             Err(Error::Stopped { done: counts.done + counts.failed, files: counts.all() })
         }
     }
+}
+
+/// What is said of the first store that was not asked any more.
+fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Result<Error, Error> {
+    let counts = journal.counts()?;
+    let Failure { class, error: reason } = failure;
+    Ok(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
 }
 
 /// A journal that is read and written by its thread.

@@ -21,6 +21,12 @@ struct Fake {
     most: AtomicUsize,
 }
 
+impl breaker::Probe for Fake {
+    fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move { self.read(item, true).await.map(drop) })
+    }
+}
+
 impl ReadFile for Fake {
     type Content = Content;
 
@@ -120,4 +126,115 @@ async fn a_stopped_run_keeps_what_is_done() {
     let mut listing = Listing::default();
     journal.stage(&[item], &mut listing).unwrap();
     assert_eq!(listing.pending, 0);
+}
+
+/// A store that works, and then answers to nothing more than `until` says, from a number of requests on.
+struct Outages {
+    asked: AtomicUsize,
+    down: std::ops::Range<usize>,
+    class: ErrorClass,
+    /// Files that always fail.
+    private: fn(&str) -> bool,
+}
+
+impl Outages {
+    fn new(down: std::ops::Range<usize>, class: ErrorClass) -> Arc<Self> {
+        Arc::new(Self { asked: AtomicUsize::new(0), down, class, private: |_| false })
+    }
+
+    fn ask(&self, item: &Item) -> Result<(), Failure> {
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+        let is_down = item.url.starts_with("s3://b/") && self.down.contains(&asked);
+        match is_down || (self.private)(&item.url) {
+            true => Err(Failure { class: self.class, error: format!("{}: no", item.url) }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl breaker::Probe for Outages {
+    fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move { self.ask(item) })
+    }
+}
+
+impl ReadFile for Outages {
+    type Content = Content;
+
+    fn read<'a>(&'a self, item: &'a Item, _: bool) -> ReadFuture<'a, Content> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.ask(item)?;
+            let content = Content::Written { name: item.url.clone(), bytes: None };
+            Ok(Reading { opened: item.clone(), requests: 1, bytes: 1, warnings: Vec::new(), content })
+        })
+    }
+}
+
+fn of_bucket(files: std::ops::Range<usize>) -> Vec<String> {
+    files.map(|n| format!("s3://b/{n:04}")).collect()
+}
+
+async fn read_all(urls: &[String], store: &Arc<Outages>) -> (Result<Journal, Error>, tempfile::TempDir) {
+    let (folder, journal) = journal(urls);
+    let read = Arc::clone(store) as Arc<dyn ReadFile<Content = Content>>;
+    (run_journal(journal, read, &options(), &Events::new(|_| {})).await, folder)
+}
+
+#[tokio::test]
+async fn an_outage_leaves_files_unread() {
+    for class in [ErrorClass::Unavailable, ErrorClass::Denied] {
+        let store = Outages::new(100..usize::MAX, class);
+        let (result, folder) = read_all(&of_bucket(0..1000), &store).await;
+        let Err(Error::Outage { store: name, left, files, .. }) = result else { panic!("no outage") };
+        assert_eq!((name.as_str(), left, files), ("s3://b", 900, 1000));
+        assert!(store.asked.load(Ordering::SeqCst) < 150, "{:?}", store.asked);
+        // The same goes on once it answers.
+        let mut journal = Journal::open(&folder.path().join("j")).unwrap();
+        let items: Vec<_> =
+            of_bucket(0..1000).into_iter().map(|url| Item { url, ..Item::default() }).collect();
+        let mut listing = Listing::default();
+        journal.list(&items, &mut listing).unwrap();
+        assert_eq!(listing.pending, 900);
+        let store = Outages::new(0..0, class);
+        let journal = run_journal(journal, store, &options(), &Events::new(|_| {})).await.unwrap();
+        let counts = journal.counts().unwrap();
+        assert_eq!((counts.done, counts.failed, counts.pending), (1000, 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_outage_that_passes_is_waited_for() {
+    let store = Outages::new(100..110, ErrorClass::Unavailable);
+    let (result, _folder) = read_all(&of_bucket(0..400), &store).await;
+    let counts = result.unwrap().counts().unwrap();
+    assert_eq!((counts.done, counts.failed), (400, 0));
+}
+
+#[tokio::test]
+async fn files_that_fail_among_good_ones_are_no_outage() {
+    for class in [ErrorClass::Unavailable, ErrorClass::Denied] {
+        let private = |url: &str| ("s3://b/0100".."s3://b/0150").contains(&url) || url.ends_with('7');
+        let store = Arc::new(Outages { private, ..Arc::into_inner(Outages::new(0..0, class)).unwrap() });
+        let (result, _folder) = read_all(&of_bucket(0..400), &store).await;
+        let counts = result.unwrap().counts().unwrap();
+        assert_eq!((counts.done, counts.failed, counts.pending), (315, 85, 0), "{class:?}");
+    }
+    let private = |url: &str| url < "s3://b/0040";
+    let new = Arc::into_inner(Outages::new(0..0, ErrorClass::Denied)).unwrap();
+    let store = Arc::new(Outages { private, ..new });
+    let (result, _folder) = read_all(&of_bucket(0..100), &store).await;
+    assert_eq!(result.unwrap().counts().unwrap().failed, 40, "a private folder that comes first");
+}
+
+#[tokio::test]
+async fn other_stores_are_read_to_the_end() {
+    let store = Outages::new(0..usize::MAX, ErrorClass::Unavailable);
+    let mut urls = of_bucket(0..100);
+    urls.extend((0..100).map(|n| format!("https://h/{n}")));
+    urls.extend((0..100).map(|n| format!("/local/{n}")));
+    let (result, _folder) = read_all(&urls, &store).await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::Outage { left: 100, files: 300, .. }), "{error}");
+    assert!(store.asked.load(Ordering::SeqCst) < 200 + 50);
 }

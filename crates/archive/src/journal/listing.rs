@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde_json::Value;
+use virtualize::ErrorClass;
 
 use super::{
     Journal, JournalError, OptionDifference,
@@ -12,7 +13,7 @@ use super::{
     rows::{Counts, Found, Listing, State},
     work::{ITEM, known_of, signed, unsigned},
 };
-use crate::{Item, list::Few};
+use crate::{Item, error::class_name, list::Few};
 
 /// position: the place in this run's listing; known: the file's row; changed: whether the file is another one now.
 /// looked: files of which the listing does not say whether they have changed, and that are no longer what they were. names: of outputs.
@@ -55,6 +56,8 @@ pub(crate) struct Accept {
     pub(crate) drop_unwritten: bool,
     /// Files that failed are to be read again.
     pub(crate) retry_failed: bool,
+    /// Files that failed because their store was not available are to be read again.
+    pub(crate) retry_unavailable: bool,
 }
 
 impl Journal {
@@ -187,6 +190,9 @@ impl Journal {
             take_over(&transaction, how.append)?;
             if how.retry_failed {
                 transaction.execute("UPDATE files SET state = 0, attempts = 0 WHERE state = 2", [])?;
+            } else if how.retry_unavailable {
+                let sql = "UPDATE files SET state = 0, attempts = 0 WHERE state = 2 AND class = ?1";
+                transaction.execute(sql, [class_name(ErrorClass::Unavailable)])?;
             }
             for (name, value) in options {
                 let sql = "INSERT OR REPLACE INTO options (name, value) VALUES (?1, ?2)";

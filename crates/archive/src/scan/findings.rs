@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt};
 use super::{FailedFile, Scan, look::Looked};
 use crate::{
     Error, Event, Item,
-    engine::Ledger,
+    engine::{Failure, Ledger},
     event::Events,
     journal::{Failed, Outcome, Work},
 };
@@ -64,7 +64,21 @@ impl<S: Stream<Item = Result<Item, Error>> + Send> Ledger for Findings<'_, S> {
                 Err(FailedFile { url: work.item.url, class, error })
             }
         };
-        self.waiting.insert(work.id, looked);
+        self.add(work.id, looked);
+        Ok(())
+    }
+
+    fn left(&mut self, work: Work, failure: &Failure) {
+        let url = work.item.url;
+        let error = format!("{url}: not read, since its store fails for file after file");
+        self.add(work.id, Err(FailedFile { url, class: failure.class, error }));
+    }
+}
+
+impl<S> Findings<'_, S> {
+    /// Takes files in the order of the listing.
+    fn add(&mut self, id: i64, looked: Result<Looked, FailedFile>) {
+        self.waiting.insert(id, looked);
         while let Some(looked) = self.waiting.remove(&self.next) {
             self.next += 1;
             match looked {
@@ -72,6 +86,5 @@ impl<S: Stream<Item = Result<Item, Error>> + Send> Ledger for Findings<'_, S> {
                 Err(failed) => self.found.failed.push(failed),
             }
         }
-        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::eras::Eras;
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{
     Along, Error, Event, Item, Layout, Summary,
-    engine::{self, Ended, EngineOptions, FileReader, Ledger, attempt},
+    engine::{self, Ended, EngineOptions, FileReader, Ledger, Outage, attempt},
     event::Events,
 };
 use findings::Findings;
@@ -143,7 +143,15 @@ pub async fn scan(
         engine::run(&mut findings, reader, &options.engine(), &events).await
     };
     match read.await {
-        Ok(()) => {}
+        Ok(outages) => {
+            for Outage { store, failure, left } in outages {
+                let text = format!(
+                    "{store} fails for file after file; {left} files are left unread: {}",
+                    failure.error
+                );
+                events.tell(Event::Note { text });
+            }
+        }
         Err(Ended::Ledger(error)) => return Err(error),
         Err(Ended::Task(error)) => return Err(Error::Internal(error.to_string())),
         Err(Ended::Stopped) => return Err(Error::ScanStopped { read: findings.done() }),
@@ -169,7 +177,9 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
         let events = findings.events;
         let one = async {
             let Some(work) = findings.take(1).await?.pop() else { return Ok::<_, Error>(false) };
-            let outcome = attempt::read(&work.item, &reader, &engine, events).await;
+            let Some(outcome) = attempt::read(&work.item, &reader, None, &engine, events).await else {
+                return Ok(false);
+            };
             events.tell(attempt::event(&work.item, &outcome));
             if let crate::journal::Outcome::Done(done) = &outcome {
                 let guessed = done.content.1.clone();

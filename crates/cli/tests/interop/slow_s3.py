@@ -5,12 +5,15 @@ from xml.sax.saxutils import escape
 
 
 class SlowS3:
-    """Objects of one bucket. `latency` in seconds; `failing` gives, by key, how many requests are answered with 503 yet."""
+    """Objects of one bucket. `latency` in seconds; `failing` gives, by key, how many requests are answered with 503 yet; `private` keys are
+    denied. An `outage` is a status and a code: after `healthy` more requests of objects, all are answered so, `lasting` times."""
 
     def __init__(self, objects, latency=0.0):
         self.objects, self.latency, self.failing = dict(objects), latency, collections.Counter()
         # Requests by key: those for bytes, and those that only look.
         self.asked, self.looked = collections.Counter(), collections.Counter()
+        self.private, self.outage, self.healthy, self.lasting, self.refused = set(), None, 0, 10**9, 0
+        self.lock = threading.Lock()
         owner = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,6 +62,14 @@ class SlowS3:
         if self.failing[key] > 0:
             self.failing[key] -= 1
             return self.send(request, 503, b"<Error><Code>SlowDown</Code></Error>", {}, with_body)
+        if self.is_out():
+            status, code = self.outage
+            if status is None:
+                request.close_connection = True
+                return request.connection.close()
+            return self.send(request, status, f"<Error><Code>{code}</Code></Error>".encode(), {}, with_body)
+        if key in self.private:
+            return self.send(request, 403, b"<Error><Code>AccessDenied</Code></Error>", {}, with_body)
         body = self.objects.get(key)
         if body is None:
             return self.send(request, 404, b"<Error><Code>NoSuchKey</Code></Error>", {}, with_body)
@@ -75,6 +86,16 @@ class SlowS3:
             head["Content-Range"] = f"bytes {start}-{end - 1}/{len(body)}"
             return self.send(request, 206, body[start:end], head, with_body)
         self.send(request, 200, body, head, with_body)
+
+    def is_out(self):
+        with self.lock:
+            if self.outage is None or self.lasting <= 0:
+                return False
+            self.healthy -= 1
+            is_out = self.healthy < 0
+            self.refused += is_out
+            self.lasting -= is_out
+            return is_out
 
     def listing(self, query):
         prefix, delimiter = query.get("prefix", [""])[0], query.get("delimiter", [""])[0]

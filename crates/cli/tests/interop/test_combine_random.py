@@ -20,11 +20,12 @@ def base(rng, k, at, n):
     packed = data.integers(-99, 99, (n, 3, 4)) * 0.5 + 10
     ds = xr.Dataset(
         {"p": (("time", "lat", "lon"), packed, {"units": "K"}), "q": (("lat", "time"), data.random((3, n)).astype("f4")), "orog": (("lat", "lon"), np.arange(12.0).reshape(3, 4)),
-         "time_bnds": (("time", "nv"), np.stack([time, time + 1], 1)), "scalar": ((), 7), "count": ("time", data.integers(0, 9, n).astype("i4"))},
+         "time_bnds": (("time", "nv"), np.stack([time, time + 1], 1)), "scalar": ((), 7), "count": ("time", data.integers(0, 9, n).astype("i4")),
+         "label": ("time", np.array(rng.choices(["", "a", "snow", "ä€"], k=n), object))},
         coords={"time": ("time", time, {"units": "hours since 2001-01-01", "calendar": "standard", "bounds": "time_bnds"}), "lat": [10.0, 0.0, -10.0], "lon": np.arange(4.0), "height": ((), 2.0),
                 "name": ("lat", np.array(["a", "bb", "c"], object))},
         attrs={"title": "T", "history": f"made {k}"})
-    encoding = {"p": {"dtype": "i2", "scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -999, "chunksizes": (rng.choice([n, 1]), 3, 4), "zlib": True},
+    encoding = {"label": {}, "p": {"dtype": "i2", "scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -999, "chunksizes": (rng.choice([n, 1]), 3, 4), "zlib": True},
                 "q": {"chunksizes": (3, n), "zlib": rng.random() < 0.5}, "time": {"_FillValue": None}, "time_bnds": {"_FillValue": None}}
     return ds, encoding
 
@@ -87,6 +88,15 @@ TRAPS = {
     "units of data": attribute("p", "units", "degC"),
     "valid_range": attribute("count", "valid_range", np.array([0, 5], "i4")),
     "_Unsigned": attribute("count", "_Unsigned", "true"),
+    "flags": attribute("count", "flag_meanings", "a b"),
+    "masks": attribute("count", "flag_masks", np.array([1, 2], "i4")),
+    "differences": attribute("p", "units_metadata", "temperature: difference"),
+    "packing of another convention": attribute("count", "ScaleFactor", 0.5),
+    "packing of a group": changed(lambda ds: ds.assign_attrs(gain=0.5)),
+    "quantity": attribute("p", "standard_name", "air_temperature"),
+    "text in large chunks": lambda ds, encoding: (ds.assign_attrs(unlimited="time"), {**encoding, "label": {"chunksizes": (512,)}}),
+    "text as characters": encoded("label", dtype="S1"),
+    "long text": changed(lambda ds: ds.assign(label=("time", np.array(["x" * 40_000] * ds.sizes["time"], object)))),
     "long name": attribute("p", "long_name", "temperature"),
     "lat reversed": changed(lambda ds: ds.isel(lat=slice(None, None, -1))),
     "lat shifted": changed(lambda ds: ds.assign_coords(lat=ds.lat + 1e-9)),
@@ -182,13 +192,13 @@ def check(tmp_path, fmt, files, rng):
     for name in want.variables:
         one, other = got[name], want[name]
         assert one.dims == other.dims, (name, one.dims, other.dims)
-        if name in ("time", "time_bnds", "name"):
+        if name in ("time", "time_bnds", "name", "label"):
             assert (one.values == other.values).all(), (name, one.values, other.values)
         else:
             # JSON has one width of floats, so that packed data are unpacked to doubles.
             same = one.values == other.values if name != "p" else np.isclose(one.values, other.values, rtol=0, atol=5e-5)
             assert (same | ((one.values != one.values) & (other.values != other.values))).all(), (name, one.values, other.values)
-            assert one.dtype == other.dtype or name in ("p", "time_bnds", "name"), (name, one.dtype, other.dtype)
+            assert one.dtype == other.dtype or name in ("p", "time_bnds", "name", "label"), (name, one.dtype, other.dtype)
     for name in want.attrs:
         assert got.attrs.get(name) == want.attrs[name] or f"attribute {name}" in said, name
     for name in want.variables:
@@ -224,7 +234,7 @@ def test_most_harmless_traps_are_no_reason_to_refuse(tmp_path, fmt):
     """What only differs in storage, in remarks or in how times are spelled is put together."""
     for name in ("nothing", "time as integers", "time as float32", "time as big-endian int64", "time and bounds as int64", "bounds as integers", "fill value of time",
                  "fill value of integer time", "fill value of bounds", "minutes", "another year", "a zone", "proleptic", "no times", "title", "unlimited", "contiguous", "shuffled",
-                 "big-endian"):
+                 "big-endian", "quantity", "text in large chunks"):
         folder = tmp_path / name.replace(" ", "_")
         folder.mkdir()
         files, _ = archive(folder, 3, [name])

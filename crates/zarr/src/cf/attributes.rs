@@ -54,7 +54,8 @@ const MEANING: [&str; 39] = [
 const QUANTITY: [&str; 2] = ["cell_methods", "standard_name"];
 
 /// Attributes that only grid mappings have (section 5.6; GDAL).
-const OF_GRID_MAPPINGS: [&str; 3] = ["crs_wkt", "grid_mapping_name", "spatial_ref"];
+const OF_GRID_MAPPINGS: [&str; 6] =
+    ["GeoTransform", "crs_wkt", "gcps", "grid_mapping_name", "rpc_coefficients", "spatial_ref"];
 
 /// Attributes of a grid mapping on which nothing depends.
 const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];

@@ -1,6 +1,7 @@
 //! What several files of this module do together.
 
 mod calendar;
+mod merge;
 mod plan;
 mod refer;
 mod unify;
