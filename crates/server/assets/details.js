@@ -71,14 +71,15 @@ export function drawReaders(host, array) {
 export function drawAttributes(host, attributes, type = "") {
   const entries = Object.entries(attributes ?? {});
   if (!entries.length) return fill(host, h("p", { class: "mute" }, "None."));
-  const rows = entries.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, spellAttribute(value), said(name, value, type))));
+  const rows = entries.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, spellAttribute(value), number(name, value, type))));
   return fill(host, table("Attributes", ["Name", "Value"], rows, "attributes"));
 }
 
-/** The number behind a sentinel that is spelled in base64. */
-function said(name, value, type) {
-  const number = name === "_FillValue" && typeof value === "string" ? sentinel(value, type) : null;
-  return number === null ? null : h("span", { class: "mute" }, ` the number ${show(number)}`);
+/** The number behind a sentinel that is spelled in base64. JSON has no word for all of them. */
+function number(name, value, type) {
+  const decoded = name === "_FillValue" && typeof value === "string" ? sentinel(value, type) : null;
+  if (decoded === null) return null;
+  return h("span", { class: "mute" }, ` the number ${Number.isFinite(decoded) ? show(decoded) : String(decoded)}`);
 }
 
 function spellAttribute(value) {

@@ -1,5 +1,22 @@
 // Elements without markup in strings: nothing that comes from a file is ever parsed as HTML.
 
+/** Characters that are not seen, or turn the text around them: controls but line breaks and tabs, formats, blank letters. */
+const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+
+/** Text as it is shown: what would not be seen is escaped, as `\u200b`. */
+export const visible = (text) => text.replace(UNSEEN, (letter) => {
+  const code = letter.codePointAt(0);
+  return code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+});
+
+/** Children that are there, texts as they are shown. */
+const shown = (children) => children.flat(Infinity)
+  .filter((child) => child !== null && child !== undefined && child !== false)
+  .map((child) => (typeof child === "string" ? visible(child) : child));
+
+/** Attributes that are read to people. */
+const READ = new Set(["aria-label", "title"]);
+
 /**
  * Makes an element. Properties that start with "on" are listeners, `class` and names with a dash or that the element
  * does not know are attributes, the rest are properties. Children that are null or false are left out.
@@ -8,17 +25,18 @@ export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (READ.has(name)) element.setAttribute(name, visible(String(value)));
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name in element && !name.includes("-") && name !== "list") element[name] = value;
     else element.setAttribute(name === "class" ? "class" : name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...shown(children));
   return element;
 }
 
 /** Replaces all children. */
 export function fill(parent, ...children) {
-  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  parent.replaceChildren(...shown(children));
   return parent;
 }
 
@@ -70,7 +88,7 @@ async function copy(text) {
 
 /** Says something to screen readers. */
 export function announce(text) {
-  byId("announcer").textContent = text;
+  byId("announcer").textContent = visible(text);
 }
 
 /** Calls `paint` whenever light turns to dark or back, for what is drawn and not styled. */

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 
-use crate::context::Context;
+use crate::{context::Context, quota::Holds};
 
 /// What is known of a request when its answer begins.
 #[derive(Debug)]
@@ -28,8 +28,10 @@ pub(crate) struct Entry {
     pub(crate) bytes: u64,
     /// Whether the answer was taken to its end.
     pub(crate) whole: bool,
-    /// Held until then.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// Places among the requests of the client and of all, held until then.
+    pub(crate) places: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    /// Shares that are held until then.
+    pub(crate) holds: Holds,
 }
 
 /// Written when the answer was taken, or the client has left.

@@ -1,6 +1,6 @@
-//! Memory for answers. What requests make the service hold comes out of one budget: files that are mapped, chunks on
-//! their way, what is decoded or described. Who finds it empty waits a little and is told to come back; a client that
-//! takes its answer slowly holds a small piece of it.
+//! Budgets of bytes. What requests make the service hold in memory comes out of one, what they make it write to
+//! temporary files out of another. Each client has a part of both, so that none takes all. Who finds too little waits a
+//! little and is told to come back; a client that takes its answer slowly holds a small piece of it.
 
 use std::{
     sync::{
@@ -28,33 +28,72 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of memory for a byte of metadata that was read.
 const GROWTH: u64 = 2;
 
-/// The budget.
+/// A number of bytes that may be taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
+    own: Level,
+    /// The budget of which this is a part.
+    whole: Option<Level>,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
     free: Arc<Semaphore>,
     pieces: u32,
 }
 
-/// A part of it, given back when it is dropped.
+/// A share of a budget, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share(OwnedSemaphorePermit);
+pub(crate) struct Share {
+    own: OwnedSemaphorePermit,
+    whole: Option<OwnedSemaphorePermit>,
+}
 
-impl Budget {
-    pub(crate) fn new(bytes: u64) -> Self {
+impl Level {
+    fn new(bytes: u64) -> Self {
         let pieces = u32::try_from(bytes / PIECE).unwrap_or(u32::MAX).max(1);
         let free = Arc::new(Semaphore::new(usize::try_from(pieces).unwrap_or(usize::MAX)));
         Self { free, pieces }
     }
 
-    /// Bytes that are held now.
-    pub(crate) fn held(&self) -> u64 {
+    fn held(&self) -> u64 {
         let free = u64::try_from(self.free.available_permits()).unwrap_or(u64::MAX);
         u64::from(self.pieces).saturating_sub(free).saturating_mul(PIECE)
     }
 
+    async fn take(&self, pieces: u32) -> Result<OwnedSemaphorePermit, Problem> {
+        let taken = Arc::clone(&self.free).acquire_many_owned(pieces).await;
+        taken.map_err(|_| Problem::internal())
+    }
+
+    fn try_take(&self, pieces: u32) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_many_owned(pieces).ok()
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { own: Level::new(bytes), whole: None }
+    }
+
+    /// A part of this budget: what is taken of it is taken of this one too.
+    pub(crate) fn part(&self, bytes: u64) -> Self {
+        Self { own: Level::new(bytes), whole: Some(self.own.clone()) }
+    }
+
+    /// Bytes that are held now.
+    pub(crate) fn held(&self) -> u64 {
+        self.own.held()
+    }
+
+    /// Most bytes that can be held.
+    pub(crate) fn size(&self) -> u64 {
+        u64::from(self.own.pieces).saturating_mul(PIECE)
+    }
+
     /// What is larger than the budget gets all of it.
     fn pieces(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX).min(self.pieces)
+        u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX).min(self.own.pieces)
     }
 
     /// A share for an answer that has not begun.
@@ -64,8 +103,29 @@ impl Budget {
 
     /// A share for an answer that has begun, whenever there is one.
     pub(crate) async fn wait(&self, bytes: u64) -> Result<Share, Problem> {
-        let free = Arc::clone(&self.free).acquire_many_owned(self.pieces(bytes)).await;
-        free.map(Share).map_err(|_| Problem::internal())
+        let pieces = self.pieces(bytes);
+        let own = self.own.take(pieces).await?;
+        let whole = match &self.whole {
+            Some(whole) => Some(whole.take(pieces.min(whole.pieces)).await?),
+            None => None,
+        };
+        Ok(Share { own, whole })
+    }
+
+    /// A share of this part alone, for what was taken of the whole already.
+    pub(crate) async fn take_own(&self, bytes: u64) -> Result<Share, Problem> {
+        let own = timeout(PATIENCE, self.own.take(self.pieces(bytes))).await;
+        own.unwrap_or_else(|_| Err(full())).map(|own| Share { own, whole: None })
+    }
+
+    /// A share, if there is enough now.
+    pub(crate) fn try_take(&self, bytes: u64) -> Option<Share> {
+        let pieces = self.pieces(bytes);
+        let own = self.own.try_take(pieces)?;
+        match &self.whole {
+            Some(whole) => Some(Share { own, whole: Some(whole.try_take(pieces.min(whole.pieces))?) }),
+            None => Some(Share { own, whole: None }),
+        }
     }
 
     /// Makes a share as large as it has to be. Whether there was enough.
@@ -73,17 +133,37 @@ impl Budget {
         let (wanted, has) = (self.pieces(bytes), share.pieces());
         if wanted <= has {
             let much = usize::try_from(has.saturating_sub(wanted)).unwrap_or_default();
-            drop(share.0.split(much));
+            drop(share.own.split(much));
+            drop(share.whole.as_mut().and_then(|whole| whole.split(much)));
             return true;
         }
-        let more = Arc::clone(&self.free).try_acquire_many_owned(wanted.saturating_sub(has));
-        more.map(|more| share.0.merge(more)).is_ok()
+        let Some(more) = self.try_take(u64::from(wanted.saturating_sub(has)).saturating_mul(PIECE)) else {
+            return false;
+        };
+        share.own.merge(more.own);
+        if let (Some(whole), Some(more)) = (&mut share.whole, more.whole) {
+            whole.merge(more);
+        }
+        true
     }
 }
 
 impl Share {
     fn pieces(&self) -> u32 {
-        u32::try_from(self.0.num_permits()).unwrap_or(u32::MAX)
+        u32::try_from(self.own.num_permits()).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.pieces()).saturating_mul(PIECE)
+    }
+
+    /// The same share of the whole alone: what is kept for all is no longer the client's.
+    pub(crate) fn of_all(self) -> Self {
+        match self.whole {
+            Some(own) => Self { own, whole: None },
+            None => self,
+        }
     }
 
     /// Bytes that hold it for as long as they are there.
@@ -105,8 +185,15 @@ impl AsRef<[u8]> for Held {
 
 /// The budget has nothing left.
 pub(crate) fn full() -> Problem {
-    let detail = "the service has no memory left for this answer now";
+    let detail = "the service has no memory or disk space left for this answer now";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
+}
+
+/// A file that needs more than the service ever gives to one: trying again does not help.
+pub(crate) fn too_large(most: u64) -> Problem {
+    let detail = format!("the file's metadata takes more than {most} bytes of memory");
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "file", detail)
+        .hint("the command has no such limit; the service's is --file-memory")
 }
 
 /// Lets a file be read for as long as somebody wants it and there is memory for what it says.
@@ -116,17 +203,30 @@ pub(crate) struct Reading {
     wanted: CancellationToken,
     /// The share, and bytes that were read.
     held: Mutex<(Option<Share>, u64)>,
+    /// Most bytes of one file.
+    most: u64,
     refused: AtomicBool,
+    too_large: AtomicBool,
 }
 
 impl Reading {
-    pub(crate) fn new(budget: Budget, share: Share, wanted: CancellationToken) -> Self {
-        Self { budget, wanted, held: Mutex::new((Some(share), 0)), refused: AtomicBool::new(false) }
+    pub(crate) fn new(budget: Budget, share: Share, most: u64, wanted: CancellationToken) -> Self {
+        Self {
+            most: most.min(budget.size()),
+            budget,
+            wanted,
+            held: Mutex::new((Some(share), 0)),
+            refused: AtomicBool::new(false),
+            too_large: AtomicBool::new(false),
+        }
     }
 
-    /// Whether memory ran out, so that what was read is not all.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+    /// Why reading was stopped for want of memory, so that what was read is not all.
+    pub(crate) fn refusal(&self) -> Option<Problem> {
+        if !self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(if self.too_large.load(Ordering::Relaxed) { too_large(self.most) } else { full() })
     }
 
     /// The share, once all is read.
@@ -139,6 +239,10 @@ impl Reading {
         let (share, read) = &mut *held;
         *read = read.saturating_add(bytes.saturating_mul(GROWTH));
         let Some(share) = share else { return true };
+        if *read > self.most {
+            self.too_large.store(true, Ordering::Relaxed);
+            return false;
+        }
         let has = u64::from(share.pieces()).saturating_mul(PIECE);
         *read <= has || self.budget.resize(share, *read)
     }
@@ -149,7 +253,7 @@ impl Gate for Reading {
         if self.wanted.is_cancelled() {
             return Err(ReadError::new(ReadErrorKind::Unavailable, "nobody wants it any more"));
         }
-        if self.is_refused() || !self.grow(bytes) {
+        if self.refused.load(Ordering::Relaxed) || !self.grow(bytes) {
             self.refused.store(true, Ordering::Relaxed);
             return Err(ReadError::new(ReadErrorKind::Unavailable, "no memory left"));
         }
@@ -181,19 +285,44 @@ mod tests {
     async fn reading_grows_until_there_is_no_more() {
         let budget = Budget::new(10 * PIECE);
         let wanted = CancellationToken::new();
-        let reading = Reading::new(budget.clone(), budget.take(PIECE).await.unwrap(), wanted.clone());
+        let share = budget.take(PIECE).await.unwrap();
+        let reading = Reading::new(budget.clone(), share, u64::MAX, wanted.clone());
         assert!(reading.pass(4 * PIECE).is_ok());
         assert_eq!(budget.held(), 8 * PIECE);
         let others = budget.take(PIECE).await.unwrap();
-        assert!(reading.pass(4 * PIECE).is_err() && reading.pass(0).is_err() && reading.is_refused());
+        assert!(reading.pass(PIECE).is_err() && reading.pass(0).is_err());
+        assert_eq!(reading.refusal().unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
         drop(others);
         let mut share = reading.share().unwrap();
         assert!(budget.resize(&mut share, 2 * PIECE));
         assert_eq!(budget.held(), 2 * PIECE);
-        let other = Reading::new(budget.clone(), share, wanted.clone());
-        wanted.cancel();
-        assert!(other.pass(0).is_err() && !other.is_refused());
+        let other = Reading::new(budget.clone(), share, 6 * PIECE, wanted.clone());
+        assert!(other.pass(3 * PIECE).is_ok() && other.pass(1).is_err());
+        assert_eq!(other.refusal().unwrap().status, StatusCode::UNPROCESSABLE_ENTITY);
         drop(other);
+        let share = budget.take(PIECE).await.unwrap();
+        let left = Reading::new(budget.clone(), share, 6 * PIECE, wanted.clone());
+        wanted.cancel();
+        assert!(left.pass(0).is_err() && left.refusal().is_none());
+        drop(left);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_part_never_takes_all() {
+        let all = Budget::new(10 * PIECE);
+        let (one, other) = (all.part(6 * PIECE), all.part(6 * PIECE));
+        let mut held = one.take(100 * PIECE).await.unwrap();
+        assert_eq!((one.held(), all.held()), (6 * PIECE, 6 * PIECE));
+        assert!(one.try_take(1).is_none() && other.try_take(5 * PIECE).is_none());
+        assert_eq!((other.held(), all.held()), (0, 6 * PIECE), "what is refused gives back all");
+        let kept = other.take(4 * PIECE).await.unwrap().of_all();
+        assert_eq!((other.held(), all.held()), (0, 10 * PIECE));
+        assert!(one.resize(&mut held, PIECE));
+        assert_eq!((one.held(), all.held()), (PIECE, 5 * PIECE));
+        assert!(one.resize(&mut held, 6 * PIECE));
+        assert_eq!((one.held(), all.held()), (6 * PIECE, 10 * PIECE));
+        drop((held, kept));
+        assert_eq!((one.held(), other.held(), all.held()), (0, 0, 0));
     }
 }

@@ -37,10 +37,10 @@ pub struct Settings {
     /// Folder for references that were made
     #[arg(long, value_name = "DIR", env = "VIRTUALIZE_CACHE")]
     pub cache: Option<PathBuf>,
-    /// Most bytes in that folder [default: 10G]
+    /// Most bytes on the disk of answers that are kept there, being made, or being sent [default: 10G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
     pub cache_size: Option<Size>,
-    /// Most bytes of that for mapped files that are kept [default: half of it]
+    /// Bytes of the memory for mapped files that are kept [default: a quarter of it]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
     pub stores_size: Option<Size>,
     /// Seconds until a source is asked again whether it changed [default: 60]
@@ -61,6 +61,15 @@ pub struct Settings {
     /// Connections at once; others wait [default: 2048]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
     pub connections: Option<usize>,
+    /// Requests of one client under way at once; others wait a little and get 429 [default: a quarter of all]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_REQUESTS")]
+    pub client_requests: Option<usize>,
+    /// Connections of one address; others are closed at once [default: a quarter of all]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
+    pub client_connections: Option<usize>,
+    /// Jobs of one client that wait or run; others get 429 [default: a quarter of those that may wait]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
+    pub client_jobs: Option<usize>,
     /// Files that are mapped at once; others wait [default: 4]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_OPENINGS")]
     pub openings: Option<usize>,
@@ -73,7 +82,10 @@ pub struct Settings {
     /// Seconds for the head of a request [default: 10]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
     pub header_time: Option<u64>,
-    /// Seconds in which a client must take something of its answer [default: 30]
+    /// Seconds that a connection may rest between two requests [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_IDLE_TIME")]
+    pub idle_time: Option<u64>,
+    /// Seconds in which a client must take 32K of its answer, or all that is left [default: 30]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
     pub write_time: Option<u64>,
     /// Seconds that requests under way are given when the service stops [default: 20]
@@ -88,7 +100,7 @@ pub struct Settings {
     /// Bytes of memory for all that requests make the service hold; others get 503 [default: 1G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
     pub memory: Option<Size>,
-    /// Most bytes of metadata that one file may make the service hold [default: half of the memory]
+    /// Most bytes of memory that the metadata of one file may take [default: half of the memory]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
     pub file_memory: Option<Size>,
     /// Most bytes of references in one answer [default: 2G]
@@ -134,6 +146,8 @@ pub struct Settings {
 
 /// Less memory than this is of no use.
 const LEAST_MEMORY: u64 = 16 << 20;
+/// Mapped files that are kept, however small they are: each may have a descriptor.
+const SOURCES_KEPT: usize = 512;
 
 /// A number of bytes: `1000`, `64K`, `512M`, `2G`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -200,11 +214,19 @@ pub struct Config {
     pub(crate) rate: u32,
     pub(crate) burst: u32,
     pub(crate) concurrent: usize,
+    pub(crate) client_requests: usize,
+    pub(crate) client_connections: usize,
+    pub(crate) client_jobs: usize,
     pub(crate) connections: usize,
+    /// Whether that number was asked for.
+    pub(crate) is_connections_given: bool,
+    /// Mapped files that are kept at most, however small.
+    pub(crate) sources_kept: usize,
     pub(crate) openings: usize,
     pub(crate) request_time: Duration,
     pub(crate) answer_time: Duration,
     pub(crate) header_time: Duration,
+    pub(crate) idle_time: Duration,
     pub(crate) write_time: Duration,
     pub(crate) stop_time: Duration,
     pub(crate) header_size: usize,
@@ -257,11 +279,15 @@ impl Settings {
             rate: self.rate.or(file.rate),
             burst: self.burst.or(file.burst),
             concurrent: self.concurrent.or(file.concurrent),
+            client_requests: self.client_requests.or(file.client_requests),
+            client_connections: self.client_connections.or(file.client_connections),
+            client_jobs: self.client_jobs.or(file.client_jobs),
             connections: self.connections.or(file.connections),
             openings: self.openings.or(file.openings),
             request_time: self.request_time.or(file.request_time),
             answer_time: self.answer_time.or(file.answer_time),
             header_time: self.header_time.or(file.header_time),
+            idle_time: self.idle_time.or(file.idle_time),
             write_time: self.write_time.or(file.write_time),
             stop_time: self.stop_time.or(file.stop_time),
             header_size: self.header_size.or(file.header_size),
@@ -309,6 +335,10 @@ impl Settings {
         let memory = bytes(self.memory, 1 << 30).max(LEAST_MEMORY);
         let half = memory / 2;
         let file_memory = bytes(self.file_memory, half).min(half);
+        let concurrent = self.concurrent.unwrap_or(256).clamp(1, 1 << 16);
+        let connections = self.connections.unwrap_or(2048).clamp(1, 1 << 20);
+        let jobs_queued = self.jobs_queued.unwrap_or(100).clamp(1, 10_000);
+        let part = |given: Option<usize>, of: usize| given.unwrap_or(of.div_ceil(4)).clamp(1, of);
         Ok(Config {
             listen,
             allowed,
@@ -318,17 +348,23 @@ impl Settings {
             trust_forwarded: self.trust_forwarded,
             cache: self.cache.clone(),
             cache_size: bytes(self.cache_size, 10 << 30),
-            stores_size: bytes(self.stores_size, half).min(half),
+            stores_size: bytes(self.stores_size, half / 2).min(half),
             stores_time: seconds(self.stores_time, 60),
             hold_time: seconds(self.hold_time, 900),
             rate: self.rate.unwrap_or(200).max(1),
             burst: self.burst.unwrap_or(1000).max(1),
-            concurrent: self.concurrent.unwrap_or(256).clamp(1, 1 << 16),
-            connections: self.connections.unwrap_or(2048).clamp(1, 1 << 20),
+            concurrent,
+            client_requests: part(self.client_requests, concurrent),
+            client_connections: part(self.client_connections, connections),
+            client_jobs: part(self.client_jobs, jobs_queued),
+            connections,
+            is_connections_given: self.connections.is_some(),
+            sources_kept: SOURCES_KEPT,
             openings: self.openings.unwrap_or(4).clamp(1, 1 << 10),
             request_time: seconds(self.request_time, 60),
             answer_time: seconds(self.answer_time, 600),
             header_time: seconds(self.header_time, 10),
+            idle_time: seconds(self.idle_time, 60),
             write_time: seconds(self.write_time, 30),
             stop_time: seconds(self.stop_time, 20),
             header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
@@ -340,7 +376,7 @@ impl Settings {
             jobs: self.jobs.clone(),
             allow_write: self.writable()?,
             jobs_running: self.jobs_running.unwrap_or(2).clamp(1, 1 << 10),
-            jobs_queued: self.jobs_queued.unwrap_or(100).clamp(1, 10_000),
+            jobs_queued,
             jobs_keep: bytes(self.jobs_keep, 10 << 30),
             jobs_files: self.jobs_files.unwrap_or(1_000_000).max(1),
             jobs_openings: self.jobs_openings.unwrap_or(16).clamp(1, 1 << 10),

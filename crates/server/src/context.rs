@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use virtualize_store::{Allowed, StoreOptions};
 
 use crate::{
-    Config, ConfigError, budget::Budget, disk::Disk, jobs::Jobs, made::Kept, metrics::Metrics, rate::Rate,
-    sources::Sources,
+    Config, ConfigError, budget::Budget, disk::Disk, jobs::Jobs, made::Kept, metrics::Metrics, quota::Quotas,
+    rate::Rate, sources::Sources,
 };
 
 /// The service itself.
@@ -24,6 +24,10 @@ pub(crate) struct Context {
     pub(crate) sources: Sources,
     /// For all that requests hold.
     pub(crate) memory: Budget,
+    /// For temporary files.
+    pub(crate) spool: Budget,
+    /// What each client may use.
+    pub(crate) quotas: Quotas,
     /// Answers that were made.
     pub(crate) made: Kept,
     /// The same, for longer.
@@ -36,14 +40,18 @@ impl Context {
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
         let config = Arc::new(config);
         let metrics = Metrics::new()?;
-        let jobs = Jobs::open(&config, &metrics)?;
-        let disk = config.cache.as_deref().map(|folder| Disk::open(folder, config.cache_size)).transpose()?;
+        let (memory, spool) = (Budget::new(config.memory), Budget::new(config.cache_size));
+        let jobs = Jobs::open(&config, &metrics, &memory)?;
+        let disk = config.cache.as_deref().map(|folder| Disk::open(folder, config.cache_size, spool.clone()));
+        let disk = disk.transpose()?;
         Ok(Self {
             metrics,
             rate: Rate::new(config.rate, config.burst),
             places: Arc::new(Semaphore::new(config.concurrent)),
             sources: Sources::new(&config),
-            memory: Budget::new(config.memory),
+            quotas: Quotas::new(&config, &memory, &spool),
+            memory,
+            spool,
             made: Kept::new(&config),
             disk,
             jobs,

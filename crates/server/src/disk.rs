@@ -11,16 +11,20 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{ConfigError, conditional::hexadecimal};
+use crate::{ConfigError, budget::Budget, conditional::hexadecimal};
 
 /// End of the names of entries.
 const END: &str = ".references";
+/// Start of the names of entries that are being written. Who writes one has it locked.
+const ASIDE: &str = ".references-";
 
 /// A folder of entries, of bounded size.
 #[derive(Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,
     most: u64,
+    /// What temporary files take of it.
+    spool: Budget,
     index: Mutex<Index>,
 }
 
@@ -50,10 +54,10 @@ pub(crate) struct Found {
 
 impl Disk {
     /// Opens a folder, which is made where it is missing.
-    pub(crate) fn open(folder: &Path, most: u64) -> Result<Self, ConfigError> {
+    pub(crate) fn open(folder: &Path, most: u64, spool: Budget) -> Result<Self, ConfigError> {
         let failed = |error: io::Error| ConfigError(format!("--cache {}: {error}", folder.display()));
         fs::create_dir_all(folder).map_err(failed)?;
-        let this = Self { folder: folder.to_owned(), most, index: Mutex::default() };
+        let this = Self { folder: folder.to_owned(), most, spool, index: Mutex::default() };
         this.scan().map_err(failed)?;
         tempfile::tempfile_in(folder).map_err(failed)?;
         Ok(this)
@@ -64,7 +68,7 @@ impl Disk {
         tempfile::tempfile_in(&self.folder).is_ok()
     }
 
-    /// Takes up what is there, the oldest first, and takes away what was left half done.
+    /// Takes up what is there, the oldest first, and takes away what was left half done, by processes that are no more.
     fn scan(&self) -> io::Result<()> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -76,7 +80,7 @@ impl Disk {
                     let time = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                     found.push((time, key.to_owned(), digest.to_owned(), about.len()));
                 }
-                _ if name.starts_with(".references-") => drop(fs::remove_file(entry.path())),
+                _ if name.starts_with(ASIDE) && is_left(&entry.path()) => drop(fs::remove_file(entry.path())),
                 _ => {}
             }
         }
@@ -122,7 +126,9 @@ impl Disk {
     /// Puts an entry, written aside first.
     pub(crate) fn put(&self, key: &str, content: &mut (impl Read + Seek)) -> io::Result<()> {
         content.rewind()?;
-        let mut aside = tempfile::Builder::new().prefix(".references-").tempfile_in(&self.folder)?;
+        let mut aside = tempfile::Builder::new().prefix(ASIDE).tempfile_in(&self.folder)?;
+        // Other services that have this folder see that it is in use.
+        let _ = aside.as_file().try_lock();
         let bytes = io::copy(content, aside.as_file_mut())?;
         if bytes > self.most {
             return Ok(());
@@ -146,7 +152,17 @@ impl Disk {
         index.bytes = index.bytes.saturating_add(bytes);
         index.by_use.insert((index.uses, key.clone()));
         index.entries.insert(key, Entry { digest, bytes, used: index.uses, checked });
-        while index.bytes > self.most {
+        self.shrink(index);
+    }
+
+    /// Makes room for temporary files.
+    pub(crate) fn make_room(&self) {
+        self.shrink(&mut self.index.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn shrink(&self, index: &mut Index) {
+        let most = self.most.saturating_sub(self.spool.held());
+        while index.bytes > most {
             let Some((_, oldest)) = index.by_use.first().cloned() else { return };
             if let Some(entry) = index.take(&oldest) {
                 self.delete(&oldest, &entry.digest);
@@ -163,7 +179,10 @@ impl Disk {
 
     fn delete(&self, key: &str, digest: &str) {
         let path = self.path(key, digest);
-        if let Err(error) = fs::remove_file(&path) {
+        // Another service that has this folder may have removed it.
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::warn!("{}: {error}", path.display());
         }
     }
@@ -171,6 +190,11 @@ impl Disk {
     fn path(&self, key: &str, digest: &str) -> PathBuf {
         self.folder.join(format!("{key}-{digest}{END}"))
     }
+}
+
+/// Whether nobody writes an entry any more that was begun.
+fn is_left(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 impl Index {
@@ -209,6 +233,43 @@ pub(crate) fn digest(content: &mut impl Read, bytes: usize) -> io::Result<String
 mod tests {
     use super::*;
 
+    fn open(folder: &Path, most: u64) -> Disk {
+        Disk::open(folder, most, Budget::new(most)).unwrap()
+    }
+
+    /// Two services with one folder: neither takes away what the other writes, nor stumbles over what it removed.
+    #[test]
+    fn what_another_service_writes_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = open(folder.path(), 100);
+        let aside = tempfile::Builder::new().prefix(ASIDE).tempfile_in(folder.path()).unwrap();
+        aside.as_file().try_lock().unwrap();
+        fs::write(folder.path().join(".references-left"), "half").unwrap();
+        let other = open(folder.path(), 100);
+        assert!(aside.path().exists() && !folder.path().join(".references-left").exists());
+        one.put("a", &mut io::Cursor::new("aaaa")).unwrap();
+        let third = open(folder.path(), 100);
+        assert_eq!(read(&third, "a").as_deref(), Some("aaaa"));
+        third.remove("a");
+        assert!(read(&one, "a").is_none() && read(&other, "a").is_none());
+        one.put("a", &mut io::Cursor::new("aaaa")).unwrap();
+        assert_eq!(read(&one, "a").as_deref(), Some("aaaa"));
+    }
+
+    #[test]
+    fn temporary_files_take_the_place_of_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let (most, spool) = (1 << 20, Budget::new(1 << 20));
+        let disk = Disk::open(folder.path(), most, spool.clone()).unwrap();
+        for key in ["a", "b"] {
+            disk.put(key, &mut io::Cursor::new(vec![0; 400 << 10])).unwrap();
+        }
+        let share = spool.try_take(512 << 10).unwrap();
+        disk.make_room();
+        assert!(disk.get("a").is_none() && disk.get("b").is_some());
+        drop(share);
+    }
+
     fn read(disk: &Disk, key: &str) -> Option<String> {
         disk.get(key).map(|found| io::read_to_string(found.file).unwrap())
     }
@@ -216,7 +277,7 @@ mod tests {
     #[test]
     fn the_least_used_goes_and_damage_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = Disk::open(folder.path(), 10).unwrap();
+        let disk = open(folder.path(), 10);
         for key in ["a", "b"] {
             disk.put(key, &mut io::Cursor::new(format!("{key}{key}{key}{key}"))).unwrap();
         }
@@ -237,7 +298,7 @@ mod tests {
             .unwrap();
         fs::write(a, "aaab").unwrap();
         fs::write(folder.path().join(".references-left"), "half").unwrap();
-        let again = Disk::open(folder.path(), 10).unwrap();
+        let again = open(folder.path(), 10);
         assert_eq!([read(&again, "a"), read(&again, "c")], [None, Some("cccc".to_owned())]);
         assert_eq!(names().len(), 1);
     }

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, Cursor},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use async_compression::{
@@ -19,10 +19,17 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::{Stream, stream::try_unfold};
-use tokio::io::AsyncBufRead;
+use tokio::{
+    io::{AsyncBufRead, AsyncReadExt},
+    sync::OnceCell,
+};
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use crate::conditional::{none_match, of_content};
+use crate::{
+    Problem,
+    budget::Share,
+    conditional::{none_match, of_content},
+};
 
 /// Answers that are shorter are sent as they are.
 const SHORT: u64 = 1024;
@@ -34,7 +41,76 @@ const PIECE: usize = 64 << 10;
 pub(crate) enum Content {
     Memory(Bytes),
     /// From its beginning, with its length. It is read by place, so that many answers share it.
-    File(Arc<File>, u64),
+    File(Arc<Kept>, u64),
+}
+
+/// A file that is sent, and what it holds of the disk for as long as it is open.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    file: File,
+    _share: Option<Share>,
+}
+
+impl Kept {
+    pub(crate) fn new(file: File, share: Option<Share>) -> Arc<Self> {
+        Arc::new(Self { file, _share: share })
+    }
+}
+
+/// Content that never changes: its tag and its codings are made once.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    kind: &'static str,
+    text: &'static str,
+    etag: OnceLock<String>,
+    gzip: OnceCell<Bytes>,
+    zstd: OnceCell<Bytes>,
+}
+
+impl Fixed {
+    pub(crate) const fn new(kind: &'static str, text: &'static str) -> Self {
+        Self { kind, text, etag: OnceLock::new(), gzip: OnceCell::const_new(), zstd: OnceCell::const_new() }
+    }
+
+    /// Its media type and its text.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (&'static str, &'static str) {
+        (self.kind, self.text)
+    }
+
+    /// The answer, in the coding that the client takes.
+    pub(crate) async fn answer(&self, headers: &HeaderMap) -> Response {
+        let etag = self.etag.get_or_init(|| of_content(self.text.as_bytes()));
+        if none_match(headers, etag) {
+            return not_modified(etag);
+        }
+        let plain = Bytes::from_static(self.text.as_bytes());
+        let coding = if (plain.len() as u64) < SHORT { Coding::Identity } else { coding(headers) };
+        let coded = || async { whole(coding, Content::Memory(plain.clone())).await };
+        let bytes = match coding {
+            Coding::Identity => Ok(&plain),
+            Coding::Gzip => self.gzip.get_or_try_init(coded).await,
+            Coding::Zstd => self.zstd.get_or_try_init(coded).await,
+        };
+        match bytes {
+            Ok(bytes) => {
+                let length = bytes.len() as u64;
+                finished(Body::from(bytes.clone()), coding, Some(length), self.kind, etag)
+            }
+            Err(_) => Problem::internal().into_response(),
+        }
+    }
+}
+
+/// All bytes of content in a coding.
+async fn whole(coding: Coding, content: Content) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    match coding {
+        Coding::Identity => content.reader().read_to_end(&mut bytes).await?,
+        Coding::Gzip => GzipEncoder::new(content.reader()).read_to_end(&mut bytes).await?,
+        Coding::Zstd => lean_zstd(content.reader()).read_to_end(&mut bytes).await?,
+    };
+    Ok(bytes.into())
 }
 
 /// A content coding.
@@ -68,21 +144,26 @@ pub(crate) fn answer(headers: &HeaderMap, content: Content, kind: &'static str, 
     }
     let length = content.length();
     let coding = if length < SHORT { Coding::Identity } else { coding(headers) };
-    let mut response = match (coding, content) {
-        (Coding::Identity, Content::Memory(bytes)) => Body::from(bytes).into_response(),
-        (Coding::Identity, Content::File(file, length)) => {
-            Body::from_stream(pieces(file, 0..length)).into_response()
-        }
-        (Coding::Gzip, content) => stream(GzipEncoder::new(content.reader())).into_response(),
-        (Coding::Zstd, content) => stream(lean_zstd(content.reader())).into_response(),
+    let body = match (coding, content) {
+        (Coding::Identity, Content::Memory(bytes)) => Body::from(bytes),
+        (Coding::Identity, Content::File(file, length)) => Body::from_stream(pieces(file, 0..length)),
+        (Coding::Gzip, content) => stream(GzipEncoder::new(content.reader())),
+        (Coding::Zstd, content) => stream(lean_zstd(content.reader())),
     };
+    let length = (coding == Coding::Identity).then_some(length);
+    finished(body, coding, length, kind, etag)
+}
+
+/// An answer of a body in a coding.
+fn finished(body: Body, coding: Coding, length: Option<u64>, kind: &'static str, etag: &str) -> Response {
+    let mut response = body.into_response();
     let all = response.headers_mut();
+    if let Some(length) = length {
+        all.insert(header::CONTENT_LENGTH, length.into());
+    }
     let coded = |name: &str| format!("{}-{name}\"", etag.trim_end_matches('"'));
     let etag = match coding {
-        Coding::Identity => {
-            all.insert(header::CONTENT_LENGTH, length.into());
-            etag.to_owned()
-        }
+        Coding::Identity => etag.to_owned(),
         Coding::Gzip => {
             all.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             coded("gzip")
@@ -155,7 +236,7 @@ fn lean_zstd<R: AsyncBufRead>(reader: R) -> ZstdEncoder<R> {
 
 /// Bytes of a file, piece by piece.
 pub(crate) fn pieces(
-    file: Arc<File>,
+    file: Arc<Kept>,
     range: Range<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     try_unfold((file, range), |(file, range)| async move {
@@ -166,7 +247,7 @@ pub(crate) fn pieces(
         let (shared, start) = (Arc::clone(&file), range.start);
         let read = tokio::task::spawn_blocking(move || {
             let mut piece = vec![0; length];
-            read_at(&shared, &mut piece, start).map(|()| piece)
+            read_at(&shared.file, &mut piece, start).map(|()| piece)
         });
         let piece = read.await.map_err(io::Error::other)??;
         Ok(Some((Bytes::from(piece), (file, start.saturating_add(length as u64)..range.end))))

@@ -1,10 +1,16 @@
 //! What every request passes before anything is done for it.
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -16,7 +22,8 @@ use crate::{
     auth::{Scope, Scopes},
     body::{Entry, Watched},
     context::Context,
-    request_id,
+    quota::{Holds, Quota},
+    request_id, routes,
 };
 
 /// Address of the client at the other end of the connection: an extension of the request.
@@ -33,6 +40,20 @@ pub(crate) struct Client {
     pub(crate) allowed: Allowed,
     /// A name for it.
     pub(crate) reach: String,
+    pub(crate) quota: Arc<Quota>,
+    /// What is held of it until the answer was taken.
+    pub(crate) holds: Holds,
+}
+
+/// Who may ask for a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Everybody, at any rate: the process answers, and nothing else is done.
+    Always,
+    /// Everybody.
+    Anyone,
+    /// Clients with a scope.
+    Scoped(Scope),
 }
 
 /// The guard.
@@ -50,7 +71,8 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
         start,
         bytes: 0,
         whole: false,
-        permit: None,
+        places: None,
+        holds: Holds::default(),
     };
     let origin = origin(&context, request.headers());
     let outcome = AssertUnwindSafe(admitted(&context, request, next, &mut entry)).catch_unwind().await;
@@ -75,23 +97,13 @@ async fn admitted(
     next: Next,
     entry: &mut Entry,
 ) -> Result<Response, Problem> {
-    host(context, request.headers())?;
+    host(context, &request)?;
     if request.method() == Method::OPTIONS {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    if let Some(scope) = scope(request.uri().path()) {
-        let client = client(context, request.headers(), &entry.client)?;
-        entry.client.clone_from(&client.name);
-        let wait = context.rate.take(&client.name, Instant::now());
-        wait.map_err(|wait| too_many(wait.as_secs().saturating_add(1)))?;
-        if !client.scopes.has(scope) {
-            return Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                "scope",
-                "the token's scopes do not reach this far",
-            ));
-        }
-        entry.permit = Some(Arc::clone(&context.places).try_acquire_owned().map_err(|_| busy())?);
+    let access = access(&request);
+    if access != Access::Always {
+        let client = admit(context, request.headers(), access, entry).await?;
         request.extensions_mut().insert(client);
     }
     let answer = tokio::time::timeout(context.config.request_time, next.run(request)).await;
@@ -100,15 +112,40 @@ async fn admitted(
     })
 }
 
-/// The scope that a path needs. All of the API needs one but its description.
-fn scope(path: &str) -> Option<Scope> {
-    match path {
-        "/v1/openapi.json" => None,
-        "/metrics" => Some(Scope::Metrics),
-        path if path == "/v1/jobs" || path.starts_with("/v1/jobs/") => Some(Scope::Jobs),
-        path if path.starts_with("/v1") => Some(Scope::Read),
-        _ => None,
+/// Takes all that a request needs of what clients share, or refuses it.
+async fn admit(
+    context: &Context,
+    headers: &HeaderMap,
+    access: Access,
+    entry: &mut Entry,
+) -> Result<Client, Problem> {
+    let client = match access {
+        Access::Scoped(_) => client(context, headers, &entry.client)?,
+        Access::Always | Access::Anyone => stranger(context, &entry.client),
+    };
+    entry.client.clone_from(&client.name);
+    let wait = context.rate.take(&client.name, Instant::now());
+    wait.map_err(|wait| too_many(wait.as_secs().saturating_add(1)))?;
+    if let Access::Scoped(scope) = access
+        && !client.scopes.has(scope)
+    {
+        let detail = "the token's scopes do not reach this far";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
     }
+    // The client's own place first: while it waits for that, it has none of those of all.
+    let own = client.quota.request().await?;
+    let place = Arc::clone(&context.places).try_acquire_owned().map_err(|_| busy())?;
+    entry.places = Some((own, place));
+    entry.holds = client.holds.clone();
+    Ok(client)
+}
+
+/// Who may ask for what is asked for. What is at no route is refused to everybody alike.
+fn access(request: &Request) -> Access {
+    let matched = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    static TABLE: LazyLock<HashMap<&str, Access>> =
+        LazyLock::new(|| routes::all().into_iter().map(|(path, access, _)| (path, access)).collect());
+    TABLE.get(matched).copied().unwrap_or(Access::Anyone)
 }
 
 fn too_many(seconds: u64) -> Problem {
@@ -120,19 +157,33 @@ fn busy() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many requests are under way").retry_after(1)
 }
 
+/// The host that is asked for: that of the target where it has one, else of the one Host line (RFC 9112, section 3.2).
+fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
+    let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "host", detail);
+    let mut lines = request.headers().get_all(header::HOST).iter();
+    let line = match (lines.next(), lines.next()) {
+        (Some(line), None) => Some(line),
+        (None, _) if request.version() < Version::HTTP_11 => None,
+        (None, _) => return Err(wrong("the request has no Host")),
+        (Some(_), Some(_)) => return Err(wrong("the request has more than one Host")),
+    };
+    let parsed = |line: &HeaderValue| {
+        let host = line.to_str().ok()?.parse::<Authority>().ok()?;
+        Some(host).filter(|host| !host.as_str().contains('@'))
+    };
+    let named = line.map(|line| parsed(line).ok_or_else(|| wrong("Host is no host"))).transpose()?;
+    Ok(request.uri().authority().cloned().or(named))
+}
+
 /// A page of another site must not reach a service without tokens on this machine by a name of its own that leads here.
-fn host(context: &Context, headers: &HeaderMap) -> Result<(), Problem> {
+fn host(context: &Context, request: &Request) -> Result<(), Problem> {
+    let Some(host) = host_of(request)? else { return Ok(()) };
     let config = &context.config;
     if config.public || !config.tokens.is_empty() || !config.listen.ip().is_loopback() {
         return Ok(());
     }
-    let Some(host) = headers.get(header::HOST) else { return Ok(()) };
-    let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host.as_str(),
-    };
-    if name == "localhost"
+    let name = host.host();
+    if name.eq_ignore_ascii_case("localhost")
         || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|host| host.is_loopback())
     {
         return Ok(());
@@ -143,13 +194,29 @@ fn host(context: &Context, headers: &HeaderMap) -> Result<(), Problem> {
         .hint("give --token-file, or --public behind a proxy"))
 }
 
+/// Somebody who needs no token for what is asked, by address.
+fn stranger(context: &Context, address: &str) -> Client {
+    let config = &context.config;
+    let scopes = match (config.tokens.is_empty(), config.public) {
+        (true, false) => Scopes::ALL,
+        (true, true) => Scopes::READ,
+        (false, _) => Scopes::default(),
+    };
+    Client {
+        name: address.to_owned(),
+        scopes,
+        allowed: config.allowed.clone(),
+        reach: "all".to_owned(),
+        quota: context.quotas.of(address),
+        holds: Holds::default(),
+    }
+}
+
 /// Who asks: by token where there are any, else by address.
 fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Client, Problem> {
     let config = &context.config;
     if config.tokens.is_empty() {
-        let scopes = if config.public { Scopes::READ } else { Scopes::ALL };
-        let (name, reach) = (address.to_owned(), "all".to_owned());
-        return Ok(Client { name, scopes, allowed: config.allowed.clone(), reach });
+        return Ok(stranger(context, address));
     }
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.split_once(' '));
@@ -166,21 +233,28 @@ fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Clien
         Some(less) => (config.allowed.and(less), token.name()),
         None => (config.allowed.clone(), "all".to_owned()),
     };
-    Ok(Client { name: format!("token {}", token.name()), scopes: token.scopes, allowed, reach })
+    let name = format!("token {}", token.name());
+    let quota = context.quotas.of(&name);
+    Ok(Client { name, scopes: token.scopes, allowed, reach, quota, holds: Holds::default() })
 }
 
-/// The client's address; of IPv6 the network, since one client has many.
+/// The client's address.
 fn address(context: &Context, request: &Request) -> String {
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let forwarded = request.headers().get_all("x-forwarded-for").iter().next_back();
     let forwarded = forwarded.and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
-    match if context.config.trust_forwarded { forwarded.or(peer) } else { peer } {
-        Some(IpAddr::V6(address)) if address.to_ipv4_mapped().is_none() => {
+    let address = if context.config.trust_forwarded { forwarded.or(peer) } else { peer };
+    address.map_or_else(|| "unknown".to_owned(), name_of)
+}
+
+/// The name of the client at an address; of IPv6 the network, since one client has many addresses.
+pub(crate) fn name_of(address: IpAddr) -> String {
+    match address {
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => {
             let [a, b, c, d, ..] = address.segments();
             format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
         }
-        Some(address) => address.to_canonical().to_string(),
-        None => "unknown".to_owned(),
+        address => address.to_canonical().to_string(),
     }
 }
 

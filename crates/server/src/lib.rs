@@ -2,7 +2,7 @@
 //!
 //! [`app`] makes the service of a [`Config`]; [`serve`] listens. What is not allowed by prefix is not reached, whoever
 //! names it (`virtualize_store::Allowed`): the table of routes says which scope each needs, and every request passes one
-//! guard, in this order: name of the host, token, scope, rate, requests at once, time.
+//! guard, in this order: name of the host, token, rate, scope, requests at once (of the client, and of all), time.
 //!
 //! Architecture invariant: nothing is decided here about data; answers are what the library made, or its refusal. An
 //! answer is begun when all that can fail has been done, or is cut off so that the client sees it.
@@ -14,6 +14,7 @@ mod bundle;
 mod conditional;
 mod config;
 mod context;
+mod descriptors;
 mod disk;
 mod encode;
 mod guard;
@@ -30,11 +31,14 @@ mod page;
 mod plain;
 mod problem;
 mod query;
+mod quota;
 mod rate;
 mod references;
 mod request_id;
 mod routes;
 mod sources;
+mod stream;
+mod tick;
 mod zarr;
 
 use std::sync::Arc;

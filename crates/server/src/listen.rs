@@ -3,31 +3,41 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     sync::Arc,
-    task::{Context as Task, Poll},
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Router, body::Body};
+use futures::TryFutureExt;
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
+    rt::TokioIo,
     server::graceful::{GracefulShutdown, Watcher},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     task::JoinHandle,
-    time::{Instant, Sleep},
 };
 use tower::ServiceExt;
 
-use crate::{Config, ConfigError, Peer, context::Context, routes};
+use crate::{
+    Config, ConfigError, Peer,
+    context::Context,
+    guard, routes,
+    stream::{Phases, Timed, Times},
+};
 
 /// Most header lines of a request.
 const HEADERS: usize = 100;
+/// Connections that the system holds until they are accepted.
+const BACKLOG: u32 = 4096;
+/// Bytes of an answer that the system holds for a connection: a client that takes nothing costs no more, and one that
+/// takes its answer slowly shows it.
+const SENT: u32 = 512 << 10;
+/// What a client is told that has too many connections.
+const REFUSED: &[u8] =
+    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 /// A service that listens.
 #[derive(Debug)]
@@ -66,15 +76,25 @@ pub async fn serve(config: Config) -> Result<(), ConfigError> {
 /// # Errors
 /// As [`serve`].
 pub async fn start(config: Config) -> Result<Running, ConfigError> {
-    let context = Arc::new(Context::new(config)?);
+    let context = Arc::new(Context::new(config.with_descriptors()?)?);
     let listen = context.config.listen;
     let failed = |error: io::Error| ConfigError(format!("{listen}: {error}"));
-    let listener = TcpListener::bind(listen).await.map_err(failed)?;
+    let listener = listener(listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     said(&context.config, address);
     let (stop, stopped) = oneshot::channel();
     let done = tokio::spawn(accept(listener, context, stopped));
     Ok(Running { address, stop: Some(stop), done })
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    // Connections have it from here.
+    socket.set_send_buffer_size(SENT)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn said(config: &Config, address: SocketAddr) {
@@ -124,14 +144,20 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
         };
         match accepted {
             Ok((stream, peer)) => {
-                tokio::spawn(connection(
+                let Some(quota) = own_place(&context, peer.ip()) else {
+                    let _ = stream.try_write(REFUSED);
+                    continue;
+                };
+                let places = (place, quota);
+                let served = connection(
                     stream,
                     peer,
                     router.clone(),
                     Arc::clone(&context),
                     graceful.watcher(),
-                    place,
-                ));
+                    places,
+                );
+                tokio::spawn(served);
             }
             Err(error) => {
                 // Out of file descriptors, most likely: others must end first.
@@ -158,99 +184,37 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
     }
 }
 
+/// A place among those of the client at an address. All clients of a proxy have its address.
+fn own_place(context: &Context, peer: IpAddr) -> Option<Option<OwnedSemaphorePermit>> {
+    if context.config.trust_forwarded {
+        return Some(None);
+    }
+    context.quotas.of(&guard::name_of(peer)).connection().map(Some)
+}
+
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
     context: Arc<Context>,
     watcher: Watcher,
-    _place: OwnedSemaphorePermit,
+    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 ) {
     let _ = stream.set_nodelay(true);
-    let address: IpAddr = peer.ip();
+    let (address, phases) = (peer.ip(), Phases::default());
+    let io = TokioIo::new(Timed::new(stream, Times::of(&context.config), phases.clone()));
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        let answering = phases.request();
         request.extensions_mut().insert(Peer(address));
-        router.clone().oneshot(request)
+        let request = request.map(Body::new);
+        router.clone().oneshot(request).map_ok(|response| response.map(|body| answering.body(body)))
     });
-    let config = &context.config;
-    let io = TokioIo::new(Prompt::new(stream, config.write_time));
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.header_time)
+        .header_read_timeout(None)
         .max_headers(HEADERS)
-        .max_buf_size(config.header_size)
+        .max_buf_size(context.config.header_size)
         .serve_connection(io, service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(client = %address, "a connection ended: {error}");
-    }
-}
-
-/// A connection whose other end must take something of what it is sent within a time.
-struct Prompt {
-    stream: TcpStream,
-    most: Duration,
-    /// Runs while the other end takes nothing.
-    patience: Pin<Box<Sleep>>,
-    waiting: bool,
-}
-
-impl Prompt {
-    fn new(stream: TcpStream, most: Duration) -> Self {
-        Self { stream, most, patience: Box::pin(tokio::time::sleep(most)), waiting: false }
-    }
-
-    fn timed<T>(&mut self, task: &mut Task<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.waiting = false;
-            return polled;
-        }
-        if !self.waiting {
-            self.waiting = true;
-            self.patience.as_mut().reset(Instant::now() + self.most);
-        }
-        match self.patience.as_mut().poll(task) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncRead for Prompt {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        task: &mut Task<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(task, buffer)
-    }
-}
-
-impl AsyncWrite for Prompt {
-    fn poll_write(mut self: Pin<&mut Self>, task: &mut Task<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(task, bytes);
-        self.timed(task, polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        task: &mut Task<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(task, slices);
-        self.timed(task, polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(task);
-        self.timed(task, polled)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_shutdown(task);
-        self.timed(task, polled)
     }
 }

@@ -2,8 +2,9 @@
 //! from there, so that a client who takes its time holds no memory.
 
 use std::{
+    collections::HashMap,
     io::{self, BufWriter, Seek, SeekFrom, Write},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use axum::http::{HeaderMap, StatusCode};
@@ -16,10 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Config, Problem,
+    budget::{Budget, Share, full},
     conditional::tag,
     context::Context,
     disk,
-    encode::{Content, answer},
+    encode::{self, Content, answer},
+    guard::Client,
     query::Wanted,
     sources::{Mapped, on_thread},
 };
@@ -32,13 +35,18 @@ const BUFFER: usize = 64 << 10;
 /// there is less of it.
 const LEAST: u64 = 4 << 20;
 const DEAR: u64 = 16;
-/// Most bytes that are kept.
+/// Most bytes that are kept, and which part of the disk's.
 const KEPT: u64 = 1 << 30;
+const PART: u64 = 4;
+/// Bytes by which an answer's place on the disk grows.
+const GROWTH: u64 = 1 << 20;
 
 /// What was made, for a while.
 #[derive(Debug)]
 pub(crate) struct Kept {
     answers: Cache<String, Arc<Made>>,
+    /// Files that are being sent, by name: who asks for the same answer gets the same file.
+    sent: Mutex<HashMap<String, (Weak<encode::Kept>, u64)>>,
     /// Places for those that are being made.
     making: Arc<Semaphore>,
 }
@@ -59,9 +67,29 @@ impl Kept {
             };
             u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1)
         };
+        let most = KEPT.min(config.cache_size / PART) >> 10;
         let answers =
-            Cache::builder().max_capacity(KEPT >> 10).weigher(weigh).time_to_idle(config.stores_time).build();
-        Self { answers, making: Arc::new(Semaphore::new(config.openings)) }
+            Cache::builder().max_capacity(most).weigher(weigh).time_to_idle(config.stores_time).build();
+        Self { answers, sent: Mutex::default(), making: Arc::new(Semaphore::new(config.openings)) }
+    }
+
+    /// An answer that is kept, or being sent.
+    async fn get(&self, name: &str) -> Option<Arc<Made>> {
+        if let Some(made) = self.answers.get(name).await {
+            return Some(made);
+        }
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (file, length) = sent.get(name)?;
+        let content = Content::File(file.upgrade()?, *length);
+        Some(Arc::new(Made { content, etag: format!("\"{name}\"") }))
+    }
+
+    /// Remembers the file of an answer for as long as it is sent.
+    fn remember(&self, name: &str, made: &Made) {
+        let Content::File(file, length) = &made.content else { return };
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.retain(|_, (file, _)| file.strong_count() > 0);
+        sent.insert(name.to_owned(), (Arc::downgrade(file), *length));
     }
 }
 
@@ -69,6 +97,14 @@ impl Made {
     /// The answer to a request.
     pub(crate) fn answer(&self, headers: &HeaderMap, kind: &'static str) -> Response {
         answer(headers, self.content.clone(), kind, &self.etag)
+    }
+
+    /// Counts the file among those that are being sent to a client.
+    async fn sent_to(self: Arc<Self>, client: &Client) -> Result<Arc<Self>, Problem> {
+        if let Content::File(_, length) = &self.content {
+            client.holds.keep(client.quota.spool.take_own(*length).await?);
+        }
+        Ok(self)
     }
 }
 
@@ -86,44 +122,61 @@ impl Context {
         C: FnOnce(&Mapped) -> u64 + Send,
         W: FnOnce(&Mapped, &mut Aside) -> Result<(), Problem> + Send + 'static,
     {
+        let client = &wanted.client;
         let (object, key) = self.opened_now(wanted).await?;
         let Some(key) = key else {
-            let mapped = self.mapped_now(object, &wanted.options, None).await?;
-            return self.make(mapped, None, cost, write).await.map(|(made, _)| Arc::new(made));
+            let place = client.quota.opening().await?;
+            let mapped = self.mapped_now(client, object, &wanted.options, None).await?;
+            let (made, _) = self.make(client, mapped, None, cost, write).await?;
+            drop(place);
+            return Arc::new(made).sent_to(client).await;
         };
         let name = tag(&[what, env!("CARGO_PKG_VERSION"), &key]).trim_matches('"').to_owned();
+        if let Some(made) = self.made.get(&name).await {
+            return made.sent_to(client).await;
+        }
+        let place = client.quota.opening().await?;
         let mut lasts = true;
         let work = async {
-            if let Some(content) = self.from_disk(&name).await {
+            if let Some(content) = self.from_disk(&name).await? {
                 return Ok(Arc::new(Made { content, etag: format!("\"{name}\"") }));
             }
-            let mapped = self.mapped_now(object, &wanted.options, Some(&key)).await?;
-            let (made, is_named) = self.make(mapped, Some(name.clone()), cost, write).await?;
+            let mapped = self.mapped_now(client, object, &wanted.options, Some(&key)).await?;
+            let (made, is_named) = self.make(client, mapped, Some(name.clone()), cost, write).await?;
             lasts = is_named;
             Ok(Arc::new(made))
         };
         let made = self.made.answers.try_get_with_by_ref(&name, work).await;
         let made = made.map_err(|problem: Arc<Problem>| problem.as_ref().clone());
-        if !lasts {
+        drop(place);
+        match (&made, lasts) {
+            (Ok(made), true) => self.made.remember(&name, made),
             // Other files had a part in it, of which the name says nothing.
-            self.made.answers.invalidate(&name).await;
+            (_, false) => self.made.answers.invalidate(&name).await,
+            _ => {}
         }
-        made
+        made?.sent_to(client).await
     }
 
     /// What was made before.
-    async fn from_disk(self: &Arc<Self>, name: &str) -> Option<Content> {
-        self.disk.as_ref()?;
+    async fn from_disk(self: &Arc<Self>, name: &str) -> Result<Option<Content>, Problem> {
+        if self.disk.is_none() {
+            return Ok(None);
+        }
         let (shared, name) = (Arc::clone(self), name.to_owned());
         let found =
             tokio::task::spawn_blocking(move || shared.disk.as_ref()?.get(&name)).await.ok().flatten();
         self.metrics.looked_up("references", found.is_some());
-        found.map(|found| Content::File(Arc::new(found.file), found.bytes))
+        let Some(found) = found else { return Ok(None) };
+        // Should it be removed from the folder, the disk has it until it is sent.
+        let share = self.spool.take(found.bytes).await?;
+        Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
     }
 
     /// Makes an answer, and whether its name says all. Where it does not, the content is the tag.
     async fn make<C, W>(
         self: &Arc<Self>,
+        client: &Client,
         mapped: Arc<Mapped>,
         name: Option<String>,
         cost: C,
@@ -134,14 +187,14 @@ impl Context {
         W: FnOnce(&Mapped, &mut Aside) -> Result<(), Problem> + Send + 'static,
     {
         let place = Arc::clone(&self.made.making).acquire_owned().await.map_err(|_| Problem::internal())?;
-        let share = self.memory.take(cost(&mapped)).await?;
+        let share = client.quota.memory.take(cost(&mapped)).await?;
         let name = name.filter(|_| mapped.store.is_of_one_file());
         let is_named = name.is_some();
-        let context = Arc::clone(self);
+        let (context, spool) = (Arc::clone(self), client.quota.spool.clone());
         let work = move |wanted| async move {
-            let mut out = Aside::new(&context.config, wanted)?;
+            let mut out = Aside::new(context, spool, wanted);
             let written = write(&mapped, &mut out);
-            out.finish(&context, written, name)
+            out.finish(written, name)
         };
         on_thread(work, (place, share)).await?.map(|made| (made, is_named))
     }
@@ -149,21 +202,58 @@ impl Context {
 
 /// Takes an answer that is being made. It counts what is written, and stops where it is too much or nobody wants it.
 pub(crate) struct Aside {
+    context: Arc<Context>,
     inner: SpooledTempFile,
+    /// The client's part of the disk, and what was taken of it.
+    spool: Budget,
+    share: Option<Share>,
     wanted: CancellationToken,
     at: u64,
     bytes: u64,
     most: u64,
     is_full: bool,
+    /// Why no more can be written.
+    failed: Option<Problem>,
 }
 
 impl Aside {
-    fn new(config: &Config, wanted: CancellationToken) -> Result<Self, Problem> {
-        let inner = match &config.cache {
+    fn new(context: Arc<Context>, spool: Budget, wanted: CancellationToken) -> Self {
+        let inner = match &context.config.cache {
             Some(folder) => SpooledTempFile::new_in(HELD, folder),
             None => SpooledTempFile::new(HELD),
         };
-        Ok(Self { inner, wanted, at: 0, bytes: 0, most: config.output_size, is_full: false })
+        let most = context.config.output_size.min(spool.size());
+        Self {
+            context,
+            inner,
+            spool,
+            share: None,
+            wanted,
+            at: 0,
+            bytes: 0,
+            most,
+            is_full: false,
+            failed: None,
+        }
+    }
+
+    /// Takes a share of the disk for so many bytes. Whether there was one.
+    fn grow(&mut self, bytes: u64) -> bool {
+        if bytes <= HELD as u64 || self.share.as_ref().is_some_and(|share| share.bytes() >= bytes) {
+            return true;
+        }
+        let bytes = bytes.saturating_add(GROWTH).min(self.most.max(bytes));
+        let is_grown = match &mut self.share {
+            Some(share) => self.spool.resize(share, bytes),
+            None => {
+                self.share = self.spool.try_take(bytes);
+                self.share.is_some()
+            }
+        };
+        if let (true, Some(disk)) = (is_grown, &self.context.disk) {
+            disk.make_room();
+        }
+        is_grown
     }
 
     /// Most bytes that it takes.
@@ -179,30 +269,33 @@ impl Aside {
     }
 
     /// What was written, which goes to the disk as well where it has a name.
-    fn finish(
-        mut self,
-        context: &Context,
-        written: Result<(), Problem>,
-        name: Option<String>,
-    ) -> Result<Made, Problem> {
+    fn finish(mut self, written: Result<(), Problem>, name: Option<String>) -> Result<Made, Problem> {
         if self.is_full {
             let detail = format!("the references are longer than {} bytes", self.most);
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "output-limit", detail)
                 .hint("read the source through /v1/zarr, or write them with the command"));
+        }
+        if let Some(problem) = self.failed.take() {
+            return Err(problem);
         }
         written?;
         let etag = match &name {
             Some(name) => name.clone(),
             None => self.inner.rewind().and_then(|()| disk::digest(&mut self.inner, 16)).map_err(lost)?,
         };
-        if let (Some(disk), Some(name)) = (&context.disk, name)
+        if let (Some(disk), Some(name)) = (&self.context.disk, name)
             && let Err(error) = disk.put(&name, &mut self.inner)
         {
             tracing::warn!("an answer was not kept: {error}");
         }
+        if let Some(share) = &mut self.share {
+            self.spool.resize(share, self.bytes);
+        }
         let content = match self.inner.into_inner() {
             tempfile::SpooledData::InMemory(cursor) => Content::Memory(cursor.into_inner().into()),
-            tempfile::SpooledData::OnDisk(file) => Content::File(Arc::new(file), self.bytes),
+            tempfile::SpooledData::OnDisk(file) => {
+                Content::File(encode::Kept::new(file, self.share.map(Share::of_all)), self.bytes)
+            }
         };
         Ok(Made { content, etag: format!("\"{etag}\"") })
     }
@@ -210,10 +303,10 @@ impl Aside {
 
 /// A disk that failed, unless it was stopped since nobody wants the answer.
 pub(crate) fn lost(error: io::Error) -> Problem {
-    if error.kind() != io::ErrorKind::ConnectionAborted {
-        tracing::error!("an answer cannot be kept aside: {error}");
+    match error.kind() {
+        io::ErrorKind::ConnectionAborted => Problem::internal(),
+        _ => Problem::of_io("an answer cannot be kept aside", &error),
     }
-    Problem::internal()
 }
 
 impl Write for Aside {
@@ -226,7 +319,14 @@ impl Write for Aside {
         if self.wanted.is_cancelled() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        self.inner.write_all(bytes)?;
+        if !self.grow(end) {
+            self.failed = Some(full());
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if let Err(error) = self.inner.write_all(bytes) {
+            self.failed = Some(Problem::of_io("an answer cannot be kept aside", &error));
+            return Err(error);
+        }
         self.at = end;
         self.bytes = self.bytes.max(end);
         Ok(bytes.len())

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use axum::{
     Extension,
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, header},
+    http::{HeaderMap, HeaderName, HeaderValue, header},
     response::Response,
     routing::{MethodRouter, get},
 };
-use bytes::Bytes;
 use serde_json::json;
 
 use crate::{
-    conditional::tag,
     context::Context,
-    encode::{self, Content, answer},
+    encode::{self, Fixed},
     guard::Client,
 };
 
@@ -25,29 +23,29 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// Path, type and content of each file.
-const FILES: [(&str, &str, &str); 20] = [
-    ("/", HTML, include_str!("../assets/index.html")),
-    ("/assets/api.js", SCRIPT, include_str!("../assets/api.js")),
-    ("/assets/colour.js", SCRIPT, include_str!("../assets/colour.js")),
-    ("/assets/details.js", SCRIPT, include_str!("../assets/details.js")),
-    ("/assets/dom.js", SCRIPT, include_str!("../assets/dom.js")),
-    ("/assets/events.js", SCRIPT, include_str!("../assets/events.js")),
-    ("/assets/icon.svg", SVG, include_str!("../assets/icon.svg")),
-    ("/assets/jobs.js", SCRIPT, include_str!("../assets/jobs.js")),
-    ("/assets/json.js", SCRIPT, include_str!("../assets/json.js")),
-    ("/assets/layout.js", SCRIPT, include_str!("../assets/layout.js")),
-    ("/assets/line.js", SCRIPT, include_str!("../assets/line.js")),
-    ("/assets/look.js", SCRIPT, include_str!("../assets/look.js")),
-    ("/assets/main.js", SCRIPT, include_str!("../assets/main.js")),
-    ("/assets/style.css", CSS, include_str!("../assets/style.css")),
-    ("/assets/theme.js", SCRIPT, include_str!("../assets/theme.js")),
-    ("/assets/tree.js", SCRIPT, include_str!("../assets/tree.js")),
-    ("/assets/use.js", SCRIPT, include_str!("../assets/use.js")),
-    ("/assets/values.js", SCRIPT, include_str!("../assets/values.js")),
-    ("/assets/zarr.js", SCRIPT, include_str!("../assets/zarr.js")),
+/// Path and content of each file.
+static FILES: [(&str, Fixed); 20] = [
+    ("/", Fixed::new(HTML, include_str!("../assets/index.html"))),
+    ("/assets/api.js", Fixed::new(SCRIPT, include_str!("../assets/api.js"))),
+    ("/assets/colour.js", Fixed::new(SCRIPT, include_str!("../assets/colour.js"))),
+    ("/assets/details.js", Fixed::new(SCRIPT, include_str!("../assets/details.js"))),
+    ("/assets/dom.js", Fixed::new(SCRIPT, include_str!("../assets/dom.js"))),
+    ("/assets/events.js", Fixed::new(SCRIPT, include_str!("../assets/events.js"))),
+    ("/assets/icon.svg", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
+    ("/assets/jobs.js", Fixed::new(SCRIPT, include_str!("../assets/jobs.js"))),
+    ("/assets/json.js", Fixed::new(SCRIPT, include_str!("../assets/json.js"))),
+    ("/assets/layout.js", Fixed::new(SCRIPT, include_str!("../assets/layout.js"))),
+    ("/assets/line.js", Fixed::new(SCRIPT, include_str!("../assets/line.js"))),
+    ("/assets/look.js", Fixed::new(SCRIPT, include_str!("../assets/look.js"))),
+    ("/assets/main.js", Fixed::new(SCRIPT, include_str!("../assets/main.js"))),
+    ("/assets/style.css", Fixed::new(CSS, include_str!("../assets/style.css"))),
+    ("/assets/theme.js", Fixed::new(SCRIPT, include_str!("../assets/theme.js"))),
+    ("/assets/tree.js", Fixed::new(SCRIPT, include_str!("../assets/tree.js"))),
+    ("/assets/use.js", Fixed::new(SCRIPT, include_str!("../assets/use.js"))),
+    ("/assets/values.js", Fixed::new(SCRIPT, include_str!("../assets/values.js"))),
+    ("/assets/zarr.js", Fixed::new(SCRIPT, include_str!("../assets/zarr.js"))),
     // What browsers ask for unasked.
-    ("/favicon.ico", SVG, include_str!("../assets/icon.svg")),
+    ("/favicon.ico", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
 ];
 
 /// What the page may do: run its own scripts, use its own styles, ask its own service. No text becomes markup.
@@ -65,17 +63,14 @@ const HEADERS: [(HeaderName, &str); 4] = [
 
 /// Routes of the page and of its files.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
-    let route = |(path, kind, text): &(&'static str, &'static str, &'static str)| {
-        let (kind, text) = (*kind, *text);
-        (*path, get(move |request: Request| async move { file(&request, kind, text) }))
+    let route = |(path, file): &'static (&'static str, Fixed)| {
+        (*path, get(move |headers: HeaderMap| async move { answer(&headers, file).await }))
     };
     FILES.iter().map(route).collect()
 }
 
-fn file(request: &Request, kind: &'static str, text: &'static str) -> Response {
-    let etag = tag(&["page", kind, text]);
-    let content = Content::Memory(Bytes::from_static(text.as_bytes()));
-    let mut response = answer(request.headers(), content, kind, &etag);
+async fn answer(headers: &HeaderMap, file: &Fixed) -> Response {
+    let mut response = file.answer(headers).await;
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -115,7 +110,8 @@ mod tests {
                 "{name}"
             );
         }
-        for (path, kind, text) in FILES {
+        for (path, file) in &FILES {
+            let (kind, text) = file.parts();
             // Namespaces are names, and are not fetched.
             let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!elsewhere.contains("://") || !elsewhere.contains("src=\"http"), "{path}");
@@ -125,11 +121,11 @@ mod tests {
                 "{path}"
             );
         }
-        let html = FILES.first().unwrap().2;
+        let html = FILES.first().unwrap().1.parts().1;
         for script in html.split("<script").skip(1) {
             assert!(script.contains("src=\"assets/") && script.contains("></script>"), "{script}");
         }
-        let all: usize = FILES.iter().map(|(.., text)| text.len()).sum();
+        let all: usize = FILES.iter().map(|(_, file)| file.parts().1.len()).sum();
         assert!(all < 200_000, "{all} bytes");
     }
 }

@@ -122,13 +122,14 @@ async fn decoded(
         ChunkEntry::Inline(bytes) => bytes.len() as u64,
         ChunkEntry::Reference(place) => place.length,
     };
-    if size > MOST || length > MOST {
+    let most = MOST.min(asked.memory.size() / 2);
+    if size > most || length > most {
         let detail =
-            format!("the chunk has {size} bytes, stored in {length}, and at most {MOST} are decoded");
+            format!("the chunk has {size} bytes, stored in {length}, and at most {most} are decoded");
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "chunk-size", detail);
         return Err(problem.hint("/v1/zarr gives chunks of any size, as they are stored"));
     }
-    let mut share = context.memory.take(size.saturating_add(length)).await?;
+    let mut share = asked.memory.take(size.saturating_add(length)).await?;
     let stored = match chunk.entry {
         ChunkEntry::Inline(bytes) => bytes.clone(),
         ChunkEntry::Reference(place) => {
@@ -142,6 +143,6 @@ async fn decoded(
     let (mapped, path, position) = (Arc::clone(&asked.mapped), chunk.path, chunk.position);
     let work = move || async move { decode_chunk(&mapped.store, &path, position, &stored, MOST) };
     let bytes = on_thread(|_| work(), ()).await??;
-    context.memory.resize(&mut share, bytes.len() as u64);
+    asked.memory.resize(&mut share, bytes.len() as u64);
     Ok(share.of(bytes))
 }

@@ -1,5 +1,7 @@
 //! Errors as RFC 9457 has them.
 
+use std::io;
+
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -43,6 +45,24 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service failed; the log says why")
     }
 
+    /// A file of the service's own that could not be written or opened: that may pass. Nothing else of it is told.
+    pub(crate) fn of_io(doing: &str, error: &io::Error) -> Self {
+        tracing::error!("{doing}: {error}");
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                let detail = "the service has no disk space left for this now";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "disk", detail).retry_after(30)
+            }
+            _ if is_out_of_descriptors(&error.to_string()) => Self::no_descriptors(),
+            _ => Self::internal(),
+        }
+    }
+
+    fn no_descriptors() -> Self {
+        let detail = "the service has too many files and connections open now";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
+    }
+
     /// The source is another than before.
     pub(crate) fn changed(name: &str) -> Self {
         Self::new(
@@ -71,6 +91,10 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         tracing::debug!("{error}");
         let (status, code) = kind(&error);
+        if code == "source-unavailable" && is_out_of_descriptors(&error.to_string()) {
+            tracing::error!("{error}");
+            return Self::no_descriptors();
+        }
         let detail = match &error {
             Error::Store(StoreError::Denied { name, .. }) => {
                 format!("{name}: the store does not let the service read it")
@@ -97,6 +121,12 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Error::from(error).into()
     }
+}
+
+/// Whether the process, or the machine, has no file descriptors left: EMFILE (24) and ENFILE (23), which come as text
+/// from within the clients of stores.
+fn is_out_of_descriptors(text: &str) -> bool {
+    text.contains("(os error 24)") || text.contains("(os error 23)")
 }
 
 fn kind(error: &Error) -> (StatusCode, &'static str) {

@@ -44,6 +44,7 @@ pub(crate) struct Wanted {
     pub(crate) format: Format,
     /// Url, options and reach of the client in one text: what an answer depends on beside the source.
     pub(crate) key: String,
+    pub(crate) client: Client,
 }
 
 impl Parameters {
@@ -117,7 +118,7 @@ impl Parameters {
         let others = self.0.iter().filter(|(name, _)| OF_MAPPING.contains(&name.as_str()));
         let key = others
             .fold(format!("{}\n{url}", client.reach), |key, (name, value)| format!("{key}\n{name}={value}"));
-        Ok(Wanted { url, options, format, key })
+        Ok(Wanted { url, options, format, key, client: client.clone() })
     }
 
     /// How sources are reached and mapped.

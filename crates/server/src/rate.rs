@@ -1,60 +1,54 @@
-//! How many requests a client may send: a bucket of permits for each, filled at a steady rate.
+//! How many requests a client may send: the generic cell rate algorithm (ITU-T I.371, appendix I) over a table of fixed
+//! size, so that a request costs the same however many clients there are, and no client is ever forgotten.
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
+    hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-/// Most clients that are remembered; past it those that have rested are forgotten.
-const CLIENTS: usize = 100_000;
+/// Slots of the table. Clients whose names have the same hash share one, and its rate; nobody can choose with whom.
+const SLOTS: usize = 1 << 17;
 
-/// Buckets by the names of clients.
+/// The rate limit of all clients.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    /// Permits a second.
-    rate: f64,
-    /// Permits that a bucket holds.
-    burst: f64,
-    buckets: Mutex<HashMap<String, Bucket>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    permits: f64,
-    filled: Instant,
+    /// Nanoseconds between two requests at the steady rate.
+    interval: u64,
+    /// Nanoseconds that a burst takes at the steady rate.
+    burst: u64,
+    start: Instant,
+    hasher: RandomState,
+    /// Nanoseconds from the start until each slot has rested from what was taken of it.
+    rested: Box<[AtomicU64]>,
 }
 
 impl Rate {
+    /// So many requests a second on average, and so many at once after a rest.
     pub(crate) fn new(rate: u32, burst: u32) -> Self {
-        Self { rate: f64::from(rate), burst: f64::from(burst), buckets: Mutex::default() }
-    }
-
-    /// Takes a permit, or says how long to wait for one.
-    pub(crate) fn take(&self, client: &str, now: Instant) -> Result<(), Duration> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= CLIENTS {
-            buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst);
-            if buckets.len() >= CLIENTS {
-                buckets.clear();
-            }
+        let interval = 1_000_000_000_u64.checked_div(u64::from(rate)).unwrap_or(u64::MAX).max(1);
+        Self {
+            interval,
+            burst: interval.saturating_mul(u64::from(burst.max(1))),
+            start: Instant::now(),
+            hasher: RandomState::new(),
+            rested: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
         }
-        let full = Bucket { permits: self.burst, filled: now };
-        let bucket = buckets.entry(client.to_owned()).or_insert(full);
-        let permits = self.filled(bucket, now);
-        let (left, taken) =
-            if permits >= 1.0 { (permits - 1.0, Ok(())) } else { (permits, Err(self.wait(permits))) };
-        *bucket = Bucket { permits: left, filled: now };
-        taken
     }
 
-    fn filled(&self, bucket: &Bucket, now: Instant) -> f64 {
-        let seconds = now.saturating_duration_since(bucket.filled).as_secs_f64();
-        seconds.mul_add(self.rate, bucket.permits).min(self.burst)
-    }
-
-    fn wait(&self, permits: f64) -> Duration {
-        Duration::from_secs_f64(((1.0 - permits) / self.rate).clamp(0.0, 3600.0))
+    /// Takes a permit, or returns how long to wait for one.
+    pub(crate) fn take(&self, client: &str, now: Instant) -> Result<(), Duration> {
+        let now = now.saturating_duration_since(self.start).as_nanos();
+        let now = u64::try_from(now).unwrap_or(u64::MAX);
+        let slot = usize::try_from(self.hasher.hash_one(client) % SLOTS as u64).unwrap_or_default();
+        let Some(slot) = self.rested.get(slot) else { return Ok(()) };
+        let booked = |rested: u64| rested.max(now).saturating_add(self.interval);
+        let latest = now.saturating_add(self.burst);
+        let update = |rested: u64| Some(booked(rested)).filter(|booked| *booked <= latest);
+        match slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update) {
+            Ok(_) => Ok(()),
+            Err(rested) => Err(Duration::from_nanos(booked(rested).saturating_sub(latest))),
+        }
     }
 }
 
@@ -63,8 +57,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_waits_when_its_bucket_is_empty() {
-        let (rate, start) = (Rate::new(2, 3), Instant::now());
+    fn a_client_waits_when_its_burst_is_used_up() {
+        let rate = Rate::new(2, 3);
+        let start = Instant::now();
         for _ in 0..3 {
             assert_eq!(rate.take("a", start), Ok(()));
         }
@@ -72,5 +67,39 @@ mod tests {
         assert_eq!(rate.take("b", start), Ok(()));
         assert_eq!(rate.take("a", start + Duration::from_millis(500)), Ok(()));
         assert!(rate.take("a", start + Duration::from_millis(600)).is_err());
+    }
+
+    /// However many clients come, one that used up its burst stays refused.
+    #[test]
+    fn many_clients_do_not_free_one_that_is_refused() {
+        let rate = Rate::new(1, 2);
+        let start = Instant::now();
+        while rate.take("greedy", start).is_ok() {}
+        for client in 0..300_000 {
+            let _ = rate.take(&format!("client {client}"), start);
+            assert!(client % 10_000 > 0 || rate.take("greedy", start).is_err(), "after {client} clients");
+        }
+        assert_eq!(rate.take("greedy", start + Duration::from_secs(400_000)), Ok(()));
+    }
+
+    /// A model with exact fractions: a bucket that is filled steadily.
+    #[test]
+    fn permits_are_those_of_a_bucket() {
+        let (mut state, rate, burst) = (0x9e37_79b9_u64, 4_u64, 5_u64);
+        let limit = Rate::new(4, 5);
+        let (start, mut at, mut quarters) = (Instant::now(), 0_u64, burst * 250);
+        for _ in 0..5000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let pause = state % 400;
+            at += pause;
+            quarters = (quarters + pause).min(burst * 250);
+            let expected = quarters >= 250;
+            let taken = limit.take("a", start + Duration::from_millis(at)).is_ok();
+            assert_eq!(taken, expected, "at {at} ms");
+            quarters -= if taken { 250 } else { 0 };
+        }
+        assert_eq!(rate, 4);
     }
 }

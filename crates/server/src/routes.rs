@@ -11,35 +11,51 @@ use axum::{
 };
 
 use crate::{
-    Problem, context::Context, guard, health, inspect, jobs::api as jobs, layout, openapi, page, plain,
-    references, zarr,
+    Problem,
+    auth::Scope,
+    context::Context,
+    guard::{self, Access},
+    health, inspect,
+    jobs::api as job,
+    layout, openapi, page, plain, references, zarr,
 };
 
-/// Routes of the API, which its description has as well. All read but those of jobs.
-pub(crate) fn api() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
+/// A path, who may ask for it, and what answers.
+pub(crate) type Route = (&'static str, Access, MethodRouter<Arc<Context>>);
+
+/// Routes of the API, which its description has as well.
+pub(crate) fn api() -> Vec<Route> {
+    let read = Access::Scoped(Scope::Read);
+    let jobs = Access::Scoped(Scope::Jobs);
     vec![
-        ("/healthz", get(health::alive)),
-        ("/readyz", get(health::ready)),
-        ("/metrics", get(health::metrics)),
-        ("/v1/openapi.json", get(openapi::get)),
-        ("/v1/references", get(references::get)),
-        ("/v1/inspect", get(inspect::get)),
-        ("/v1/jobs", get(jobs::list).post(jobs::submit)),
-        ("/v1/jobs/{id}", get(jobs::get).delete(jobs::delete)),
-        ("/v1/jobs/{id}/events", get(jobs::follow)),
-        ("/v1/jobs/{id}/result", get(jobs::result)),
-        ("/v1/jobs/{id}/result/{*key}", get(jobs::file)),
-        ("/v1/zarr/{source}/{*key}", get(zarr::get)),
-        ("/v1/about", get(page::about)),
-        ("/v1/chunks", get(layout::get)),
-        ("/v1/plain/{source}/{*key}", get(plain::get)),
+        ("/healthz", Access::Always, get(health::alive)),
+        ("/readyz", Access::Anyone, get(health::ready)),
+        ("/metrics", Access::Scoped(Scope::Metrics), get(health::metrics)),
+        ("/v1/openapi.json", Access::Anyone, get(openapi::get)),
+        ("/v1/references", read, get(references::get)),
+        ("/v1/inspect", read, get(inspect::get)),
+        ("/v1/jobs", jobs, get(job::list).post(job::submit)),
+        ("/v1/jobs/{id}", jobs, get(job::get).delete(job::delete)),
+        ("/v1/jobs/{id}/events", jobs, get(job::follow)),
+        ("/v1/jobs/{id}/result", jobs, get(job::result)),
+        ("/v1/jobs/{id}/result/{*key}", jobs, get(job::file)),
+        ("/v1/zarr/{source}/{*key}", read, get(zarr::get)),
+        ("/v1/about", read, get(page::about)),
+        ("/v1/chunks", read, get(layout::get)),
+        ("/v1/plain/{source}/{*key}", read, get(plain::get)),
     ]
+}
+
+/// All routes.
+pub(crate) fn all() -> Vec<Route> {
+    let page = page::routes().into_iter().map(|(path, methods)| (path, Access::Anyone, methods));
+    api().into_iter().chain(page).collect()
 }
 
 /// All routes behind the guard.
 pub(crate) fn router(context: Arc<Context>) -> Router {
-    let routes = api().into_iter().chain(page::routes());
-    let router = routes.fold(Router::new(), |router, (path, methods)| router.route(path, methods));
+    let router =
+        all().into_iter().fold(Router::new(), |router, (path, _, methods)| router.route(path, methods));
     router
         .fallback(|| async {
             Problem::not_found("no such path").hint("/v1/openapi.json says which there are")

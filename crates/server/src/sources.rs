@@ -14,9 +14,10 @@ use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader, zarr:
 
 use crate::{
     Config, Problem,
-    budget::{Reading, Share, full},
+    budget::{Reading, Share, full, too_large},
     conditional::tag,
     context::Context,
+    guard::Client,
     query::Wanted,
 };
 
@@ -70,6 +71,15 @@ impl Mapped {
         made.as_ref().map_err(Clone::clone)
     }
 
+    /// Makes the metadata of the Zarr store, where that was not done yet: on a thread for work that takes long.
+    pub(crate) async fn document(self: &Arc<Self>) -> Result<(), Problem> {
+        if self.documents.get().is_some() {
+            return Ok(());
+        }
+        let this = Arc::clone(self);
+        on_thread(|_| async move { this.documents().map(drop) }, ()).await?
+    }
+
     /// About how many bytes of memory it takes while its nodes are described.
     pub(crate) fn documented(&self) -> u64 {
         let nodes = self.store.hierarchy.arrays().len() as u64;
@@ -117,8 +127,9 @@ fn version(stamp: &str) -> String {
 
 impl Sources {
     pub(crate) fn new(config: &Config) -> Self {
-        let weigh = |_: &String, mapped: &Arc<Mapped>| {
-            u32::try_from(mapped.weight() >> 10).unwrap_or(u32::MAX).max(1)
+        let least = (config.stores_size >> 10).div_ceil(config.sources_kept.max(1) as u64);
+        let weigh = move |_: &String, mapped: &Arc<Mapped>| {
+            u32::try_from((mapped.weight() >> 10).max(least)).unwrap_or(u32::MAX).max(1)
         };
         Self {
             kept: Cache::builder()
@@ -136,6 +147,7 @@ impl Context {
     /// A file, as it is now or was a little while ago (`stores_time`).
     pub(crate) async fn mapped(
         &self,
+        client: &Client,
         url: &str,
         options: &Options,
         key: &str,
@@ -150,12 +162,11 @@ impl Context {
                 }
             }
         }
+        let _place = client.quota.opening().await?;
         let url = url.to_owned();
-        self.kept(
-            &key,
-            options,
-            move |options| async move { virtualize_store::open(&url, &options.store).await },
-        )
+        self.kept(client, &key, options, move |options| async move {
+            virtualize_store::open(&url, &options.store).await
+        })
         .await
     }
 
@@ -167,9 +178,10 @@ impl Context {
         Ok((object, key))
     }
 
-    /// A file that was opened just now. `key` names url, options and version.
+    /// A file that was opened just now. `key` names url, options and version. The client has a place to map it.
     pub(crate) async fn mapped_now(
         &self,
+        client: &Client,
         object: Arc<Object>,
         options: &Options,
         key: Option<&str>,
@@ -184,48 +196,60 @@ impl Context {
                         return Ok(kept);
                     }
                     // The version is that of one file, and others had a part in it: they are read again.
-                    Some(_) => return self.map(options, opened).await.map(Arc::new),
+                    Some(_) => return self.map(client, options, opened).await.map(Arc::new),
                     None => {}
                 }
-                self.kept(&key, options, opened).await
+                self.kept(client, &key, options, opened).await
             }
-            None => self.map(options, opened).await.map(Arc::new),
+            None => self.map(client, options, opened).await.map(Arc::new),
         }
     }
 
     /// One of many who ask for the same does the work; the others wait for it. Should it leave, another takes over.
-    async fn kept<O, F>(&self, key: &str, options: &Options, open: O) -> Result<Arc<Mapped>, Problem>
+    async fn kept<O, F>(
+        &self,
+        client: &Client,
+        key: &str,
+        options: &Options,
+        open: O,
+    ) -> Result<Arc<Mapped>, Problem>
     where
         O: FnOnce(Options) -> F + Send + 'static,
         F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
     {
         self.metrics.looked_up("stores", false);
-        let work = async { self.map(options, open).await.map(Arc::new) };
+        let work = async { self.map(client, options, open).await.map(Arc::new) };
         let mapped = self.sources.kept.try_get_with_by_ref(key, work).await;
         mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
     }
 
     /// Opens and maps a file on a thread for that, of which there are few. Whoever drops this stops it at its next read.
-    async fn map<O, F>(&self, options: &Options, open: O) -> Result<Mapped, Problem>
+    async fn map<O, F>(&self, client: &Client, options: &Options, open: O) -> Result<Mapped, Problem>
     where
         O: FnOnce(Options) -> F + Send + 'static,
         F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
     {
         let permit =
             Arc::clone(&self.sources.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
-        let share = self.memory.take(FIRST).await?;
-        let (options, memory) = (options.clone(), self.memory.clone());
+        let memory = client.quota.memory.clone();
+        let share = memory.take(FIRST).await?;
+        let (options, most) = (options.clone(), self.config.file_memory);
         let work = move |wanted| async move {
-            let reading = Arc::new(Reading::new(memory.clone(), share, wanted));
+            let reading = Arc::new(Reading::new(memory.clone(), share, most, wanted));
             let options = Options { gate: Some(Arc::clone(&reading) as Arc<dyn Gate>), ..options };
             let object = open(options.clone()).await?;
             let mapped = virtualize::open_object(object, &options).await;
-            if reading.is_refused() {
-                return Err(full());
+            if let Some(problem) = reading.refusal() {
+                return Err(problem);
             }
             let (store, mut share) = (mapped?, reading.share());
-            match share.as_mut().is_none_or(|share| memory.resize(share, weight(&store))) {
-                true => Ok((store, share)),
+            let weight = weight(&store);
+            if weight > most {
+                return Err(too_large(most));
+            }
+            match share.as_mut().is_none_or(|share| memory.resize(share, weight)) {
+                // What is kept is there for all clients.
+                true => Ok((store, share.map(Share::of_all))),
                 false => Err(full()),
             }
         };

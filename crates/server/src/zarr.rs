@@ -20,7 +20,7 @@ use virtualize::{
 
 use crate::{
     Problem,
-    budget::Share,
+    budget::{Budget, Share},
     conditional::{Wanted, none_match, of_content, range, tag},
     context::Context,
     encode::{Content, answer, not_modified},
@@ -46,6 +46,8 @@ pub(crate) struct Asked {
     pub(crate) mapped: Arc<Mapped>,
     pub(crate) options: StoreOptions,
     pub(crate) key: String,
+    /// The client's part of the memory.
+    pub(crate) memory: Budget,
     id: String,
 }
 
@@ -83,7 +85,7 @@ pub(crate) async fn asked(
         ..Options::default()
     };
     let id = format!("zarr\n{}\n{url}", client.reach);
-    let mapped = context.mapped(&url, &options, &id).await?;
+    let mapped = context.mapped(client, &url, &options, &id).await?;
     match version {
         Some(version) if version != mapped.version => {
             context.forget(&id).await;
@@ -92,7 +94,8 @@ pub(crate) async fn asked(
         Some(_) => {}
         None => context.hold(&id, mapped.store.name(), &mapped).await?,
     }
-    Ok(Asked { mapped, options: options.store, key, id })
+    mapped.document().await?;
+    Ok(Asked { mapped, options: options.store, key, memory: client.quota.memory.clone(), id })
 }
 
 impl Asked {
@@ -132,9 +135,7 @@ pub(crate) async fn stored(
 ) -> Result<Response, Problem> {
     match entry {
         ChunkEntry::Inline(bytes) => inline(headers, bytes),
-        ChunkEntry::Reference(place) => {
-            chunk(context, &asked.mapped, *place, asked.options.clone(), headers).await
-        }
+        ChunkEntry::Reference(place) => chunk(context, asked, *place, headers).await,
     }
 }
 
@@ -218,11 +219,11 @@ fn inline(headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Problem> {
 /// A chunk that lies in a source, or a part of it.
 async fn chunk(
     context: &Arc<Context>,
-    mapped: &Arc<Mapped>,
+    asked: &Asked,
     place: Reference,
-    options: StoreOptions,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
+    let Asked { mapped, options, memory, .. } = asked;
     let at = format!("{} {} {}", place.source.0, place.offset, place.length);
     let etag = match mapped.version.as_str() {
         "" => String::new(),
@@ -233,25 +234,26 @@ async fn chunk(
     }
     let part = part(headers, place.length, &etag)?;
     let mut left = part.clone().unwrap_or(0..place.length);
-    let share = context.memory.take(PIECE.min(left.end.saturating_sub(left.start))).await?;
-    let first = piece(context, mapped, place, &mut left, &options, share).await?;
+    let share = memory.take(PIECE.min(left.end.saturating_sub(left.start))).await?;
+    let first = piece(context, mapped, place, &mut left, options, share).await?;
     let body = if left.is_empty() {
         Body::from(first)
     } else {
-        let state = (Arc::clone(context), Arc::clone(mapped), options, left);
-        let rest = stream::try_unfold(state, move |(context, mapped, options, mut left)| async move {
-            if left.is_empty() {
-                return Ok(None);
-            }
-            let share = context.memory.wait(PIECE.min(left.end.saturating_sub(left.start))).await;
-            let bytes = match share {
-                Ok(share) => piece(&context, &mapped, place, &mut left, &options, share).await,
-                Err(problem) => Err(problem),
-            };
-            // What was sent stays without its end, which the client sees.
-            let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
-            Ok::<_, std::io::Error>(Some((bytes, (context, mapped, options, left))))
-        });
+        let state = (Arc::clone(context), Arc::clone(mapped), options.clone(), memory.clone(), left);
+        let rest =
+            stream::try_unfold(state, move |(context, mapped, options, memory, mut left)| async move {
+                if left.is_empty() {
+                    return Ok(None);
+                }
+                let share = memory.wait(PIECE.min(left.end.saturating_sub(left.start))).await;
+                let bytes = match share {
+                    Ok(share) => piece(&context, &mapped, place, &mut left, &options, share).await,
+                    Err(problem) => Err(problem),
+                };
+                // What was sent stays without its end, which the client sees.
+                let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
+                Ok::<_, std::io::Error>(Some((bytes, (context, mapped, options, memory, left))))
+            });
         Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(first)]), rest))
     };
     Ok(sent_as(body, place.length, part, &etag))

@@ -203,7 +203,7 @@ async fn links_that_come_and_go_lead_nowhere() {
         while !end.load(std::sync::atomic::Ordering::Relaxed) {
             symlink(&secret, &aside).unwrap();
             fs::rename(&aside, &swapped).unwrap();
-            fs::copy(&good, &aside).unwrap();
+            fs::hard_link(&good, &aside).unwrap();
             fs::rename(&aside, &swapped).unwrap();
         }
     });

@@ -259,7 +259,8 @@ async fn requests_that_make_no_sense_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_cancelled_limited_and_listed_by_page() {
     let place = Place::new(5);
-    let settings = Settings { jobs_running: Some(1), jobs_queued: Some(2), ..place.settings() };
+    let settings =
+        Settings { jobs_running: Some(1), jobs_queued: Some(2), client_jobs: Some(2), ..place.settings() };
     let held = service(&settings);
     let mut accepted = Vec::new();
     let mut refused = 0;
@@ -313,7 +314,7 @@ async fn tokens_see_their_own_jobs() {
     };
     assert_eq!(list("d").await.problem(), (403, "scope".to_owned()));
     assert_eq!(get(&service, "/v1/jobs").await.problem().0, 401);
-    let request = axum::http::Request::builder().method("POST").uri("/v1/jobs");
+    let request = axum::http::Request::builder().method("POST").uri("/v1/jobs").header("host", "localhost");
     let request = request
         .header("content-type", "application/json")
         .header("authorization", format!("Bearer {}", "a".repeat(20)))

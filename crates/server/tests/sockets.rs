@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use common::{settings, url};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     sync::Semaphore,
     time::timeout,
 };
@@ -59,7 +59,7 @@ async fn a_request_over_a_socket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_heads_are_cut_off() {
-    let running = running(Settings { header_time: Some(1), ..settings() }).await;
+    let running = running(Settings { header_time: Some(1), idle_time: Some(1), ..settings() }).await;
     for start in
         ["", "GET /healthz HTTP/1.1\r\nhost: local", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"]
     {
@@ -107,9 +107,85 @@ async fn half_open_connections_hold_nothing_up() {
     for _ in 0..200 {
         held.push(TcpStream::connect(running.address).await.unwrap());
     }
-    let text = asked(&running, "GET /healthz HTTP/1.0\r\n\r\n").await;
-    assert!(text.contains("200 OK"), "{text}");
+    until_good(&running, "GET /healthz HTTP/1.0\r\n\r\n").await;
     drop(held);
+    running.stop().await;
+}
+
+/// A connection of another client than all others of these tests.
+async fn neighbour(running: &Running) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    socket.connect(running.address).await.unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_hold_up_nobody_else() {
+    let running = running(Settings { connections: Some(60), header_time: Some(3600), ..settings() }).await;
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        held.push(TcpStream::connect(running.address).await.unwrap());
+    }
+    // All places of this client are taken for an hour; what is more was told so.
+    let mut told = 0;
+    for stream in held.iter_mut().rev().take(200) {
+        told += usize::from(answer(stream).await.starts_with("HTTP/1.1 429 "));
+    }
+    assert!(told > 0);
+    for _ in 0..20 {
+        let mut other = neighbour(&running).await;
+        other.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
+        assert!(answer(&mut other).await.contains("200 OK"));
+    }
+    drop(held);
+    running.stop().await;
+}
+
+/// Clients that ask for much and take nothing have their own share, and what they hold is bounded.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_readers_hold_up_nobody_else() {
+    let settings = Settings { concurrent: Some(40), write_time: Some(3600), ..settings() };
+    let running = running(settings).await;
+    let target = format!("/v1/inspect?url={}&places=10000", url("hdf5/chunk_indexes.h5"));
+    let many = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(2000);
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let request = many.clone();
+        slow.push(tokio::spawn(async move {
+            let _ = stream.write_all(request.as_bytes()).await;
+            tokio::time::sleep(LIMIT).await;
+            drop(stream);
+        }));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for _ in 0..20 {
+        let mut other = neighbour(&running).await;
+        let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+        other.write_all(request.as_bytes()).await.unwrap();
+        let text = answer(&mut other).await;
+        assert!(text.contains(" 200 OK\r\n"), "{}", text.lines().next().unwrap_or_default());
+    }
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+    running.stop().await;
+}
+
+/// A client that takes what the system holds of its answer, but only then asks again, is not cut off as one whose head
+/// does not come.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_may_rest_between_requests() {
+    let running = running(Settings { header_time: Some(1), ..settings() }).await;
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    for _ in 0..3 {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"ok\n") {
+            text.push(timeout(LIMIT, stream.read_u8()).await.unwrap().expect("it is not cut off"));
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
     running.stop().await;
 }
 
@@ -172,8 +248,8 @@ async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
     leaving.write_all(slow.as_bytes()).await.unwrap();
     timeout(LIMIT, taken.acquire()).await.expect("the source is asked").unwrap().forget();
     let text = asked(&patient, &quick).await;
-    assert!(text.contains(" 503 "), "{text}");
-    assert!(text.to_lowercase().contains("retry-after: 1") && text.contains("busy"), "{text}");
+    assert!(text.contains(" 429 "), "{text}");
+    assert!(text.to_lowercase().contains("retry-after: 1") && text.contains("\"requests\""), "{text}");
     // The client leaves, and its place is free long before its time is over.
     drop(leaving);
     until_good(&patient, &quick).await;

@@ -72,11 +72,13 @@ pub(crate) async fn submit(
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(10));
     }
     is_json(request.headers())?;
-    let body = body(request.into_body(), context.config.request_size).await?;
+    let most = context.config.request_size;
+    client.holds.keep(client.quota.memory.take(most as u64).await?);
+    let body = body(request.into_body(), most).await?;
     let job = on_disk(&context, move |context| {
         let mut request = Request::read(&body)?;
         request.check(&context.config, &client.allowed)?;
-        jobs(context)?.submit(request, &client.reach)
+        jobs(context)?.submit(request, body.len() as u64, &client)
     });
     let record = job.await?.record();
     let answer = json!({"id": record.id, "state": record.state, "links": record.links()});
@@ -171,9 +173,14 @@ pub(crate) async fn follow(
 ) -> Result<Response, Problem> {
     let job = job(&context, &client, &named(id)?)?;
     let jobs = jobs(&context)?;
+    let own = client.quota.follower().ok_or_else(|| {
+        let detail = "the client follows too many jobs at once";
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "requests", detail).retry_after(5)
+    })?;
     let place = Arc::clone(&jobs.followers).try_acquire_owned().map_err(|_| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many clients follow jobs").retry_after(5)
     })?;
+    let place = (own, place);
     // Ended by the service in good order, shortly before it would be cut off.
     let most = context.config.answer_time.mul_f64(0.9);
     Ok(events::answer(&job, &headers, jobs.stopping(), place, most))

@@ -24,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(300);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
 
+/// Places among those of the client and of all.
+pub(super) type Places = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
 struct Feed {
     changes: watch::Receiver<Shown>,
     /// Id of what the client has.
@@ -34,7 +37,7 @@ struct Feed {
     until: Instant,
     stopping: CancellationToken,
     over: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Places,
 }
 
 /// The answer: events until the job is over, or for so long.
@@ -42,7 +45,7 @@ pub(super) fn answer(
     job: &Arc<Job>,
     headers: &HeaderMap,
     stopping: CancellationToken,
-    place: OwnedSemaphorePermit,
+    place: Places,
     most: Duration,
 ) -> Response {
     let last = headers.get(LAST).and_then(|id| id.to_str().ok()?.parse().ok());

@@ -11,6 +11,7 @@ mod record;
 mod request;
 mod result;
 mod run;
+mod turns;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use std::{
     io,
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
+    pin::pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -37,16 +39,18 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use virtualize_store::Allowed;
 
-use crate::{Config, ConfigError, Problem, metrics::Metrics, request_id};
+use crate::{Config, ConfigError, Problem, budget::Budget, guard::Client, metrics::Metrics, request_id};
 use record::{Record, State};
-use request::Request;
+use request::{Kind, Request};
+use turns::{Claim, Turns};
 
-/// Time that a job is given to stop by itself.
-const GRACE: Duration = Duration::from_secs(5);
 /// How often the disk of a job that runs is looked at.
 const LOOK: Duration = Duration::from_secs(10);
-/// Most jobs that are kept after their end.
+/// Most jobs that are kept after their end, and most bytes of their requests, which are in memory.
 const KEPT: usize = 10_000;
+const REQUESTS: u64 = 64 << 20;
+/// A job with which the service was killed so often is not started again.
+const CRASHES: u32 = 2;
 /// Reach of a client who may read all that is allowed.
 const ALL: &str = "all";
 
@@ -70,7 +74,11 @@ struct Inner {
     metrics: (IntCounter, IntCounter),
     /// By id, which is by time.
     table: Mutex<BTreeMap<String, Arc<Job>>>,
-    running: Arc<Semaphore>,
+    turns: Arc<Turns>,
+    /// Memory for the files that jobs read: a part of that of all requests.
+    memory: Budget,
+    /// Held while a job is taken in, so that no more are than may be.
+    submitting: Mutex<()>,
 }
 
 /// A job.
@@ -82,6 +90,8 @@ pub(crate) struct Job {
     failures: Mutex<Vec<String>>,
     /// Bytes of its folder, once it is over.
     bytes: AtomicU64,
+    /// Bytes of its request.
+    size: u64,
 }
 
 /// A record with the number of its changes, from the time on when it was loaded: it grows over restarts.
@@ -101,7 +111,7 @@ enum Stop {
 }
 
 impl Job {
-    fn new(record: Record, parent: &CancellationToken) -> Self {
+    fn new(record: Record, size: u64, parent: &CancellationToken) -> Self {
         let (shown, _) = watch::channel(Shown { version: record::millis(), record });
         Self {
             shown,
@@ -109,6 +119,7 @@ impl Job {
             stop: OnceLock::new(),
             failures: Mutex::default(),
             bytes: AtomicU64::new(0),
+            size,
         }
     }
 
@@ -148,7 +159,11 @@ impl Job {
 
 impl Jobs {
     /// Takes up the jobs of a folder, and goes on with those that are not over.
-    pub(crate) fn open(config: &Arc<Config>, metrics: &Metrics) -> Result<Option<Self>, ConfigError> {
+    pub(crate) fn open(
+        config: &Arc<Config>,
+        metrics: &Metrics,
+        memory: &Budget,
+    ) -> Result<Option<Self>, ConfigError> {
         let Some(folder) = &config.jobs else { return Ok(None) };
         let failed = |error: io::Error| ConfigError(format!("--jobs {}: {error}", folder.display()));
         fs::create_dir_all(folder).map_err(failed)?;
@@ -166,7 +181,9 @@ impl Jobs {
         let inner = Arc::new(Inner {
             metrics: (metrics.source_requests.clone(), metrics.source_bytes.clone()),
             table: Mutex::default(),
-            running: Arc::new(Semaphore::new(config.jobs_running)),
+            turns: Turns::new(config.jobs_running),
+            memory: memory.part(config.memory / 2),
+            submitting: Mutex::default(),
             config: Arc::clone(config),
             folder,
         });
@@ -206,14 +223,15 @@ impl Jobs {
             }
         }
         for (id, mut record) in found {
-            let over = record.state.is_over();
-            if matches!(record.state, State::Running) {
-                record.state = State::Parked;
+            let place = self.inner.place(&id);
+            if record.state == State::Running {
+                crashed(&mut record, &place)?;
             }
-            let job = Arc::new(Job::new(record, &self.stopping));
-            self.inner.table().insert(id.clone(), Arc::clone(&job));
-            if over {
-                job.bytes.store(result::bytes(&self.inner.place(&id)), Ordering::Relaxed);
+            let (is_over, size) = (record.state.is_over(), Record::size(&place));
+            let job = Arc::new(Job::new(record, size, &self.stopping));
+            self.inner.table().insert(id, Arc::clone(&job));
+            if is_over {
+                job.bytes.store(result::bytes(&place), Ordering::Relaxed);
             } else {
                 self.start(job);
             }
@@ -229,26 +247,39 @@ impl Jobs {
     }
 
     /// A new job, which is on the disk when this returns. Waits for the disk.
-    pub(crate) fn submit(&self, request: Request, reach: &str) -> Result<Arc<Job>, Problem> {
-        let waiting = self.inner.table().values().filter(|job| job.state() == State::Queued).count();
-        if waiting >= self.inner.config.jobs_queued {
-            return Err(
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, "jobs", "too many jobs wait").retry_after(30)
-            );
-        }
+    pub(crate) fn submit(&self, request: Request, size: u64, client: &Client) -> Result<Arc<Job>, Problem> {
+        let _alone = self.inner.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_room(&client.name)?;
         let tail: String = request_id::new().chars().take(8).collect();
         let id = format!("{:012x}{tail}", record::millis());
-        let record = Record::new(id.clone(), reach.to_owned(), request);
+        let record = Record::new(id.clone(), client.reach.clone(), client.name.clone(), request);
         let place = self.inner.place(&id);
         let saved = fs::create_dir(&place).and_then(|()| record.save(&place));
         saved.map_err(|error| {
-            tracing::error!("a job was not kept: {error}");
-            Problem::internal()
+            let _ = fs::remove_dir_all(&place);
+            Problem::of_io("a job was not kept", &error)
         })?;
-        let job = Arc::new(Job::new(record, &self.stopping));
+        let job = Arc::new(Job::new(record, size, &self.stopping));
         self.inner.table().insert(id, Arc::clone(&job));
         self.start(Arc::clone(&job));
         Ok(job)
+    }
+
+    /// Refuses a job where too many wait, or its client has too many.
+    fn has_room(&self, client: &str) -> Result<(), Problem> {
+        let (mut waiting, mut own) = (0, 0);
+        for job in self.inner.table().values() {
+            let record = &job.shown.borrow().record;
+            waiting += usize::from(record.state == State::Queued);
+            own += usize::from(!record.state.is_over() && record.client == client);
+        }
+        let config = &self.inner.config;
+        let detail = match (waiting >= config.jobs_queued, own >= config.client_jobs) {
+            (true, _) => "too many jobs wait".to_owned(),
+            (_, true) => format!("the client has {own} jobs that are not over, and may have no more"),
+            _ => return Ok(()),
+        };
+        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "jobs", detail).retry_after(30))
     }
 
     /// A job that a client of this reach may see.
@@ -295,8 +326,18 @@ impl Jobs {
         self.stopping.clone()
     }
 
-    /// Jobs that run are parked: they stop, and go on at the next start.
+    /// Jobs that run are parked: they stop, and go on at the next start, also where the process is ended before they
+    /// have stopped.
     pub(crate) fn stop(&self) {
+        for job in self.inner.table().values() {
+            let mut record = job.record();
+            if record.state == State::Running {
+                record.state = State::Parked;
+                if let Err(error) = record.save(&self.inner.place(&record.id)) {
+                    tracing::error!("the record of job {} was not written: {error}", record.id);
+                }
+            }
+        }
         self.stopping.cancel();
         self.tracker.close();
     }
@@ -327,10 +368,16 @@ impl Inner {
 
     /// A job from its turn to its end.
     async fn work(self: Arc<Self>, job: Arc<Job>) {
+        let record = job.record();
+        let claim = Claim {
+            client: record.client,
+            output: record.request.output.as_deref().map(turns::place),
+            alone: record.crashes > 0,
+        };
         let turn = tokio::select! {
             biased;
             () = job.cancel.cancelled() => None,
-            turn = Arc::clone(&self.running).acquire_owned() => turn.ok(),
+            turn = self.turns.turn(&record.id, claim) => Some(turn),
         };
         let outcome = match &turn {
             Some(_) => self.run(&job).await,
@@ -349,13 +396,8 @@ impl Inner {
         // What is allowed may be less than it was when the job was made.
         let mut request = record.request.as_ref().clone();
         request.check(&self.config, &allowed)?;
-        job.update(|record| {
-            record.state = State::Running;
-            record.started.get_or_insert_with(record::now);
-            record.progress = record::Progress::default();
-        });
-        self.save(job);
         let folder = self.place(&record.id);
+        self.begun(job, &folder)?;
         let work = run::Work {
             inner: Arc::clone(self),
             job: Arc::clone(job),
@@ -363,14 +405,27 @@ impl Inner {
             allowed,
             again,
         };
-        let running = AssertUnwindSafe(work.run()).catch_unwind();
-        tokio::select! {
-            done = running => done.unwrap_or_else(|_| Err(Problem::internal())),
-            () = self.watched(job, &folder) => Err(run::stopped()),
-        }
+        let mut running = pin!(AssertUnwindSafe(work.run()).catch_unwind());
+        let done = tokio::select! {
+            done = &mut running => done,
+            // What was told to stop may still write: its turn lasts until it has ended.
+            () = self.watched(job, &folder) => running.await,
+        };
+        done.unwrap_or_else(|_| Err(Problem::internal()))
     }
 
-    /// Returns when a job was stopped and did not end by itself.
+    /// Writes down that a job runs, before it does: should it kill the service, that is known at the next start.
+    fn begun(&self, job: &Job, folder: &Path) -> Result<(), Problem> {
+        let mut record = job.record();
+        record.state = State::Running;
+        record.started.get_or_insert_with(record::now);
+        record.progress = record::Progress::default();
+        record.save(folder).map_err(|error| Problem::of_io("a job was not begun", &error))?;
+        job.update(|shown| *shown = record);
+        Ok(())
+    }
+
+    /// Returns when a job was stopped.
     async fn watched(&self, job: &Job, folder: &Path) {
         let look = async {
             loop {
@@ -387,7 +442,6 @@ impl Inner {
             () = job.cancel.cancelled() => {}
             late = timeout(self.config.jobs_time, look) => if late.is_err() { job.stop(Stop::Time) },
         }
-        sleep(GRACE).await;
     }
 
     /// What the owner of a job may read now.
@@ -408,8 +462,11 @@ impl Inner {
         let parked = job.cancel.is_cancelled() && stop.is_none();
         let config = &self.config;
         let limit = |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "limit", detail);
+        let is_written = job.record().request.kind == Kind::Batch;
         let (state, summary, error) = match (outcome, stop) {
             (Ok(summary), None | Some(Stop::Cancelled)) => (State::Done, Some(summary), None),
+            // Told to stop too late: what it wrote is there for all to see.
+            (Ok(summary), Some(_)) if is_written => (State::Done, Some(summary), None),
             (_, Some(Stop::Cancelled)) => (State::Cancelled, None, None),
             (_, Some(Stop::Files)) => {
                 let detail = format!("there are more than {} files", config.jobs_files);
@@ -451,13 +508,6 @@ impl Inner {
         job.update(|shown| *shown = record);
     }
 
-    fn save(&self, job: &Job) {
-        let record = job.record();
-        if let Err(error) = record.save(&self.place(&record.id)) {
-            tracing::error!("the record of job {} was not written: {error}", record.id);
-        }
-    }
-
     fn remove(&self, id: &str) {
         self.table().remove(id);
         let (place, aside) = (self.place(id), self.folder.join(format!(".{id}")));
@@ -468,19 +518,41 @@ impl Inner {
 
     /// Removes the oldest jobs that are over where there are too many.
     fn tidy(&self) {
-        let over: Vec<(String, u64)> = {
+        let over: Vec<(String, u64, u64)> = {
             let table = self.table();
             let over = table.iter().rev().filter(|(_, job)| job.state().is_over());
-            over.map(|(id, job)| (id.clone(), job.bytes.load(Ordering::Relaxed))).collect()
+            over.map(|(id, job)| (id.clone(), job.bytes.load(Ordering::Relaxed), job.size)).collect()
         };
-        let mut bytes = 0_u64;
-        for (at, (id, size)) in over.iter().enumerate() {
+        let (mut bytes, mut requests) = (0_u64, 0_u64);
+        for (at, (id, size, request)) in over.iter().enumerate() {
             bytes = bytes.saturating_add(*size);
-            if at >= KEPT || (at > 0 && bytes > self.config.jobs_keep) {
+            requests = requests.saturating_add(*request);
+            let is_too_much = bytes > self.config.jobs_keep || requests > REQUESTS;
+            if at >= KEPT || (at > 0 && is_too_much) {
                 self.remove(id);
             }
         }
     }
+}
+
+/// The record of a job with which the service was killed: it goes on, unless that happened too often.
+fn crashed(record: &mut Record, place: &Path) -> io::Result<()> {
+    record.crashes += 1;
+    record.state = State::Parked;
+    if record.crashes >= CRASHES {
+        let times = record.crashes;
+        let detail =
+            format!("the service was killed {times} times while the job ran, and does not start it again");
+        tracing::error!("job {}: {detail}", record.id);
+        let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "crashed", detail)
+            .hint("its files may take too much memory: read fewer at once, or leave out the one that does");
+        record.state = State::Failed;
+        record.error = Some(problem.into());
+        record.ended = Some(record::now());
+        remove_result(place);
+        remove_journal(place);
+    }
+    record.save(place)
 }
 
 fn remove_journal(place: &Path) {

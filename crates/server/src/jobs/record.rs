@@ -87,6 +87,12 @@ pub(crate) struct Record {
     /// Whose it is: the reach of the client who made it.
     pub(crate) reach: String,
     pub(crate) state: State,
+    /// The client who made it.
+    #[serde(default)]
+    pub(crate) client: String,
+    /// How often the service was killed while it ran.
+    #[serde(default)]
+    pub(crate) crashes: u32,
     /// RFC 3339.
     pub(crate) created: String,
     pub(crate) started: Option<String>,
@@ -117,10 +123,12 @@ mod shared {
 }
 
 impl Record {
-    pub(crate) fn new(id: String, reach: String, request: Request) -> Self {
+    pub(crate) fn new(id: String, reach: String, client: String, request: Request) -> Self {
         Self {
             id,
             reach,
+            client,
+            crashes: 0,
             state: State::Queued,
             created: now(),
             started: None,
@@ -130,6 +138,11 @@ impl Record {
             summary: None,
             request: Arc::new(request),
         }
+    }
+
+    /// Bytes of the record of a folder.
+    pub(crate) fn size(folder: &Path) -> u64 {
+        std::fs::metadata(folder.join(FILE)).map_or(0, |about| about.len())
     }
 
     /// Reads the record of a folder.
@@ -189,7 +202,11 @@ pub(crate) fn write_whole(
     out.flush()?;
     drop(out);
     file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    file.persist(path).map_err(|error| error.error)?;
+    // Only then is it found after the machine failed.
+    #[cfg(unix)]
+    File::open(folder)?.sync_all()?;
+    Ok(())
 }
 
 /// Milliseconds since 1970.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     Problem,
     conditional::{Wanted, none_match, range, tag},
-    encode::{Content, answer, not_modified, pieces},
+    encode::{Content, Kept, answer, not_modified, pieces},
 };
 
 /// Files that the index of a folder names.
@@ -26,7 +26,7 @@ const NAMED: usize = 10_000;
 
 /// A file of a result that was opened.
 pub(super) struct Found {
-    file: Arc<File>,
+    file: Arc<Kept>,
     length: u64,
     etag: String,
     kind: &'static str,
@@ -53,7 +53,7 @@ pub(super) fn open(id: &str, folder: &Path, name: &str) -> Result<Found, Problem
         true => "application/json",
         false => "application/octet-stream",
     };
-    Ok(Found { file: Arc::new(file), length: about.len(), etag, kind })
+    Ok(Found { file: Kept::new(file, None), length: about.len(), etag, kind })
 }
 
 /// The answer: all of a file, a range, or that the client has it.

@@ -1,11 +1,19 @@
 //! Runs a job.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::http::StatusCode;
 use futures::StreamExt;
 use prometheus::IntCounter;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 #[cfg(feature = "icechunk")]
 use virtualize::IcechunkError;
 use virtualize::{Error as FileError, ErrorClass};
@@ -19,6 +27,8 @@ use virtualize_store::Allowed;
 use super::{Inner, Job, Stop, record::write_whole, request::Kind};
 use crate::Problem;
 
+/// Time that a run is given to stop by itself.
+const GRACE: Duration = Duration::from_secs(5);
 /// Notes that are kept.
 const NOTES: usize = 100;
 /// Failed files that are named.
@@ -88,7 +98,13 @@ impl Work {
                 heard(&told_to, event, most);
             }
         };
-        let mut found = match scan(items, &options, told).await {
+        let is_writing = AtomicBool::new(false);
+        let found = tokio::select! {
+            biased;
+            found = scan(items, &options, told) => found,
+            () = given_up(self.job.cancel.clone(), &is_writing) => return Err(stopped()),
+        };
+        let mut found = match found {
             Err(Error::ScanStopped { .. }) => return Err(stopped()),
             found => found.map_err(problem)?,
         };
@@ -144,17 +160,30 @@ impl Work {
         }
         let (job, metrics, most) = (Arc::clone(&self.job), self.inner.metrics.clone(), config.jobs_files);
         let batch = builder.build();
+        let writing = Arc::new(AtomicBool::new(request.each));
+        let (cancel, is_writing) = (self.job.cancel.clone(), Arc::clone(&writing));
         // On a thread of its own: what it waits for may be bound to one.
         let running = tokio::task::spawn_blocking(move || {
-            tokio::runtime::Handle::current().block_on(batch.run(move |event| {
+            let run = batch.run(move |event| {
+                if matches!(event, Event::Writing { .. }) {
+                    writing.store(true, Ordering::Relaxed);
+                }
                 count(&metrics, &event);
                 heard(&job, event, most);
-            }))
+            });
+            tokio::runtime::Handle::current().block_on(async {
+                tokio::select! {
+                    biased;
+                    done = run => Some(done),
+                    () = given_up(cancel, &is_writing) => None,
+                }
+            })
         });
         let done = running.await.map_err(|error| {
             tracing::error!("a batch ended early: {error}");
             Problem::internal()
         })?;
+        let Some(done) = done else { return Err(stopped()) };
         let summary = done.map_err(|error| match error {
             Error::Failures { count, allowed, .. } => self.failures(count, allowed),
             other => problem(other),
@@ -181,6 +210,18 @@ impl Work {
             "eras": summary.eras,
             "notes": notes.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// Returns when a run that was told to stop did not stop by itself. While it writes, it is waited for: what was begun
+/// would go on without us.
+async fn given_up(cancel: CancellationToken, is_writing: &AtomicBool) {
+    cancel.cancelled().await;
+    loop {
+        tokio::time::sleep(GRACE).await;
+        if !is_writing.load(Ordering::Relaxed) {
+            return;
+        }
     }
 }
 

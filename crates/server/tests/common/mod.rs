@@ -65,6 +65,9 @@ pub async fn get(service: &Router, target: &str) -> Answer {
 
 pub async fn send(service: &Router, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
     let mut request = Request::builder().method(method).uri(target);
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "localhost");
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -83,7 +86,8 @@ pub async fn metric(service: &Router, line: &str) -> f64 {
 
 /// Sends a body of JSON.
 pub async fn post(service: &Router, target: &str, body: &Value) -> Answer {
-    let request = Request::builder().method("POST").uri(target).header("content-type", "application/json");
+    let request = Request::builder().method("POST").uri(target).header("host", "localhost");
+    let request = request.header("content-type", "application/json");
     let request = request.body(Body::from(body.to_string())).unwrap();
     let response = service.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();

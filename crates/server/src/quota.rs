@@ -1,0 +1,204 @@
+//! What one client may use at once of what all clients share, so that none takes all of it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use crate::{
+    Config, Problem,
+    budget::{Budget, Share},
+};
+
+/// How long a request waits until an earlier one of its client is done.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients from which on those without requests are forgotten.
+const CLIENTS: usize = 1024;
+
+/// The quotas of all clients, by name.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    connections: usize,
+    requests: usize,
+    openings: usize,
+    followers: usize,
+    memory: (Budget, u64),
+    spool: (Budget, u64),
+    table: Mutex<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    quotas: HashMap<String, Arc<Quota>>,
+    /// Number of clients at which those that use nothing are forgotten.
+    sweep: usize,
+}
+
+/// The quota of one client.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    connections: Counted,
+    requests: Counted,
+    /// Files that are mapped for it at once.
+    openings: Counted,
+    /// Streams of events.
+    followers: Counted,
+    /// Its part of the memory.
+    pub(crate) memory: Budget,
+    /// Its part of the space for temporary files.
+    pub(crate) spool: Budget,
+}
+
+/// Places, and how many there are.
+#[derive(Debug)]
+struct Counted {
+    free: Arc<Semaphore>,
+    all: usize,
+}
+
+impl Counted {
+    fn new(all: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(all)), all }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.free.available_permits() == self.all
+    }
+
+    fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+}
+
+impl Quotas {
+    /// Quotas of a configuration. A client has at most half of the memory, of the space for temporary files (or as much as
+    /// one answer may take), and of the files that are mapped at once.
+    pub(crate) fn new(config: &Config, memory: &Budget, spool: &Budget) -> Self {
+        Self {
+            connections: config.client_connections,
+            requests: config.client_requests,
+            openings: config.openings.div_ceil(2),
+            followers: config.client_requests.div_ceil(4),
+            memory: (memory.clone(), config.memory / 2),
+            // Any single answer fits.
+            spool: (spool.clone(), (config.cache_size / 2).max(config.output_size.min(config.cache_size))),
+            table: Mutex::new(Table { quotas: HashMap::new(), sweep: CLIENTS }),
+        }
+    }
+
+    /// The quota of a client.
+    pub(crate) fn of(&self, client: &str) -> Arc<Quota> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(quota) = table.quotas.get(client) {
+            return Arc::clone(quota);
+        }
+        if table.quotas.len() >= table.sweep {
+            table.quotas.retain(|_, quota| Arc::strong_count(quota) > 1 || !quota.is_idle());
+            table.sweep = table.quotas.len().saturating_mul(2).max(CLIENTS);
+        }
+        let quota = Arc::new(self.new_quota());
+        table.quotas.insert(client.to_owned(), Arc::clone(&quota));
+        quota
+    }
+
+    fn new_quota(&self) -> Quota {
+        Quota {
+            connections: Counted::new(self.connections),
+            requests: Counted::new(self.requests),
+            openings: Counted::new(self.openings),
+            followers: Counted::new(self.followers),
+            memory: self.memory.0.part(self.memory.1),
+            spool: self.spool.0.part(self.spool.1),
+        }
+    }
+}
+
+impl Quota {
+    /// Whether the client uses nothing of it.
+    fn is_idle(&self) -> bool {
+        let counted = [&self.connections, &self.requests, &self.openings, &self.followers];
+        counted.iter().all(|counted| counted.is_idle()) && self.memory.held() == 0 && self.spool.held() == 0
+    }
+
+    /// A place for a connection.
+    pub(crate) fn connection(&self) -> Option<OwnedSemaphorePermit> {
+        self.connections.try_take()
+    }
+
+    /// A place for a request, after a short wait for those that are under way.
+    pub(crate) async fn request(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let taken = timeout(PATIENCE, Arc::clone(&self.requests.free).acquire_owned()).await;
+        let most = self.requests.all;
+        taken.ok().and_then(Result::ok).ok_or_else(|| {
+            let detail = format!("the client has {most} requests under way, and may have no more");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "requests", detail).retry_after(1)
+        })
+    }
+
+    /// A place to map a file, when there is one.
+    pub(crate) async fn opening(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let taken = Arc::clone(&self.openings.free).acquire_owned().await;
+        taken.map_err(|_| Problem::internal())
+    }
+
+    /// A place for a stream of events.
+    pub(crate) fn follower(&self) -> Option<OwnedSemaphorePermit> {
+        self.followers.try_take()
+    }
+}
+
+/// What a request holds until its answer was taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holds(Arc<Mutex<Vec<Share>>>);
+
+impl Holds {
+    /// Holds a share until then.
+    pub(crate) fn keep(&self, share: Share) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(share);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    fn quotas() -> Quotas {
+        let allow = vec!["s3://bucket/".to_owned()];
+        let settings = Settings { allow, client_requests: Some(2), ..Settings::default() };
+        Quotas::new(&settings.check().unwrap(), &Budget::new(1 << 20), &Budget::new(1 << 20))
+    }
+
+    #[tokio::test]
+    async fn a_client_has_its_own_places() {
+        let quotas = quotas();
+        let (one, other) = (quotas.of("one"), quotas.of("other"));
+        let held = [one.request().await.unwrap(), one.request().await.unwrap()];
+        assert_eq!(quotas.of("one").request().await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(other.request().await.is_ok());
+        drop(held);
+        assert!(one.request().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn clients_without_requests_are_forgotten_and_others_are_not() {
+        let quotas = quotas();
+        let mut held = vec![quotas.of("busy").request().await.unwrap()];
+        let share = quotas.of("holding").memory.take(1).await.unwrap();
+        for client in 0..100_000 {
+            quotas.of(&format!("client {client}"));
+        }
+        assert!(quotas.table.lock().unwrap().quotas.len() <= CLIENTS);
+        held.push(quotas.of("busy").request().await.unwrap());
+        assert!(quotas.of("busy").requests.try_take().is_none(), "what was taken is still known");
+        assert!(quotas.of("holding").memory.held() > 0);
+        drop((held, share));
+    }
+}

@@ -1,0 +1,61 @@
+//! A timer for clients that counts only time in which the service runs. A time is waited for in ticks, each begun when the
+//! end of the one before it was noticed: while all threads are busy, or the machine gives the process no turn, one tick
+//! passes at most. Who was kept waiting by the service itself is not cut off for it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Ticks of a time.
+const TICKS: u32 = 8;
+
+/// A time that is waited for.
+#[derive(Debug)]
+pub(crate) struct Ticks {
+    sleep: Pin<Box<Sleep>>,
+    tick: Duration,
+    left: u32,
+}
+
+impl Ticks {
+    /// Waits for so long.
+    pub(crate) fn new(time: Duration) -> Self {
+        let tick = time / TICKS;
+        Self { sleep: Box::pin(sleep(tick)), tick, left: TICKS }
+    }
+}
+
+impl Future for Ticks {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        while self.left > 0 {
+            ready!(self.sleep.as_mut().poll(task));
+            self.left -= 1;
+            let next = Instant::now() + self.tick;
+            self.sleep.as_mut().reset(next);
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn time_in_which_nothing_runs_is_one_tick() {
+        let (start, time) = (Instant::now(), Duration::from_millis(400));
+        let mut ticks = Box::pin(Ticks::new(time));
+        assert!(futures::poll!(&mut ticks).is_pending());
+        // The only thread of the runtime.
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(futures::poll!(&mut ticks).is_pending(), "it was not waited for");
+        ticks.await;
+        assert!(start.elapsed() >= Duration::from_secs(2) + time * (TICKS - 2) / TICKS);
+    }
+}
