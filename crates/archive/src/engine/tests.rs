@@ -65,10 +65,17 @@ impl ReadFile for Fake {
 fn journal(urls: &[String]) -> (tempfile::TempDir, Journal) {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
-    let items: Vec<_> = urls.iter().map(|url| Item { url: url.clone(), ..Item::default() }).collect();
-    journal.stage(&items, &mut Listing::default()).unwrap();
-    journal.accept(Accept::default(), &BTreeMap::new(), None).unwrap();
+    list(&mut journal, urls);
     (folder, journal)
+}
+
+/// Makes files those of the journal; gives how many of them are to be read.
+fn list(journal: &mut Journal, urls: &[String]) -> u64 {
+    let items: Vec<_> = urls.iter().map(|url| Item { url: url.clone(), ..Item::default() }).collect();
+    let mut listing = Listing::default();
+    journal.stage(&items, &mut listing).unwrap();
+    journal.accept(Accept::default(), &BTreeMap::new(), None).unwrap();
+    listing.pending
 }
 
 fn options() -> EngineOptions {
@@ -165,7 +172,7 @@ impl ReadFile for Outages {
         Box::pin(async move {
             tokio::task::yield_now().await;
             self.ask(item)?;
-            let content = Content::Written { name: item.url.clone(), bytes: None };
+            let content = Content::Written { name: item.url.clone(), receipt: String::new() };
             Ok(Reading { opened: item.clone(), requests: 1, bytes: 1, warnings: Vec::new(), content })
         })
     }
@@ -191,11 +198,7 @@ async fn an_outage_leaves_files_unread() {
         assert!(store.asked.load(Ordering::SeqCst) < 150, "{:?}", store.asked);
         // The same goes on once it answers.
         let mut journal = Journal::open(&folder.path().join("j")).unwrap();
-        let items: Vec<_> =
-            of_bucket(0..1000).into_iter().map(|url| Item { url, ..Item::default() }).collect();
-        let mut listing = Listing::default();
-        journal.list(&items, &mut listing).unwrap();
-        assert_eq!(listing.pending, 900);
+        assert_eq!(list(&mut journal, &of_bucket(0..1000)), 900);
         let store = Outages::new(0..0, class);
         let journal = run_journal(journal, store, &options(), &Events::new(|_| {})).await.unwrap();
         let counts = journal.counts().unwrap();
