@@ -66,7 +66,11 @@ impl OutputLock {
     /// # Errors
     /// [`StoreError::Locked`] where another writer has it.
     pub async fn acquire(target: &str, options: &StoreOptions) -> Result<Self, StoreError> {
-        let location = Location::parse(target.trim_end_matches('/'))?;
+        let location = match Location::parse(target.trim_end_matches('/')) {
+            // All of a bucket.
+            Err(_) if target.contains("://") => Location::parse_prefix(target)?,
+            location => location?,
+        };
         let name = location.name();
         let held = match &location {
             Location::Local(path) => lock_file(path, &name)?,

@@ -187,8 +187,7 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
     if etag.is_some() {
         return Ok(Receipt::of_object(&Listed { size: Some(size), etag, ..Listed::default() }));
     }
-    let found = crate::look(&location.url(), options).await?;
-    found.map(|found| Receipt::of_object(&found)).ok_or(StoreError::NotFound { name })
+    crate::receipt(&location.url(), false, options).await?.ok_or(StoreError::NotFound { name })
 }
 
 /// What [`put`] would upload.

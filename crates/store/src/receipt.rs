@@ -82,7 +82,7 @@ impl Parts {
 }
 
 /// Says what is at a path or url now, with `deep` below a prefix of a bucket; `None` where there is nothing. Local files
-/// are read whole.
+/// are read whole. An output need not be among what may be opened.
 ///
 /// # Errors
 /// What a store can say.
@@ -92,6 +92,7 @@ pub async fn receipt(
     options: &StoreOptions,
 ) -> Result<Option<Receipt>, StoreError> {
     let location = Location::parse(target.trim_end_matches('/'))?;
+    let options = &StoreOptions { allowed: None, ..options.clone() };
     match &location {
         Location::Local(path) => {
             let (path, name) = (path.clone(), location.name());

@@ -164,6 +164,8 @@ impl Each {
         options: &StoreOptions,
     ) -> Result<HashMap<String, Parts>, virtualize::StoreError> {
         let prefix = format!("{}/", present::name(&self.output));
+        // What may be written need not be among what may be read.
+        let options = &StoreOptions { allowed: None, ..options.clone() };
         let (mut there, mut after) = (HashMap::<String, Parts>::new(), None);
         if journal.written(i64::MIN, 1).is_ok_and(|first| first.is_empty()) {
             return Ok(there);

@@ -76,7 +76,8 @@ impl Present {
 
 /// The name by which the journal knows an output, wherever the run is started.
 pub(super) fn name(output: &str) -> String {
-    url_of(output.trim_end_matches('/')).unwrap_or_else(|_| output.to_owned())
+    let output = output.trim_end_matches('/');
+    url_of(output).unwrap_or_else(|_| output.to_owned())
 }
 
 /// Whether an output lies on a disk of this machine.

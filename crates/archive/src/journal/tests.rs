@@ -37,7 +37,7 @@ fn urls(journal: &Journal) -> Vec<String> {
 
 fn done(content: Content) -> Outcome {
     Outcome::Done(Box::new(Done {
-        opened: Item { size: Some(11), modified: Some(7), ..Item::default() },
+        opened: Item::default(),
         replaced: false,
         attempts: 1,
         seconds: 0.5,
@@ -156,7 +156,11 @@ fn what_became_of_files_since_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &["a", "b", "c"].map(|url| Item { url: url.to_owned(), ..Item::default() }));
-    let mut journal = read_all(journal, written);
+    let mut journal = read_all(journal, |url| {
+        let Outcome::Done(mut done) = written(url) else { return failed("never") };
+        done.opened = Item { size: Some(11), modified: Some(7), ..Item::default() };
+        Outcome::Done(done)
+    });
     stage(&mut journal, &[item("d", "1")]);
     let untold = journal.untold(true, "", 9).unwrap();
     assert_eq!(untold.len(), 3);
@@ -303,7 +307,7 @@ fn a_member_comes_back_as_it_was() {
     assert_eq!(planned.first().map(|row| row.brief.as_str()), Some("{\"row\":0}"));
     assert_eq!(journal.signature("e").unwrap(), "{}");
     let (found, row) = journal.member(planned.first().unwrap().id).unwrap();
-    assert_eq!(found, Item { modified: Some(7), ..item("a", "1") });
+    assert_eq!(found, item("a", "1"));
     let kept = MemberRow { era: String::new(), signature: String::new(), brief: String::new(), ..member };
     assert_eq!(row, kept);
 }
