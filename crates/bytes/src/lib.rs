@@ -3,12 +3,14 @@
 //!
 //! Architecture invariant: nothing here does I/O, and nothing here panics, whatever the bytes are.
 
+mod budget;
 mod cursor;
 mod limits;
 mod range;
 mod source;
 
+pub use budget::Budget;
 pub use cursor::{Cursor, Endian, NeedBytes};
 pub use limits::Limits;
 pub use range::{Address, ByteLength, ByteRange};
-pub use source::{BoxFuture, Gate, Gated, MemorySource, ReadError, ReadErrorKind, ReadRanges};
+pub use source::{BoxFuture, Budgeted, Gate, MemorySource, ReadError, ReadErrorKind, ReadRanges};

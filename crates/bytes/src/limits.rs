@@ -10,7 +10,8 @@ pub struct Limits {
     pub chunks: u64,
     /// Bytes of one metadata structure (a header block, a heap block, a tag's value).
     pub structure_bytes: u64,
-    /// Bytes of metadata read from one file.
+    /// Bytes of memory that one file, with those that it names, may take for its metadata: what is read, and what becomes
+    /// of it (see [`crate::Budget`], which holds small files to less).
     pub metadata_bytes: u64,
     /// Attributes of one object; entries of one IFD.
     pub attributes: u64,

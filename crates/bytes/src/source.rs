@@ -2,7 +2,7 @@ use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::ByteRange;
+use crate::{Budget, ByteRange};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -16,6 +16,15 @@ pub trait ReadRanges: Send + Sync {
 
     /// Size of the file in bytes.
     fn size(&self) -> u64;
+
+    /// Asked before `bytes` of memory are taken for `what` was read, beside the bytes themselves; with 0 between steps of
+    /// work.
+    ///
+    /// # Errors
+    /// Why reading is to stop.
+    fn hold(&self, _what: &str, _bytes: u64) -> Result<(), ReadError> {
+        Ok(())
+    }
 }
 
 /// Whether reading goes on. Who has said no once says no from then on.
@@ -27,29 +36,33 @@ pub trait Gate: Debug + Send + Sync {
     fn pass(&self, bytes: u64) -> Result<(), ReadError>;
 }
 
-/// A file whose reads pass a gate, where there is one.
+/// A file whose reads come out of a budget.
 #[derive(Clone, Copy)]
-pub struct Gated<'a> {
+pub struct Budgeted<'a> {
     source: &'a dyn ReadRanges,
-    gate: Option<&'a dyn Gate>,
+    budget: &'a Budget<'a>,
 }
 
-impl<'a> Gated<'a> {
-    /// The file behind the gate.
-    pub fn new(source: &'a dyn ReadRanges, gate: Option<&'a dyn Gate>) -> Self {
-        Self { source, gate }
+impl<'a> Budgeted<'a> {
+    /// A file that shares a budget, which was raised by its size.
+    pub fn new(source: &'a dyn ReadRanges, budget: &'a Budget<'a>) -> Self {
+        Self { source, budget }
     }
 }
 
-impl ReadRanges for Gated<'_> {
+impl ReadRanges for Budgeted<'_> {
     fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>> {
         let size = self.source.size();
         let bytes =
             || ranges.iter().fold(0_u64, |all, range| all.saturating_add(range.clamp_to(size).length));
-        match self.gate.map_or(Ok(()), |gate| gate.pass(bytes())) {
+        match self.budget.go_on().and_then(|()| self.budget.take("bytes of the file", bytes())) {
             Ok(()) => self.source.read_ranges(ranges),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    }
+
+    fn hold(&self, what: &str, bytes: u64) -> Result<(), ReadError> {
+        self.budget.take(what, bytes)
     }
 
     fn size(&self) -> u64 {

@@ -39,13 +39,48 @@ fn undo(filter: &Filter, bytes: Vec<u8>, size: u64, address: u64) -> Result<Vec<
     match filter.id {
         DEFLATE => inflate(&bytes, size, address),
         SHUFFLE => Ok(unshuffle(&bytes, filter.parameters.first().copied().unwrap_or(1))),
-        FLETCHER32 => Ok(bytes.get(..bytes.len().saturating_sub(4)).unwrap_or_default().to_vec()),
+        FLETCHER32 => checked(bytes, address),
         id => Err(Error::unsupported(
             STRUCTURE,
             address,
             format!("filter {id}, expected deflate, shuffle or fletcher32"),
         )),
     }
+}
+
+/// Checks and removes the checksum. Files of HDF5 before 1.6.3 on little-endian machines have each half's bytes turned
+/// round, which libhdf5 takes as well.
+fn checked(mut bytes: Vec<u8>, address: u64) -> Result<Vec<u8>, Error> {
+    let Some((data, stored)) = bytes.split_last_chunk::<4>() else {
+        return Err(Error::malformed(STRUCTURE, address, "no room for a checksum"));
+    };
+    let (stored, computed) = (u32::from_le_bytes(*stored), fletcher32(data));
+    let turned = ((computed & 0x00ff_00ff) << 8) | ((computed >> 8) & 0x00ff_00ff);
+    if stored != computed && stored != turned {
+        let problem = format!("Fletcher-32 checksum {stored:#010x}, expected {computed:#010x}");
+        return Err(Error::malformed(STRUCTURE, address, problem));
+    }
+    bytes.truncate(data.len());
+    Ok(bytes)
+}
+
+/// Sums of big-endian 16-bit words (an odd last byte is a high one), folded every 360 words as libhdf5 does.
+fn fletcher32(bytes: &[u8]) -> u32 {
+    let fold = |sum: u32| (sum & 0xffff).wrapping_add(sum >> 16);
+    let (mut first, mut second) = (0_u32, 0_u32);
+    for block in bytes.chunks(720) {
+        for word in block.chunks(2) {
+            let value = match word {
+                [high, low] => u16::from_be_bytes([*high, *low]),
+                [high] => u16::from_be_bytes([*high, 0]),
+                _ => 0,
+            };
+            first = first.wrapping_add(value.into());
+            second = second.wrapping_add(first);
+        }
+        (first, second) = (fold(first), fold(second));
+    }
+    (fold(second) << 16) | fold(first)
 }
 
 fn inflate(bytes: &[u8], size: u64, address: u64) -> Result<Vec<u8>, Error> {
@@ -74,6 +109,17 @@ fn unshuffle(bytes: &[u8], element: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The checksums that libhdf5 writes behind these bytes.
+    #[test]
+    fn a_wrong_checksum_is_found() {
+        assert_eq!((fletcher32(&[0, 1, 2, 3]), fletcher32(b"abcde")), (0x0205_0204, 0x4ff0_29c7));
+        assert_eq!(checked(vec![0, 1, 2, 3, 4, 2, 5, 2], 0).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(checked(vec![0, 1, 2, 3, 2, 4, 2, 5], 0).unwrap(), [0, 1, 2, 3], "as old files have it");
+        let error = checked(vec![0, 1, 2, 4, 4, 2, 5, 2], 64).unwrap_err().to_string();
+        assert!(error.contains("Fletcher-32 checksum 0x02050204"), "{error}");
+        assert!(checked(vec![1, 2, 3], 0).is_err());
+    }
 
     #[test]
     fn unshuffles_and_keeps_the_rest() {

@@ -43,7 +43,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     look_up_shared(&io, format, &graph, &mut shared).await?;
     let headers: Vec<_> = graph.values().flatten().map(|node| &node.header).collect();
     let attributes = read_attributes(&io, format, &headers, &mut shared).await?;
-    let drafts = drafts(&mut graph, attributes, format, &shared);
+    let drafts = drafts(&io, &mut graph, attributes, format, &shared)?;
     let objects = finish(&io, format, drafts).await?;
     let mut file = File {
         superblock_version: superblock.version,
@@ -83,7 +83,8 @@ pub async fn resolve_elements(
     }
     let mut collections = Collections::new();
     loop {
-        let mut decoder = Decoder::new(Some((format, &collections)), limits.structure_bytes);
+        let most = limits.structure_bytes.min(io.left());
+        let mut decoder = Decoder::new(Some((format, &collections)), most);
         let elements = decoder.elements(datatype, count, raw)?;
         let missing = std::mem::take(&mut decoder.missing);
         if missing.is_empty() {
@@ -169,18 +170,22 @@ enum Draft {
 }
 
 fn drafts(
+    io: &Io<'_>,
     graph: &mut Graph,
     attributes: Vec<Attributes>,
     format: Format,
     shared: &SharedMessages,
-) -> Vec<(Address, Draft)> {
+) -> Result<Vec<(Address, Draft)>, Error> {
     let mut attributes = attributes.into_iter();
     let draft = |(address, node): (u64, Result<Node, Error>)| {
-        let draft = node.and_then(|node| {
+        io.hold("objects", (size_of::<Dataset>() as u64).saturating_add(size_of::<LayoutRequest>() as u64))?;
+        let draft = node.and_then(|Node { header, links }| {
             let attributes = attributes.next().unwrap_or_default();
-            Messages { header: &node.header, format, shared }.draft(node.links.clone(), attributes)
+            let messages = Messages { header: &header, format, shared };
+            messages.hold(io)?;
+            messages.draft(links, attributes)
         });
-        (Address(address), draft.unwrap_or_else(|error| Draft::Object(Object::Unreadable(error))))
+        Ok((Address(address), draft.unwrap_or_else(|error| Draft::Object(Object::Unreadable(error)))))
     };
     std::mem::take(graph).into_iter().map(draft).collect()
 }
@@ -204,6 +209,13 @@ impl Messages<'_> {
             SharedReference::Heap { .. } => None,
         };
         Ok((self.shared.get(reference)?, committed))
+    }
+
+    /// Takes memory for the messages that other objects have as well.
+    fn hold(&self, io: &Io<'_>) -> Result<(), Error> {
+        let shared = self.header.messages.iter().filter(|m| m.shared && m.kind != kind::ATTRIBUTE);
+        let references = shared.filter_map(|message| reference_of(message, self.format).ok());
+        references.into_iter().try_for_each(|reference| self.shared.hold(io, reference))
     }
 
     /// Parses the first message of a type, if there is one.

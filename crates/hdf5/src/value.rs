@@ -47,6 +47,11 @@ impl<'a> Decoder<'a> {
         Self { heap, budget, missing: BTreeSet::new() }
     }
 
+    /// Bytes that may still be yielded.
+    pub(crate) const fn left(&self) -> u64 {
+        self.budget
+    }
+
     /// Decodes `count` elements that lie one after the other.
     pub(crate) fn elements(
         &mut self,
@@ -110,6 +115,7 @@ impl<'a> Decoder<'a> {
             let size = usize::try_from(member.datatype.size()).unwrap_or(usize::MAX);
             let part = bytes.get(start..).and_then(|rest| rest.get(..size));
             let part = part.ok_or_else(|| Error::malformed(STRUCTURE, 0, "member passes its compound"))?;
+            self.spend(member.name.len() as u64)?;
             Ok((member.name.clone(), self.element(&member.datatype, part)?))
         };
         members.iter().map(member).collect::<Result<_, _>>().map(Element::Compound)

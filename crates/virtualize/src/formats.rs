@@ -1,5 +1,6 @@
 //! The seams to the readers, the mapping and the codecs: one function for each, whatever the format.
 
+use virtualize_bytes::{Budget, Budgeted};
 use virtualize_hdf5::model::File;
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::Object;
@@ -18,31 +19,51 @@ pub(crate) enum Model {
 
 impl Model {
     /// Reads a file of a known format.
-    pub(crate) async fn read(kind: Kind, object: &Object, options: &Options) -> Result<Self, Error> {
+    pub(crate) async fn read(
+        kind: Kind,
+        object: &Object,
+        options: &Options,
+        budget: &Budget<'_>,
+    ) -> Result<Self, Error> {
         let name = || object.name().to_owned();
         match kind {
-            Kind::Hdf5 => match read_hdf5(object, options).await {
+            Kind::Hdf5 => match read_hdf5(object, options, budget).await {
                 Ok(file) => Ok(Self::Hdf5(Box::new(file))),
                 Err(source) => Err(Error::Hdf5 { name: name(), source }),
             },
-            Kind::Tiff => match virtualize_tiff::read(&options.gated(object), &options.limits).await {
-                Ok(file) => Ok(Self::Tiff(Box::new(file))),
-                Err(source) => Err(Error::Tiff { name: name(), source }),
-            },
+            Kind::Tiff => {
+                match virtualize_tiff::read(&Budgeted::new(object, budget), &options.limits).await {
+                    Ok(file) => Ok(Self::Tiff(Box::new(file))),
+                    Err(source) => Err(Error::Tiff { name: name(), source }),
+                }
+            }
         }
     }
 
     /// Gives virtual datasets the extent that their sources make.
-    pub(crate) fn settle(&mut self, own: &str, others: &mut virtualize_map::hdf5::OtherFiles) {
+    pub(crate) fn settle(
+        &mut self,
+        own: &str,
+        others: &mut virtualize_map::hdf5::OtherFiles,
+        budget: &Budget<'_>,
+    ) {
         if let Self::Hdf5(file) = self {
-            virtualize_map::hdf5::settle_virtual(file, own, others);
+            virtualize_map::hdf5::settle_virtual(file, own, others, budget);
         }
     }
 
     /// Maps it to Zarr, with the other files that it takes data from.
-    pub(crate) fn map(&self, source: Source, others: &Others, options: &MapOptions) -> Mapped {
+    pub(crate) fn map(
+        &self,
+        source: Source,
+        others: &Others,
+        options: &MapOptions,
+        budget: &Budget<'_>,
+    ) -> Mapped {
         match self {
-            Self::Hdf5(file) => virtualize_map::hdf5::map_file_among(file, source, &others.files, options),
+            Self::Hdf5(file) => {
+                virtualize_map::hdf5::map_file_among(file, source, &others.files, options, budget)
+            }
             Self::Tiff(file) => virtualize_map::tiff::map_file_among(file, source, &others.tiffs, options),
         }
     }
@@ -57,9 +78,13 @@ impl Model {
 }
 
 /// Reads an HDF5 file with the reader that the user chose.
-async fn read_hdf5(object: &Object, options: &Options) -> Result<File, virtualize_hdf5::Error> {
+async fn read_hdf5(
+    object: &Object,
+    options: &Options,
+    budget: &Budget<'_>,
+) -> Result<File, virtualize_hdf5::Error> {
     match options.hdf5_reader {
-        Hdf5Reader::Native => virtualize_hdf5::read(&options.gated(object), &options.limits).await,
+        Hdf5Reader::Native => virtualize_hdf5::read(&Budgeted::new(object, budget), &options.limits).await,
         #[cfg(feature = "libhdf5")]
         Hdf5Reader::Libhdf5 => match object.path() {
             Some(path) => virtualize_libhdf5::read(path),

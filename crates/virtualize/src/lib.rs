@@ -35,6 +35,7 @@ mod readable;
 mod references;
 mod relocate;
 mod sniff;
+mod sources;
 mod values;
 mod variable;
 

@@ -1,6 +1,6 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use virtualize_bytes::ReadRanges;
+use virtualize_bytes::{Budget, Budgeted, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_map::{Diagnostic, Mapped, Report, Severity};
 use virtualize_store::{Object, Stats};
 use virtualize_zarr::{Hierarchy, Source};
@@ -11,6 +11,7 @@ use crate::{
     inline::{self, Context},
     others, outside, readable, relocate,
     sniff::sniff,
+    sources::Sources,
 };
 
 /// A file as a virtual Zarr hierarchy, complete and ready to be written.
@@ -106,39 +107,42 @@ pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Err
 
 /// Maps a file that is open already.
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
-    let gated = options.gated(object.as_ref());
-    let source: &dyn ReadRanges = &gated;
+    let budget = Budget::new(&options.limits, options.gate.as_deref());
+    budget.add_file(object.bytes());
+    let budgeted = Budgeted::new(object.as_ref(), &budget);
+    let source: &dyn ReadRanges = &budgeted;
     let kind = match sniff(source).await? {
         Ok(kind) => kind,
         Err(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
     };
-    let mut model = Model::read(kind, &object, options).await?;
+    let mut model = Model::read(kind, &object, options, &budget).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
-    let mut others = others::read(&model, object.url(), options).await;
+    let sources = Sources::new(object.url(), &options.store, &budget);
+    let mut others = others::read(&model, &sources, options).await;
+    let named = |error: ReadError| named(object.name(), error);
     // Others that were not read for its sake would be taken for others that cannot be read.
-    options.go_on()?;
-    model.settle(object.url(), &mut others.files);
-    let mut mapped = model.map(source_of(&object), &others, &options.map);
-    options.go_on()?;
-    outside::check(&mut mapped, &options.store).await;
+    budget.go_on().map_err(named)?;
+    model.settle(object.url(), &mut others.files, &budget);
+    let mut mapped = model.map(source_of(&object), &others, &options.map, &budget);
+    budget.go_on().map_err(named)?;
+    outside::check(&mut mapped, &sources).await?;
     let context = Context {
         source,
         limits: &options.limits,
         model: &model,
         others: &others,
-        store: &options.store,
+        sources: &sources,
         files: mapped.hierarchy.sources.clone(),
-        last: Mutex::default(),
     };
-    inline::lerc::check(&context, &options.map, &mut mapped).await?;
-    inline::run(&context, &mut mapped).await?;
+    inline::lerc::check(&context, &options.map, &mut mapped).await.map_err(named)?;
+    inline::run(&context, &mut mapped).await.map_err(named)?;
     readable::adapt(&mut mapped, &options.readable_by, &options.map);
-    inline::run(&context, &mut mapped).await?;
+    inline::run(&context, &mut mapped).await.map_err(named)?;
     readable::leave_out_unreadable(&mut mapped, &options.readable_by);
     carry::run(&context, &mut mapped, &options.carry).await?;
-    options.go_on()?;
+    budget.go_on().map_err(named)?;
     object.verify()?;
-    others.verify()?;
+    sources.verify().await?;
     let format = model.format();
     let alone = others.is_empty() && mapped.hierarchy.sources.len() <= 1;
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
@@ -153,6 +157,14 @@ pub(crate) fn source_of(object: &Object) -> Source {
         etag: object.etag().map(str::to_owned),
         size: object.size(),
         modified: object.modified(),
+    }
+}
+
+/// An error of a limit, with the file that passes it.
+fn named(name: &str, error: ReadError) -> ReadError {
+    match error.kind {
+        ReadErrorKind::Limit => ReadError::new(error.kind, format!("{name}: {error}")),
+        _ => error,
     }
 }
 

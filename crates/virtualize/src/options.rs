@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use virtualize_bytes::{Gate, Gated, Limits, ReadError, ReadRanges};
+use virtualize_bytes::{Gate, Limits};
 use virtualize_map::MapOptions;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::readers::Client;
@@ -25,18 +25,6 @@ pub struct Options {
     pub hdf5_reader: Hdf5Reader,
     /// Asked, while a file is opened, whether to go on.
     pub gate: Option<Arc<dyn Gate>>,
-}
-
-impl Options {
-    /// A file behind the gate.
-    pub(crate) fn gated<'a>(&'a self, source: &'a dyn ReadRanges) -> Gated<'a> {
-        Gated::new(source, self.gate.as_deref())
-    }
-
-    /// Whether to go on, between steps of work.
-    pub(crate) fn go_on(&self) -> Result<(), ReadError> {
-        self.gate.as_deref().map_or(Ok(()), |gate| gate.pass(0))
-    }
 }
 
 /// Which chunks are carried inline though references could say them, so that readers need fewer requests.

@@ -3,24 +3,25 @@
 
 use std::collections::BTreeMap;
 
+use futures::StreamExt;
+use virtualize_bytes::ReadError;
 use virtualize_map::Mapped;
-use virtualize_store::StoreOptions;
 use virtualize_zarr::{Array, Source, SourceId};
 
 use crate::inline::leave_out;
+use crate::sources::{PARALLEL, Sources, Unopened};
 
 /// Checks every source but the first, and notes its size, entity tag and time.
-pub(crate) async fn check(mapped: &mut Mapped, options: &StoreOptions) {
-    let Some(own) = mapped.hierarchy.sources.first().map(|source| source.url.clone()) else { return };
+pub(crate) async fn check(mapped: &mut Mapped, sources: &Sources<'_>) -> Result<(), ReadError> {
+    let urls: Vec<_> = mapped.hierarchy.sources.iter().skip(1).map(|source| source.url.clone()).collect();
+    let versions = urls.into_iter().map(|url| async move { sources.version(&url).await });
+    let versions: Vec<_> = futures::stream::iter(versions).buffered(PARALLEL).collect().await;
     let mut refused = BTreeMap::new();
-    for (at, source) in mapped.hierarchy.sources.iter_mut().enumerate().skip(1) {
-        let opened = match is_allowed(&own, &source.url) {
-            Ok(()) => virtualize_store::open(&source.url, options).await.map_err(|error| error.to_string()),
-            Err(why) => Err(why),
-        };
-        match opened {
-            Ok(object) => *source = crate::open::source_of(&object),
-            Err(why) => drop(refused.insert(at, why)),
+    for ((at, source), version) in mapped.hierarchy.sources.iter_mut().enumerate().skip(1).zip(versions) {
+        match version {
+            Ok(version) => *source = version,
+            Err(Unopened::Changed(error)) => return Err(error),
+            Err(unopened) => drop(refused.insert(at, unopened.why())),
         }
     }
     let sizes: Vec<u64> = mapped.hierarchy.sources.iter().map(|source| source.size).collect();
@@ -32,9 +33,11 @@ pub(crate) async fn check(mapped: &mut Mapped, options: &StoreOptions) {
         Some((task.array.clone(), in_another(why)))
     });
     let failed: BTreeMap<String, String> = of_tasks.chain(of_arrays).collect();
+    mapped.tasks.retain(|task| !failed.contains_key(&task.array));
     for (path, why) in failed {
         leave_out(mapped, &path, "array-left-out", format!("the array is left out: {why}"), why);
     }
+    Ok(())
 }
 
 /// Whether a file is still what it was.

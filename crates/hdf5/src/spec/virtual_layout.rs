@@ -15,18 +15,16 @@ use crate::{Error, model::VirtualMapping};
 
 const STRUCTURE: &str = "virtual dataset block";
 
-/// Most bytes that the names of a block may take once those that are shared are spelled out.
-const MOST_NAME_BYTES: usize = 1 << 30;
-
 const SHARED_FILE: u8 = 1;
 const SHARED_DATASET: u8 = 2;
 const SAME_FILE: u8 = 4;
 
-/// Reads the block, which lies at `address`.
+/// Reads the block, which lies at `address`. Its names may take `most` bytes once those that are shared are spelled out.
 pub(crate) fn parse_virtual_layout(
     bytes: &[u8],
     address: u64,
     format: Format,
+    most: u64,
 ) -> Result<Vec<VirtualMapping>, Error> {
     let truncated = Error::truncated(STRUCTURE, address);
     let mut cursor = Cursor::little(bytes, address);
@@ -36,12 +34,13 @@ pub(crate) fn parse_virtual_layout(
     }
     checked(STRUCTURE, address, bytes)?;
     let count = cursor.uint(format.length_size.into()).map_err(&truncated)?;
-    let (mut mappings, mut name_bytes): (Vec<VirtualMapping>, usize) = (Vec::new(), 0);
+    let (mut mappings, mut name_bytes): (Vec<VirtualMapping>, u64) = (Vec::new(), 0);
     for _ in 0..count {
         let mapping = entry(&mut cursor, version, &mappings, address, format)?;
-        name_bytes = name_bytes.saturating_add(mapping.file.len()).saturating_add(mapping.dataset.len());
-        if name_bytes > MOST_NAME_BYTES {
-            let problem = format!("names of more than {MOST_NAME_BYTES} bytes");
+        let names = mapping.file.len().saturating_add(mapping.dataset.len());
+        name_bytes = name_bytes.saturating_add(names as u64);
+        if name_bytes > most {
+            let problem = format!("names of more than {most} bytes");
             return Err(Error::limit(STRUCTURE, address, problem));
         }
         mappings.push(mapping);
@@ -108,7 +107,7 @@ mod tests {
     }
 
     fn names(bytes: &[u8]) -> Result<Vec<(String, String)>, Error> {
-        let mappings = parse_virtual_layout(bytes, 0x80, FORMAT)?;
+        let mappings = parse_virtual_layout(bytes, 0x80, FORMAT, 1 << 30)?;
         assert!(mappings.iter().all(|mapping| mapping.source == Selection::All));
         Ok(mappings.into_iter().map(|mapping| (mapping.file, mapping.dataset)).collect())
     }

@@ -37,6 +37,9 @@ enum Found {
     Lost(Error),
 }
 
+/// Bytes of memory for an attribute beside its name and its values.
+const ATTRIBUTE_BYTES: u64 = 192;
+
 /// An attribute on its way.
 struct Pending {
     object: usize,
@@ -172,6 +175,11 @@ async fn resolve_parts(
     shared.look_up(io, format, references).await?;
     for Pending { place, .. } in pending {
         let Place::Parsed(parsed) = &mut *place else { continue };
+        for part in [&parsed.datatype, &parsed.dataspace] {
+            if let Part::Shared(reference) = part {
+                shared.hold(io, *reference)?;
+            }
+        }
         let typed = type_of(parsed, format, shared);
         *place = typed.map_or_else(Place::Lost, |typed| Place::Typed(Box::new(typed)));
     }
@@ -203,12 +211,15 @@ async fn decode_all(io: &Io<'_>, format: Format, pending: &mut [Pending]) -> Res
         let mut missing = BTreeSet::new();
         for Pending { place, .. } in &mut *pending {
             let Place::Typed(typed) = &mut *place else { continue };
-            let mut decoder = Decoder::new(Some((format, &collections)), io.limits().structure_bytes);
+            let most = io.limits().structure_bytes.min(io.left());
+            let mut decoder = Decoder::new(Some((format, &collections)), most);
             let elements = decoder.elements(&typed.datatype, count(&typed.dataspace), &typed.data);
             if elements.is_ok() && !decoder.missing.is_empty() {
                 missing.append(&mut decoder.missing);
                 continue;
             }
+            let spent = most.saturating_sub(decoder.left()).saturating_add(ATTRIBUTE_BYTES);
+            io.hold("attributes", spent.saturating_add(typed.name.len() as u64))?;
             *place = match elements {
                 Ok(elements) => Place::Done(typed.with(elements)),
                 Err(error) => Place::Lost(error.within(&format!("attribute {:?}", typed.name))),

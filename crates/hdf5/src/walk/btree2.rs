@@ -43,7 +43,7 @@ pub(crate) async fn read_records(
     format: Format,
     headers: &[u64],
 ) -> Vec<Result<Btree2Records, Error>> {
-    let mut copies = Copies { trees: headers.iter().map(|_| None).collect() };
+    let mut copies = Copies { io, trees: headers.iter().map(|_| None).collect() };
     let results = walk_trees(io, format, headers, &mut copies).await;
     let missing = |tree: usize| Error::malformed(HEADER, headers.get(tree).copied().unwrap_or(0), "not read");
     let pairs = results.into_iter().zip(copies.trees).enumerate();
@@ -176,16 +176,18 @@ fn check_size(io: &Io<'_>, header: &Btree2Header, address: u64) -> Result<(), Er
 }
 
 /// Copies the records of each tree to their places in one buffer.
-struct Copies {
+struct Copies<'a> {
+    io: &'a Io<'a>,
     trees: Vec<Option<Btree2Records>>,
 }
 
-impl Btree2Sink for Copies {
+impl Btree2Sink for Copies<'_> {
     fn begin(&mut self, tree: usize, header: &Btree2Header, address: u64) -> Result<(), Error> {
         let record_size = usize::from(header.record_size);
         let size = usize::try_from(header.total).ok().and_then(|total| total.checked_mul(record_size));
         let size = size.ok_or_else(|| Error::limit(HEADER, address, format!("{} records", header.total)))?;
         if let Some(place) = self.trees.get_mut(tree) {
+            self.io.hold("records of version 2 B-trees", size as u64)?;
             let records = vec![0; size];
             *place = Some(Btree2Records { record_type: header.record_type, record_size, records });
         }

@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use super::Io;
 use crate::{
     Error,
     model::{ChunkSizes, ChunkTable},
@@ -13,25 +14,30 @@ use crate::{
 
 const STRUCTURE: &str = "chunk index";
 
+/// Bytes of memory for a chunk: its position, its address and its size.
+const CHUNK_BYTES: u64 = 20;
+
 /// Position of a place without a chunk.
 const NOWHERE: u64 = u64::MAX;
 
 /// How many chunks may still be listed, all datasets of a call together.
-pub(crate) struct ChunkBudget {
+pub(crate) struct ChunkBudget<'a> {
+    io: &'a Io<'a>,
     left: AtomicU64,
     limit: u64,
 }
 
-impl ChunkBudget {
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { left: AtomicU64::new(limit), limit }
+impl<'a> ChunkBudget<'a> {
+    pub(crate) fn new(io: &'a Io<'a>) -> Self {
+        let limit = io.limits().chunks;
+        Self { io, left: AtomicU64::new(limit), limit }
     }
 
     /// Takes `count` chunks from the budget of the index at `address`.
     pub(crate) fn take(&self, count: u64, address: u64) -> Result<(), Error> {
         let less = |left: u64| left.checked_sub(count);
         match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
-            Ok(_) => Ok(()),
+            Ok(_) => self.io.hold("chunk tables", count.saturating_mul(CHUNK_BYTES)),
             Err(_) => Err(Error::limit(STRUCTURE, address, format!("more than {} chunks", self.limit))),
         }
     }
@@ -247,6 +253,8 @@ fn permuted<T: Copy>(column: &[T], order: &[(u64, usize)]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use virtualize_bytes::{Limits, MemorySource};
+
     use super::*;
 
     fn columns(filtered: bool) -> ChunkColumns {
@@ -322,7 +330,9 @@ mod tests {
 
     #[test]
     fn the_budget_is_shared() {
-        let budget = ChunkBudget::new(10);
+        let source = MemorySource(bytes::Bytes::new());
+        let io = Io::new(&source, Limits { chunks: 10, ..Limits::default() });
+        let budget = ChunkBudget::new(&io);
         assert!(budget.take(6, 0).is_ok());
         assert!(budget.take(6, 0).is_err());
         assert!(budget.take(4, 0).is_ok());

@@ -58,7 +58,7 @@ pub(super) struct Job<'a> {
     pub(super) request: &'a ChunkRequest,
     pub(super) address: u64,
     pub(super) columns: ChunkColumns,
-    pub(super) budget: &'a ChunkBudget,
+    pub(super) budget: &'a ChunkBudget<'a>,
     place: usize,
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn read_chunk_tables(
     format: Format,
     requests: Vec<ChunkRequest>,
 ) -> Vec<Result<ChunkTable, Error>> {
-    let budget = ChunkBudget::new(io.limits().chunks);
+    let budget = ChunkBudget::new(io);
     let mut tables: Vec<_> = requests.iter().map(|_| None).collect();
     let (mut btree1, mut fixed, mut extensible, mut btree2) = (vec![], vec![], vec![], vec![]);
     for (place, request) in requests.iter().enumerate() {
@@ -120,7 +120,7 @@ fn begin<'a>(
     io: &Io<'_>,
     request: &'a ChunkRequest,
     place: usize,
-    budget: &'a ChunkBudget,
+    budget: &'a ChunkBudget<'a>,
 ) -> Result<Begun<'a>, Error> {
     let grid = ChunkGrid::new(&request.shape, &request.chunk_shape, request.element_size)?;
     if request.max_shape.len() != request.shape.len() {

@@ -23,6 +23,11 @@ pub(crate) fn is_group(header: &Header) -> bool {
     header.find(kind::SYMBOL_TABLE).is_some() || header.find(kind::LINK_INFO).is_some()
 }
 
+/// Takes memory for a link with so many bytes of names.
+pub(super) fn hold_link(io: &Io<'_>, names: usize) -> Result<(), Error> {
+    io.hold("links", (size_of::<OrderedLink>() as u64).saturating_add(names as u64))
+}
+
 /// A link and its place in the order of creation, where that is tracked.
 type OrderedLink = (Option<u64>, Link);
 
@@ -32,7 +37,7 @@ pub(crate) async fn read_links(
     format: Format,
     groups: &[&Header],
 ) -> Result<Vec<Result<Vec<Link>, Error>>, Error> {
-    let storages: Vec<_> = groups.iter().map(|header| Storage::of(header, format)).collect();
+    let storages: Vec<_> = groups.iter().map(|header| Storage::of(io, header, format)).collect();
     let tables: Vec<_> = storages.iter().flatten().filter_map(|storage| storage.table).collect();
     let dense: Vec<_> = storages.iter().flatten().filter_map(|storage| storage.dense).collect();
     let (tables, dense) = futures::future::try_join(
@@ -49,8 +54,9 @@ pub(crate) async fn read_links(
         let mut links = storage.compact;
         links.extend(table.transpose()?.into_iter().flatten().map(|link| (None, link)));
         for (_, object) in dense.transpose()?.into_iter().flatten() {
-            let parsed = object.map(|object| object.and_then(|o| link::parse(&o.bytes, o.address, format)));
-            links.extend(parsed.map(or_unreadable));
+            let Some(object) = object else { continue };
+            hold_link(io, object.as_ref().map_or(0, |object| object.bytes.len()))?;
+            links.push(or_unreadable(object.and_then(|o| link::parse(&o.bytes, o.address, format))));
         }
         Ok(in_order(links))
     };
@@ -61,11 +67,12 @@ fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
     link.unwrap_or_else(|error| (None, Link { name: String::new(), target: LinkTarget::Unreadable(error) }))
 }
 
+/// In the order of creation where all links have it, else in that of their names.
 fn in_order(mut links: Vec<OrderedLink>) -> Vec<Link> {
-    links.sort_by(|(a, first), (b, second)| match (a, b) {
-        (Some(a), Some(b)) => a.cmp(b),
-        _ => first.name.cmp(&second.name),
-    });
+    match links.iter().all(|(creation, _)| creation.is_some()) {
+        true => links.sort_by_key(|(creation, _)| *creation),
+        false => links.sort_by(|(_, first), (_, second)| first.name.cmp(&second.name)),
+    }
     links.into_iter().map(|(_, link)| link).collect()
 }
 
@@ -77,12 +84,53 @@ struct Storage {
 }
 
 impl Storage {
-    fn of(header: &Header, format: Format) -> Result<Self, Error> {
+    fn of(io: &Io<'_>, header: &Header, format: Format) -> Result<Self, Error> {
         let table = header.find(kind::SYMBOL_TABLE);
         let table = table.map(|m| parse_symbol_table(&m.body, m.address, format)).transpose()?;
         let dense = header.find(kind::LINK_INFO);
         let dense = dense.map(|m| parse_link_info(&m.body, m.address, format)).transpose()?.flatten();
-        let compact = header.all(kind::LINK).map(|m| link::parse(&m.body, m.address, format));
-        Ok(Self { compact: compact.map(or_unreadable).collect(), table, dense })
+        let mut compact = Vec::new();
+        for message in header.all(kind::LINK) {
+            hold_link(io, message.body.len())?;
+            compact.push(or_unreadable(link::parse(&message.body, message.address, format)));
+        }
+        Ok(Self { compact, table, dense })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::Address;
+
+    use super::*;
+
+    fn names(links: &[(Option<u64>, &str)]) -> Vec<String> {
+        let link = |(creation, name): &(Option<u64>, &str)| {
+            (*creation, Link { name: (*name).to_owned(), target: LinkTarget::Hard(Address(0)) })
+        };
+        in_order(links.iter().map(link).collect()).into_iter().map(|link| link.name).collect()
+    }
+
+    #[test]
+    fn creation_order_counts_where_all_links_have_it() {
+        assert_eq!(names(&[(Some(2), "a"), (Some(1), "b"), (Some(3), "")]), ["b", "a", ""]);
+        assert_eq!(names(&[(Some(2), "c"), (None, "b"), (Some(1), "a")]), ["a", "b", "c"]);
+    }
+
+    /// Files may say the order of some links and not of others: no order may make sorting panic.
+    #[test]
+    fn any_mix_has_an_order() {
+        let mut state = 1_u64;
+        let mut random = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        for _ in 0..300 {
+            let links: Vec<_> = (0..21 + random(60))
+                .map(|_| (Some(random(50)).filter(|n| n % 3 > 0), format!("{}", random(50))))
+                .collect();
+            let links: Vec<_> = links.iter().map(|(creation, name)| (*creation, name.as_str())).collect();
+            assert_eq!(names(&links).len(), links.len());
+        }
     }
 }

@@ -59,9 +59,9 @@ pub(crate) async fn read_headers(
         let block = block?;
         let prefix = parse_prefix(&block, address, format)?;
         let messages = parse_header(&block, address, prefix, format)?;
-        let header = Header { address, messages };
+        let header = Header { address, messages: Vec::new() };
         let mut reading = Reading { header, prefix, seen: BTreeSet::new(), next: Vec::new() };
-        reading.note_continuations(format)?;
+        reading.add(io, messages, format)?;
         Ok(reading)
     };
     let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
@@ -82,7 +82,7 @@ async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Readin
         let Some(place) = readings.get_mut(*index) else { continue };
         let Ok(reading) = place else { continue };
         let added = block.and_then(|block| parse_continuation(&block, *at, reading.prefix, format));
-        if let Err(error) = added.and_then(|messages| reading.add(messages, format)) {
+        if let Err(error) = added.and_then(|messages| reading.add(io, messages, format)) {
             *place = Err(error);
         }
     }
@@ -90,17 +90,13 @@ async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Readin
 }
 
 impl Reading {
-    fn add(&mut self, messages: Vec<Message>, format: Format) -> Result<(), Error> {
-        self.header.messages.extend(messages);
-        self.note_continuations(format)
-    }
-
-    /// Takes the continuation messages out of the header and notes where they lead.
-    fn note_continuations(&mut self, format: Format) -> Result<(), Error> {
-        let (found, others) = std::mem::take(&mut self.header.messages)
-            .into_iter()
-            .partition::<Vec<_>, _>(|message| message.kind == kind::CONTINUATION);
-        self.header.messages = others;
+    /// Adds messages. Those of continuations stay out of the header: where they lead is noted.
+    fn add(&mut self, io: &Io<'_>, messages: Vec<Message>, format: Format) -> Result<(), Error> {
+        let bytes = (messages.len() as u64).saturating_mul(size_of::<Message>() as u64);
+        io.hold("messages of object headers", bytes)?;
+        let (found, others) =
+            messages.into_iter().partition::<Vec<_>, _>(|message| message.kind == kind::CONTINUATION);
+        self.header.messages.extend(others);
         for message in found {
             let continuation = parse_continuation_message(&message, format)?;
             if !self.seen.insert(continuation) {

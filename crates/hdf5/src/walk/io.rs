@@ -1,29 +1,29 @@
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
+use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
 
 use crate::{Error, spec::slice};
 
 /// Bytes fetched from the start of a file before anything is parsed: most small files, and the root of large ones.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// A file, the limits it is held to, and a count of the metadata read from it.
+/// A file, the limits it is held to, and the budget of what it makes us hold.
 pub(crate) struct Io<'a> {
     source: &'a dyn ReadRanges,
     limits: Limits,
-    fetched: AtomicU64,
+    budget: Budget<'a>,
     head: Bytes,
     /// Structures whose bytes are not in their own places, by address.
     overlay: BTreeMap<u64, Bytes>,
+    /// Bytes of the longest structure of the overlay.
+    longest: u64,
 }
 
 impl<'a> Io<'a> {
     pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
-        Self { source, limits, fetched: AtomicU64::new(0), head: Bytes::new(), overlay: BTreeMap::new() }
+        let budget = Budget::of_file(&limits, source.size());
+        Self { source, limits, budget, head: Bytes::new(), overlay: BTreeMap::new(), longest: 0 }
     }
 
     /// Fetches the start of the file, from which later reads are served.
@@ -36,7 +36,20 @@ impl<'a> Io<'a> {
 
     /// Lays structures over the bytes of the file: reads see them in its place from now on.
     pub(crate) fn lay_over(&mut self, structures: Vec<(u64, Bytes)>) {
+        let lengths = structures.iter().map(|(_, bytes)| bytes.len() as u64);
+        self.longest = lengths.fold(self.longest, u64::max);
         self.overlay.extend(structures);
+    }
+
+    /// Takes memory for what was read, beside the bytes themselves. Who is refused must fail the whole file.
+    pub(crate) fn hold(&self, what: &str, bytes: u64) -> Result<(), Error> {
+        self.budget.take(what, bytes)?;
+        Ok(self.source.hold(what, bytes)?)
+    }
+
+    /// Bytes of memory that are left.
+    pub(crate) fn left(&self) -> u64 {
+        self.budget.left()
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -50,6 +63,8 @@ impl<'a> Io<'a> {
 
     /// The bytes of all ranges, fetched together. A range that passes the end of the file returns what exists.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let wanted = ranges.iter().map(|range| range.clamp_to(self.size()).length);
+        self.budget.take("bytes of the file", wanted.fold(0, u64::saturating_add))?;
         let parts = self.read_file(ranges).await?;
         if self.overlay.is_empty() {
             return Ok(parts);
@@ -60,8 +75,8 @@ impl<'a> Io<'a> {
     /// The bytes at `start` with all structures of the overlay that touch them.
     fn overlaid(&self, start: u64, part: Bytes) -> Bytes {
         let end = start.saturating_add(part.len() as u64);
-        let touching =
-            self.overlay.range(..end).filter(|(at, bytes)| at.saturating_add(bytes.len() as u64) > start);
+        let touching = self.overlay.range(start.saturating_sub(self.longest)..end);
+        let touching = touching.filter(|(at, bytes)| at.saturating_add(bytes.len() as u64) > start);
         let mut copy = part.to_vec();
         for (&at, bytes) in touching {
             let place = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
@@ -91,13 +106,6 @@ impl<'a> Io<'a> {
     async fn fetch(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         if ranges.is_empty() {
             return Ok(Vec::new());
-        }
-        let wanted = ranges.iter().map(|range| range.clamp_to(self.size()).length);
-        let wanted = wanted.fold(0_u64, u64::saturating_add);
-        let before = self.fetched.fetch_add(wanted, Ordering::Relaxed);
-        if before.saturating_add(wanted) > self.limits.metadata_bytes {
-            let message = format!("more than {} bytes of metadata", self.limits.metadata_bytes);
-            return Err(ReadError::new(ReadErrorKind::Limit, message).into());
         }
         Ok(self.source.read_ranges(ranges).await?)
     }

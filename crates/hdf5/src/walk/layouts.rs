@@ -50,7 +50,7 @@ pub(crate) async fn read_layouts(
         let names = request.external.as_ref().and_then(|_| names.next());
         match (request.message, request.external, names) {
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
-                names.and_then(|names| external(&files, &names)).map(Layout::External)
+                names.and_then(|names| external(io, &files, &names)).map(Layout::External)
             }
             (LayoutMessage::Compact(bytes), ..) => Ok(Layout::Compact(bytes)),
             (LayoutMessage::Contiguous { address, length }, ..) => {
@@ -61,7 +61,9 @@ pub(crate) async fn read_layouts(
                 Some(table) => table.map(|table| Layout::Chunked(with_table(chunked, table))),
                 None => Err(Error::malformed("chunk index", request.header, "not read")),
             },
-            (LayoutMessage::Virtual(pointer), ..) => mappings(&blocks, pointer, format).map(Layout::Virtual),
+            (LayoutMessage::Virtual(pointer), ..) => {
+                mappings(io, &blocks, pointer, format).map(Layout::Virtual)
+            }
         }
     };
     let layouts = requests.into_iter().map(layout);
@@ -78,9 +80,12 @@ fn extent_bytes(dataspace: &Dataspace, element_size: u64) -> u64 {
     dataspace.shape().map_or(0, |shape| shape.iter().copied().fold(element_size, u64::saturating_mul))
 }
 
-fn external(files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
+fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
     let segment = |slot: &Slot| {
         let file = heap_text(heap, slot.name, files.heap)?;
+        // All of them may name the same text.
+        let bytes = (size_of::<ExternalSegment>() as u64).saturating_add(file.len() as u64);
+        io.hold("external file lists", bytes)?;
         Ok(ExternalSegment { file, offset: slot.offset, size: slot.size })
     };
     files.slots.iter().map(segment).collect()
@@ -103,13 +108,19 @@ async fn read_mapping_blocks(
 }
 
 fn mappings(
+    io: &Io<'_>,
     blocks: &Collections,
     pointer: Option<HeapPointer>,
     format: Format,
 ) -> Result<Vec<VirtualMapping>, Error> {
     let Some(pointer) = pointer else { return Ok(Vec::new()) };
     let block = object_in(blocks, pointer)?.unwrap_or_default();
-    parse_virtual_layout(&block, pointer.collection, format)
+    // Datasets may share a block. A coordinate of two bytes becomes a list of its own.
+    io.hold("virtual dataset blocks", (block.len() as u64).saturating_mul(16))?;
+    let mappings = parse_virtual_layout(&block, pointer.collection, format, io.left())?;
+    let names = mappings.iter().map(|mapping| mapping.file.len().saturating_add(mapping.dataset.len()));
+    io.hold("names of virtual mappings", names.fold(0, usize::saturating_add) as u64)?;
+    Ok(mappings)
 }
 
 /// The chunks of the datasets that have any, in their order.

@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// Bytes of memory for a byte of a parsed message.
+const PARSED: u64 = 4;
+
 /// A message's body and where it lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Body {
@@ -48,6 +51,12 @@ impl SharedMessages {
     pub(crate) fn get(&self, reference: SharedReference) -> Result<Body, Error> {
         let missing = || Err(Error::malformed("shared message", 0, "not looked up"));
         self.found.get(&reference).cloned().unwrap_or_else(missing)
+    }
+
+    /// Takes memory for one more object that has a message, as parsed.
+    pub(crate) fn hold(&self, io: &Io<'_>, reference: SharedReference) -> Result<(), Error> {
+        let bytes = self.get(reference).map_or(0, |body| body.bytes.len());
+        io.hold("shared messages", (bytes as u64).saturating_mul(PARSED))
     }
 
     /// Looks up messages, all in the same batches.

@@ -1,5 +1,7 @@
 //! The description of an HDF-EOS5 file, which is the content of a few datasets of text.
 
+use std::collections::BTreeMap;
+
 use virtualize_bytes::{Address, ByteRange};
 
 use super::Io;
@@ -32,7 +34,8 @@ fn ranges(io: &Io<'_>, file: &File) -> Vec<ByteRange> {
     let Some(Object::Group(group)) = child(root, GROUP).and_then(|at| file.objects.get(&at)) else {
         return Vec::new();
     };
-    let part = |number: usize| match file.objects.get(&child(group, &format!("StructMetadata.{number}"))?)? {
+    let names: BTreeMap<&str, Address> = hard_links(group).collect();
+    let part = |number: usize| match file.objects.get(names.get(&*format!("StructMetadata.{number}"))?)? {
         Object::Dataset(dataset) => text_range(dataset).filter(|range| range.end() <= io.size()),
         _ => None,
     };
@@ -48,11 +51,14 @@ fn ranges(io: &Io<'_>, file: &File) -> Vec<ByteRange> {
 }
 
 fn child(group: &Group, name: &str) -> Option<Address> {
-    let link = group.links.iter().find(|link| link.name == name)?;
-    match link.target {
-        LinkTarget::Hard(address) => Some(address),
+    hard_links(group).find(|(known, _)| *known == name).map(|(_, address)| address)
+}
+
+fn hard_links(group: &Group) -> impl Iterator<Item = (&str, Address)> {
+    group.links.iter().filter_map(|link| match link.target {
+        LinkTarget::Hard(address) => Some((link.name.as_str(), address)),
         _ => None,
-    }
+    })
 }
 
 /// Where a single fixed-length string lies.
@@ -69,8 +75,6 @@ fn text_range(dataset: &Dataset) -> Option<ByteRange> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use virtualize_bytes::{Limits, MemorySource};
 
     use super::*;

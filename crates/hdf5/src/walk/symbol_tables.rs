@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use virtualize_bytes::{Address, ByteRange};
 
-use super::{Io, batch::read_whole, sized::read_sized};
+use super::{Io, batch::read_whole, groups::hold_link, sized::read_sized};
 use crate::{
     Error,
     model::{Link, LinkTarget},
@@ -40,7 +40,7 @@ pub(crate) async fn read_symbol_tables(
     while descend(io, format, &mut walks).await? {}
     let symbols = read_symbols(io, format, &walks).await?;
     let links = tables.iter().zip(heaps).zip(symbols);
-    Ok(links.map(|((table, heap), symbols)| Ok(links_of(&symbols?, &heap?, table.heap))).collect())
+    Ok(links.map(|((table, heap), symbols)| links_of(io, &symbols?, &heap?, table.heap)).collect())
 }
 
 /// The way down one group's B-tree.
@@ -119,15 +119,25 @@ async fn read_symbols(
         let nodes: Vec<_> = leaves.iter().zip(nodes.by_ref()).collect();
         let mut symbols = Vec::new();
         for (address, node) in nodes {
-            symbols.extend(parse_symbol_node(&node?, *address, format)?);
+            let node = parse_symbol_node(&node?, *address, format)?;
+            io.hold("symbol table nodes", (node.len() as u64).saturating_mul(size_of::<Symbol>() as u64))?;
+            symbols.extend(node);
         }
         Ok(symbols)
     };
     Ok(walks.iter().map(symbols).collect())
 }
 
-fn links_of(symbols: &[Symbol], heap: &[u8], heap_address: u64) -> Vec<Link> {
-    symbols.iter().map(|symbol| link_of(symbol, heap, heap_address)).collect()
+fn links_of(io: &Io<'_>, symbols: &[Symbol], heap: &[u8], heap_address: u64) -> Result<Vec<Link>, Error> {
+    let mut links = Vec::new();
+    for symbol in symbols {
+        let link = link_of(symbol, heap, heap_address);
+        // All of them may name the same text.
+        let target = if let LinkTarget::Soft(path) = &link.target { path.len() } else { 0 };
+        hold_link(io, link.name.len().saturating_add(target))?;
+        links.push(link);
+    }
+    Ok(links)
 }
 
 fn link_of(symbol: &Symbol, heap: &[u8], heap_address: u64) -> Link {

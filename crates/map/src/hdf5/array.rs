@@ -19,7 +19,13 @@ use super::layout::{Placed, Placing, is_reference};
 use super::padding::Padded;
 use super::types::{ElementType, element_type, numpy_time};
 use crate::sentinel::number_json;
-use crate::{ArrayReport, ChunkContent, InlineTask, Severity};
+use crate::{ArrayReport, ChunkContent, InlineTask, Piece, Severity};
+
+/// Bytes of memory for a chunk of an array: its position, its place and its length.
+const CHUNK: u64 = 20;
+
+/// Bytes that are decoded for chunks that are put inline, to a byte of the budget.
+const DECODED: u64 = 16;
 
 impl Mapper<'_> {
     /// Maps a dataset; `None` where it is left out, which the report then says. `axes` are the dataset's own.
@@ -81,6 +87,7 @@ impl Mapper<'_> {
             padded.unwrap_or_else(|| Padded { shape: shape.clone(), fill: missing_reads.clone() });
         let background = inexpressible.is_none().then_some(&missing_reads);
         let placing = Placing { shape: &shape, background, ..placing };
+        self.take_chunks(path, &placing, &placed)?;
         let missing = missing_count(&shape, &placed);
         if let Some(why) = inexpressible.filter(|_| missing > 0) {
             return Err(format!("{missing} chunks are missing, and {why}"));
@@ -143,6 +150,23 @@ impl Mapper<'_> {
         padded.unwrap_or(None)
     }
 
+    /// Takes memory for the chunks of an array, and for the references in which each of them says the path.
+    fn take_chunks(&self, path: &str, placing: &Placing<'_>, placed: &Placed) -> Result<(), String> {
+        let name = path.len() as u64;
+        let chunk = CHUNK.saturating_add(name / 4);
+        self.take("chunk tables", placed.chunks.len().saturating_mul(chunk))?;
+        let made = placed.inline.len() as u64;
+        let pieces = placed.inline.iter().map(|(_, content)| content.pieces().len()).sum::<usize>() as u64;
+        let decoded = placing.made_bytes(&placed.chunk_shape).unwrap_or(u64::MAX).saturating_mul(made);
+        let tasks =
+            made.saturating_mul(size_of::<InlineTask>() as u64).saturating_add(made.saturating_mul(name));
+        let pieces = pieces.saturating_mul(size_of::<Piece>() as u64);
+        self.take(
+            "chunks that are put inline",
+            tasks.saturating_add(pieces).saturating_add(decoded / DECODED),
+        )
+    }
+
     fn report_placed(&mut self, path: &str, placed: &Placed, fill: &FillPlan) {
         if let Some(why) = &placed.inline_reason {
             let message = format!("{} chunks are put inline: {why}", placed.inline.len());
@@ -167,7 +191,7 @@ impl Mapper<'_> {
         element: &ElementType,
         fill: &FillPlan,
     ) -> Map<String, Value> {
-        let (mut attributes, left_out) = attributes_json(&dataset.attributes, &self.names);
+        let (mut attributes, left_out) = attributes_json(&dataset.attributes, self.shown());
         for (name, why) in left_out.iter().filter(|(name, _)| name != "_FillValue") {
             self.attribute_left_out(path, name, why);
         }

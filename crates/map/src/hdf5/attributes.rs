@@ -1,8 +1,9 @@
 //! Attributes as JSON, as h5netcdf shows them.
 
 use serde_json::{Map, Value};
-use virtualize_hdf5::model::{Attribute, Dataspace, Datatype, Element};
+use virtualize_hdf5::model::{Attribute, Dataspace, Datatype, Element, Selection};
 
+use super::lookup::Lookup;
 use super::names::ObjectNames;
 use super::references::{reference_part, reference_path};
 use super::types::is_boolean;
@@ -21,10 +22,43 @@ pub(super) const HIDDEN: [&str; 9] = [
     "_NCProperties",
 ];
 
+/// Bytes of memory for an attribute beside its name and its values.
+const ATTRIBUTE: u64 = 128;
+
+/// Bytes of memory for a value of JSON.
+const VALUE: u64 = 48;
+
+/// What values are shown with: the paths of objects, and the memory that may be taken.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) names: &'a ObjectNames,
+    pub(super) shared: &'a Lookup<'a>,
+}
+
+impl Shown<'_> {
+    /// Takes memory for an element, those in it aside.
+    fn take(&self, element: &Element) -> Result<(), String> {
+        let bytes = match element {
+            Element::Text(text) => text.len() as u64,
+            Element::Region(_, Selection::Points(points)) => (points.len() as u64).saturating_mul(VALUE * 4),
+            Element::Region(_, Selection::Blocks(blocks)) => (blocks.len() as u64).saturating_mul(VALUE * 8),
+            _ => 0,
+        };
+        self.shared.take("attributes", bytes.saturating_add(VALUE))
+    }
+
+    /// The path of what an element refers to.
+    fn path(&self, element: &Element) -> Result<String, String> {
+        let path = reference_path(element, self.names)?;
+        self.shared.take("paths of references", path.len() as u64)?;
+        Ok(path)
+    }
+}
+
 /// Attributes that can be said, and (name, reason) of those that cannot.
 pub(super) fn attributes_json(
     attributes: &[Attribute],
-    names: &ObjectNames,
+    names: Shown<'_>,
 ) -> (Map<String, Value>, Vec<(String, String)>) {
     let mut said = Map::new();
     let mut left_out = Vec::new();
@@ -33,7 +67,8 @@ pub(super) fn attributes_json(
             left_out.push((attribute.name.clone(), "the name is reserved for dimension names".to_owned()));
             continue;
         }
-        match attribute_json(attribute, names) {
+        let value = names.shared.take("attributes", ATTRIBUTE.saturating_add(attribute.name.len() as u64));
+        match value.and_then(|()| attribute_json(attribute, names)) {
             Ok(value) => {
                 said.insert(attribute.name.clone(), value);
             }
@@ -43,7 +78,7 @@ pub(super) fn attributes_json(
     (said, left_out)
 }
 
-fn attribute_json(attribute: &Attribute, names: &ObjectNames) -> Result<Value, String> {
+fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value, String> {
     let shape = match &attribute.dataspace {
         Dataspace::Null if is_text(&attribute.datatype) => return Ok("".into()),
         Dataspace::Null => return Ok(Value::Array(Vec::new())),
@@ -86,7 +121,8 @@ fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
     Value::Array(values)
 }
 
-fn element_json(element: &Element, datatype: &Datatype, names: &ObjectNames) -> Result<Value, String> {
+fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Result<Value, String> {
+    names.take(element)?;
     Ok(match element {
         Element::Integer(value) => match datatype {
             Datatype::Enum { base, members } if is_boolean(base, members) => Value::Bool(*value != 0),
@@ -109,9 +145,9 @@ fn element_json(element: &Element, datatype: &Datatype, names: &ObjectNames) -> 
             }
         }
         Element::Object(None) => Value::Null,
-        Element::Object(Some(_)) => reference_path(element, names)?.into(),
+        Element::Object(Some(_)) => names.path(element)?.into(),
         Element::Region(..) | Element::Attribute(..) => {
-            let mut reference = Map::from_iter([("path".to_owned(), reference_path(element, names)?.into())]);
+            let mut reference = Map::from_iter([("path".to_owned(), names.path(element)?.into())]);
             reference.extend(reference_part(element).unwrap_or_default());
             Value::Object(reference)
         }
@@ -122,16 +158,17 @@ fn element_json(element: &Element, datatype: &Datatype, names: &ObjectNames) -> 
 fn compound_json(
     members: &[(String, Element)],
     datatype: &Datatype,
-    names: &ObjectNames,
+    names: Shown<'_>,
 ) -> Result<Value, String> {
     let types: &[_] = match datatype {
         Datatype::Compound { members, .. } => members,
         _ => &[],
     };
     let mut object = Map::new();
-    for (name, element) in members {
-        let member =
-            types.iter().find(|member| member.name == *name).map_or(datatype, |member| &member.datatype);
+    // Members come in the order of their types.
+    for (at, (name, element)) in members.iter().enumerate() {
+        let member = types.get(at).map_or(datatype, |member| &member.datatype);
+        names.shared.take("attributes", name.len() as u64)?;
         object.insert(name.clone(), element_json(element, member, names)?);
     }
     Ok(Value::Object(object))

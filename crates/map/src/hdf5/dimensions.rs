@@ -2,6 +2,7 @@
 //! without a scale, counted as it does by default (`phony_dims="access"`).
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Element, File, Object};
@@ -41,7 +42,7 @@ pub(super) struct AxisDimension {
 /// The dimensions that a group defines.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Dimensions {
-    all: Vec<Dimension>,
+    all: Rc<Vec<Dimension>>,
 }
 
 /// Numbers that run from the root to a group.
@@ -55,22 +56,27 @@ impl Dimensions {
     /// Finds the dimensions of a group with these children.
     pub(super) fn new(file: &File, children: &[(String, Address)], counters: &mut Counters) -> Self {
         let mut found = Self::default();
-        let mut unlabeled: Vec<(u64, usize)> = Vec::new();
+        let mut unlabeled = Unlabeled::default();
         for (name, address) in children {
             let Some(Object::Dataset(dataset)) = file.objects.get(address) else { continue };
             if is_scale(dataset) {
-                found.all.push(scale(file, name, *address, dataset, counters));
+                Rc::make_mut(&mut found.all).push(scale(file, name, *address, dataset, counters));
             } else if labels(dataset).is_none() {
                 count_sizes(dataset, &mut unlabeled);
             }
         }
-        found.add_phony(&unlabeled, counters);
+        found.add_phony(&unlabeled.sizes, counters);
         found
     }
 
     /// Whether the group defines a dimension of this name.
     pub(super) fn defines(&self, name: &str) -> bool {
         self.all.iter().any(|dimension| dimension.name == name)
+    }
+
+    /// How many steps it takes to look for a dimension.
+    pub(super) fn steps(scopes: &[Self]) -> u64 {
+        scopes.iter().map(|scope| scope.all.len()).sum::<usize>() as u64
     }
 
     fn add_phony(&mut self, unlabeled: &[(u64, usize)], counters: &mut Counters) {
@@ -82,7 +88,13 @@ impl Dimensions {
             for _ in labeled.get(size).copied().unwrap_or(0)..*count {
                 let name = format!("phony_dim_{}", counters.phony);
                 counters.phony += 1;
-                self.all.push(Dimension { name, size: *size, unlimited: false, id: None, scale: None });
+                Rc::make_mut(&mut self.all).push(Dimension {
+                    name,
+                    size: *size,
+                    unlimited: false,
+                    id: None,
+                    scale: None,
+                });
             }
         }
     }
@@ -121,14 +133,22 @@ fn longest_user(file: &File, scale: &Dataset) -> u64 {
     sizes.max().unwrap_or(0)
 }
 
-/// For each size, the most axes of that size that one unlabeled variable has.
-fn count_sizes(dataset: &Dataset, unlabeled: &mut Vec<(u64, usize)>) {
+/// For each size, in the order in which they come, the most axes of that size that one unlabeled variable has.
+#[derive(Default)]
+struct Unlabeled {
+    sizes: Vec<(u64, usize)>,
+    /// Places of the sizes.
+    places: BTreeMap<u64, usize>,
+}
+
+fn count_sizes(dataset: &Dataset, unlabeled: &mut Unlabeled) {
     let shape = dataset.dataspace.shape().unwrap_or_default();
     for size in shape {
         let count = shape.iter().filter(|n| *n == size).count();
-        match unlabeled.iter_mut().find(|(known, _)| known == size) {
+        let place = *unlabeled.places.entry(*size).or_insert(unlabeled.sizes.len());
+        match unlabeled.sizes.get_mut(place) {
             Some((_, most)) => *most = (*most).max(count),
-            None => unlabeled.push((*size, count)),
+            None => unlabeled.sizes.push((*size, count)),
         }
     }
 }
@@ -168,6 +188,16 @@ fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
     let labels = list.elements.iter().map(last).collect::<Option<Vec<_>>>()?;
     (!labels.is_empty() && Some(labels.len()) == dataset.dataspace.shape().map(<[u64]>::len))
         .then_some(labels)
+}
+
+/// How many users the scales of a dataset's axes name, all of which may have to be looked at.
+pub(super) fn users(file: &File, dataset: &Dataset) -> u64 {
+    let scales = labels(dataset).unwrap_or_default();
+    let lists = scales.iter().filter_map(|scale| match file.objects.get(scale)? {
+        Object::Dataset(scale) => Some(attribute(scale, "REFERENCE_LIST")?.elements.len()),
+        _ => None,
+    });
+    lists.sum::<usize>() as u64
 }
 
 /// The dimensions of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own, `fields` the
@@ -247,8 +277,10 @@ fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<AxisDimension> {
         .iter()
         .map(|size| {
             let next = used.entry(*size).or_default();
-            let mut fitting =
-                scope.into_iter().flat_map(|scope| &scope.all).filter(|dimension| dimension.size == *size);
+            let mut fitting = scope
+                .into_iter()
+                .flat_map(|scope| scope.all.iter())
+                .filter(|dimension| dimension.size == *size);
             let name = fitting.nth(*next).map(|dimension| dimension.name.clone());
             *next += 1;
             AxisDimension { name, length: Some(*size), ..AxisDimension::default() }

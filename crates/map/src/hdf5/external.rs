@@ -1,5 +1,7 @@
 //! Datasets whose bytes lie in external raw data files.
 
+use std::collections::BTreeMap;
+
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::ExternalSegment;
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId, greatest_common_divisor};
@@ -36,9 +38,10 @@ impl Placing<'_> {
         {
             *rows = step / row;
         }
-        let mut position = 0;
+        let (mut position, mut files) = (0, BTreeMap::new());
         for (file, range) in runs {
-            let source = source_of(&mut placed.external_files, &beside(&self.world.here.source.url, file))?;
+            let url = beside(&self.world.here.source.url, file);
+            let source = source_of(&mut files, &mut placed.external_files, url)?;
             let count = range.length / step;
             placed.chunks.references.push(References {
                 source,
@@ -70,19 +73,27 @@ fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRang
     }
 }
 
-fn source_of(files: &mut Vec<String>, file: &str) -> Result<SourceId, String> {
-    let at = files.iter().position(|known| known == file).unwrap_or_else(|| {
-        files.push(file.to_owned());
-        files.len() - 1
-    });
-    u32::try_from(at + 1).map(SourceId).map_err(|_| "too many external files".to_owned())
+fn source_of(
+    known: &mut BTreeMap<String, SourceId>,
+    files: &mut Vec<String>,
+    url: String,
+) -> Result<SourceId, String> {
+    if let Some(id) = known.get(&url) {
+        return Ok(*id);
+    }
+    files.push(url.clone());
+    let id = u32::try_from(files.len()).map(SourceId).map_err(|_| "too many external files")?;
+    known.insert(url, id);
+    Ok(id)
 }
 
 /// One column a source.
 fn joined(chunks: ChunkManifest) -> ChunkManifest {
     let mut joined = ChunkManifest::default();
+    let mut places = BTreeMap::new();
     for column in chunks.references {
-        match joined.references.iter_mut().find(|known| known.source == column.source) {
+        let place = *places.entry(column.source).or_insert(joined.references.len());
+        match joined.references.get_mut(place) {
             Some(known) => {
                 if let (Some(known), Some(new)) = (&mut known.positions, column.positions) {
                     known.extend(new);

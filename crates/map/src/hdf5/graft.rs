@@ -9,9 +9,12 @@ use virtualize_zarr::{Group, Node, SourceId, node::join};
 
 use super::lengths::Lengths;
 use super::others::{OtherFile, beside};
-use super::tree::NODES;
+use super::tree::{NODES, weight};
 use super::{Mapper, map_within};
 use crate::{ChunkContent, InlineTask, Mapped, Severity};
+
+/// Bytes of the budget for a step of work.
+const STEP: u64 = 8;
 
 /// Longest chain of files that link to each other.
 const DEPTH: usize = 8;
@@ -49,6 +52,7 @@ impl Mapper<'_> {
 
     fn graft(&mut self, root: &mut Group, link: &ExternalLink, chain: &[String]) -> Result<(), String> {
         let mapped = self.linked_file(&link.file, chain)?;
+        self.take("external links", steps(&mapped).saturating_mul(STEP))?;
         let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
         let path = steps.join("/");
         let mut node = match path.is_empty() {
@@ -66,6 +70,7 @@ impl Mapper<'_> {
         if parent.children.contains_key(name) {
             return Err("two objects have this name".to_owned());
         }
+        self.take("external links", parent.children.len() as u64)?;
         if let Node::Array(array) = &mut node {
             self.rename_dimensions(&link.at, array, &mut lengths(parent), &[]);
         }
@@ -84,22 +89,21 @@ impl Mapper<'_> {
         if chain.contains(&url) {
             return Err("it leads back to a file on the way".to_owned());
         }
-        if let Some(mapped) = self.mapped.borrow().get(&url) {
+        if let Some(mapped) = self.shared.mapped.borrow().get(&url) {
             return Ok(Rc::clone(mapped));
         }
         if chain.len() >= DEPTH {
             return Err(format!("more than {DEPTH} files link to each other"));
         }
-        let (file, source) = match self.others.files.get(&url) {
+        let (file, source) = match self.shared.others.files.get(&url) {
             Some(OtherFile::Read(file, source)) => (file, source),
             Some(OtherFile::Missing) => return Err("the file does not exist".to_owned()),
             Some(OtherFile::Refused(why)) => return Err(why.clone()),
             None => return Err("the file was not read".to_owned()),
         };
         let chain: Vec<String> = chain.iter().cloned().chain([url.clone()]).collect();
-        let shared = (self.others, self.budget, self.mapped);
-        let mapped = Rc::new(map_within(file, source.clone(), shared, self.options, &chain));
-        self.mapped.borrow_mut().insert(url, Rc::clone(&mapped));
+        let mapped = Rc::new(map_within(file, source.clone(), self.shared, self.options, &chain));
+        self.shared.mapped.borrow_mut().insert(url, Rc::clone(&mapped));
         Ok(mapped)
     }
 
@@ -161,6 +165,7 @@ impl Mapper<'_> {
         if self.nodes > NODES {
             return Err("it brings too many groups and arrays".to_owned());
         }
+        self.take("groups and arrays", weight(node, at))?;
         match node {
             Node::Array(array) => {
                 self.linked_chunks = self.linked_chunks.saturating_add(array.chunks.len());
@@ -181,6 +186,12 @@ impl Mapper<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// What is looked at for each link to a file.
+fn steps(mapped: &Mapped) -> u64 {
+    let report = mapped.report.diagnostics.len().saturating_add(mapped.report.arrays.len());
+    report.saturating_add(mapped.tasks.len()).saturating_add(mapped.hierarchy.sources.len()) as u64
 }
 
 /// Arrays of references, whose paths are those of the other file.

@@ -14,6 +14,7 @@ mod hdfeos;
 mod header_fill;
 mod layout;
 mod lengths;
+mod lookup;
 mod lzo;
 mod names;
 mod others;
@@ -39,11 +40,13 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use virtualize_bytes::{Budget, Limits};
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId, ZarrFormat};
 
 use self::graft::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
+use self::lookup::Lookup;
 pub use self::names::ObjectNames;
 use self::others::{Known, World};
 pub use self::others::{OtherFile, OtherFiles, beside, link_files, virtual_source_files};
@@ -59,13 +62,29 @@ const VIRTUAL_SOURCES: u32 = 100_000;
 /// Reads no bytes: what must be fetched is in [`Mapped::tasks`]. What cannot be mapped exactly is left out, with a
 /// diagnostic.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
-    map_file_among(file, source, &OtherFiles::default(), options)
+    let budget = Budget::of_file(&Limits::default(), source.size);
+    map_file_among(file, source, &OtherFiles::default(), options, &budget)
 }
 
-/// Maps a file that was read, with the other files in which its virtual datasets find their sources.
-pub fn map_file_among(file: &File, source: Source, others: &OtherFiles, options: &MapOptions) -> Mapped {
-    let (budget, mapped, chain) = (Cell::new(VIRTUAL_SOURCES), MappedFiles::default(), [source.url.clone()]);
-    let mut mapped = map_within(file, source, (others, &budget, &mapped), options, &chain);
+/// Maps a file that was read, with the other files in which its virtual datasets find their sources. What it makes comes
+/// out of `budget`; where that is spent, the report has an error.
+pub fn map_file_among(
+    file: &File,
+    source: Source,
+    others: &OtherFiles,
+    options: &MapOptions,
+    budget: &Budget<'_>,
+) -> Mapped {
+    let (sources_left, mapped) = (Cell::new(VIRTUAL_SOURCES), MappedFiles::default());
+    let (lookup, chain) = (Lookup::new(budget), [source.url.clone()]);
+    let shared = Shared { others, sources_left: &sources_left, mapped: &mapped, lookup: &lookup };
+    let mut mapped = map_within(file, source, shared, options, &chain);
+    if let Some(refused) = budget.refused() {
+        let (severity, path) = (Severity::Error, "/".to_owned());
+        let hint = None;
+        let (code, message) = ("too-large", refused.to_string());
+        mapped.report.diagnostics.push(Diagnostic { severity, code, path, message, hint });
+    }
     if options.unpack && options.format == ZarrFormat::V2 {
         mapped.report.diagnostics.push(unpack::needs_v3());
     }
@@ -75,8 +94,16 @@ pub fn map_file_among(file: &File, source: Source, others: &OtherFiles, options:
     mapped
 }
 
-/// What the mappings of several files share: the files, the budget of virtual datasets, the mapped files.
-type Shared<'a> = (&'a OtherFiles, &'a Cell<u32>, &'a MappedFiles);
+/// What the mappings of several files share.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    others: &'a OtherFiles,
+    /// How many sources of virtual datasets may still be looked at.
+    sources_left: &'a Cell<u32>,
+    /// The files that are mapped already.
+    mapped: &'a MappedFiles,
+    lookup: &'a Lookup<'a>,
+}
 
 fn map_within(
     file: &File,
@@ -86,15 +113,12 @@ fn map_within(
     chain: &[String],
 ) -> Mapped {
     let own = source.clone();
-    let (others, budget, mapped) = shared;
     let names = ObjectNames::new(file);
     let names = if chain.len() > 1 { names.linked() } else { names };
     let mut mapper = Mapper {
         file,
         own: Known { file, source: &own },
-        others,
-        budget,
-        mapped,
+        shared,
         links: Vec::new(),
         linked_chunks: 0,
         options,
@@ -117,9 +141,7 @@ fn map_within(
 struct Mapper<'a> {
     file: &'a File,
     own: Known<'a>,
-    others: &'a OtherFiles,
-    budget: &'a Cell<u32>,
-    mapped: &'a MappedFiles,
+    shared: Shared<'a>,
     /// External links that are to be followed.
     links: Vec<ExternalLink>,
     /// Chunks that links brought.
@@ -141,7 +163,13 @@ struct Mapper<'a> {
 
 impl<'a> Mapper<'a> {
     fn world(&self) -> World<'a> {
-        World { root: self.own, here: self.own, others: self.others, budget: self.budget, depth: 0 }
+        let Shared { others, sources_left, lookup, .. } = self.shared;
+        World { root: self.own, here: self.own, others, sources_left, lookup, depth: 0 }
+    }
+
+    /// Takes memory for what the mapping makes. Once there is none left, the whole file is refused in the end.
+    fn take(&self, what: &str, bytes: u64) -> Result<(), String> {
+        self.shared.lookup.take(what, bytes)
     }
 
     /// The source of another file.

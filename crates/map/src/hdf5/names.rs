@@ -1,40 +1,38 @@
-//! Links, resolved: what a group's children are, and under which paths objects are found.
+//! Names of objects: under which paths they are found, and which names a Zarr node may have.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
-use virtualize_zarr::node::join;
+use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
 
-/// Soft links that one path may run through.
-const SOFT_LINKS: u32 = 32;
-
 /// The first path of each object, breadth first, as it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectNames {
-    paths: BTreeMap<Address, String>,
+    root: Option<Address>,
+    /// For each object the group in which its path ends, and its name there: whole paths may be long.
+    places: BTreeMap<Address, (Address, String)>,
     /// The file is one that an external link leads to: its paths are not those of the hierarchy.
     is_linked: bool,
 }
 
 impl ObjectNames {
     pub(super) fn new(file: &File) -> Self {
-        let mut paths = BTreeMap::from([(file.root, String::new())]);
+        let mut names = Self { root: Some(file.root), ..Self::default() };
         let mut queue = VecDeque::from([file.root]);
         while let Some(address) = queue.pop_front() {
             let Some(group) = group(file, address) else { continue };
-            let prefix = paths.get(&address).cloned().unwrap_or_default();
             for link in &group.links {
                 if let LinkTarget::Hard(target) = link.target
-                    && !paths.contains_key(&target)
+                    && target != file.root
+                    && let Entry::Vacant(place) = names.places.entry(target)
                 {
-                    paths.insert(target, join(&prefix, &shown_name(&link.name)));
+                    place.insert((address, shown_name(&link.name).into_owned()));
                     queue.push_back(target);
                 }
             }
         }
-        Self { paths, is_linked: false }
+        names
     }
 
     /// The same objects, which are shown elsewhere.
@@ -48,8 +46,15 @@ impl ObjectNames {
     }
 
     /// Path of an object without a leading slash; `None` where no hard link leads to it.
-    pub fn path(&self, address: Address) -> Option<&str> {
-        self.paths.get(&address).map(String::as_str)
+    pub fn path(&self, address: Address) -> Option<String> {
+        let (mut names, mut at) = (Vec::new(), address);
+        while Some(at) != self.root {
+            let (parent, name) = self.places.get(&at)?;
+            names.push(name.as_str());
+            at = *parent;
+        }
+        names.reverse();
+        Some(names.join("/"))
     }
 }
 
@@ -59,48 +64,6 @@ pub(super) fn group(file: &File, address: Address) -> Option<&Group> {
         Some(Object::Group(group)) => Some(group),
         _ => None,
     }
-}
-
-/// The object that a path leads to, from the group that holds the link; absolute paths start at the root.
-pub(super) fn resolve(file: &File, from: Address, path: &str) -> Option<Address> {
-    look_up(file, from, path).ok().flatten()
-}
-
-/// The same; `None` where there is none, an error where it cannot be told from this file.
-pub(super) fn look_up(file: &File, from: Address, path: &str) -> Result<Option<Address>, String> {
-    look_up_within(file, from, path, &mut 0)
-}
-
-fn look_up_within(
-    file: &File,
-    from: Address,
-    path: &str,
-    steps: &mut u32,
-) -> Result<Option<Address>, String> {
-    let mut at = if path.starts_with('/') { file.root } else { from };
-    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
-        if let Some(Object::Unreadable(error)) = file.objects.get(&at) {
-            return Err(error.to_string());
-        }
-        let links = group(file, at).map(|group| group.links.as_slice()).unwrap_or_default();
-        let Some(link) = links.iter().find(|link| link.name == name) else { return Ok(None) };
-        let next = match &link.target {
-            LinkTarget::Hard(address) => Some(*address),
-            LinkTarget::Soft(target) => {
-                *steps += 1;
-                if *steps > SOFT_LINKS {
-                    return Err(format!("more than {SOFT_LINKS} soft links lead to each other"));
-                }
-                look_up_within(file, at, target, steps)?
-            }
-            LinkTarget::External { .. } => return Err("it lies behind an external link".to_owned()),
-            LinkTarget::UserDefined(_) => return Err("it lies behind a user-defined link".to_owned()),
-            LinkTarget::Unreadable(error) => return Err(error.to_string()),
-        };
-        let Some(next) = next else { return Ok(None) };
-        at = next;
-    }
-    Ok(Some(at))
 }
 
 /// A name as it is shown: in one with a backslash, which zarr-python takes for a slash, `%` is `%25` and the backslash

@@ -7,6 +7,7 @@ use virtualize_bytes::Address;
 use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
 use virtualize_zarr::Source;
 
+use super::lookup::Lookup;
 use super::unlimited::Pattern;
 
 /// Deepest chain of virtual datasets.
@@ -95,7 +96,9 @@ pub(super) struct World<'a> {
     /// The others.
     pub(super) others: &'a OtherFiles,
     /// How many sources of virtual datasets may still be looked at.
-    pub(super) budget: &'a Cell<u32>,
+    pub(super) sources_left: &'a Cell<u32>,
+    /// Objects by their paths.
+    pub(super) lookup: &'a Lookup<'a>,
     /// Virtual datasets on the way from the dataset that is mapped.
     pub(super) depth: u32,
 }
@@ -111,8 +114,8 @@ impl<'a> World<'a> {
 
     /// The world as a source in a file sees it that this file names; `None` where there is no such file.
     pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>, String> {
-        let left = self.budget.get().checked_sub(1).ok_or("virtual datasets have too many sources")?;
-        self.budget.set(left);
+        let left = self.sources_left.get().checked_sub(1).ok_or("virtual datasets have too many sources")?;
+        self.sources_left.set(left);
         if self.depth >= DEPTH {
             return Err(format!("virtual datasets are nested deeper than {DEPTH}"));
         }

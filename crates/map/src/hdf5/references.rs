@@ -1,5 +1,7 @@
 //! References as text: the path of the object, and which part of it is meant.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use virtualize_hdf5::model::{Datatype, Element, ReferenceKind, Selection};
 use virtualize_zarr::{Array, Group, Node, node::join};
@@ -80,11 +82,11 @@ impl Mapper<'_> {
         place: &str,
         name: &str,
         array: &Array,
-        taken: &[&str],
+        taken: &BTreeSet<&str>,
     ) {
         let path = join(place, name);
         let mut part_name = format!("{name}{PART}");
-        while taken.contains(&part_name.as_str()) || group.children.contains_key(&part_name) {
+        while taken.contains(part_name.as_str()) || group.children.contains_key(&part_name) {
             part_name.push('_');
         }
         let part_path = join(place, &part_name);

@@ -44,7 +44,10 @@ fn object_references_are_shown_as_paths() {
     assert_eq!((array.data_type, array.codecs), (DataType::String, vec![Codec::VlenUtf8]));
     assert!(codes(&mapped).contains(&"reference-as-path"));
     let ChunkContent::Variable { objects, pieces, .. } = &mapped.tasks[0].content else { panic!("text") };
-    assert_eq!((objects.path(Address(1)), objects.path(Address(0))), (Some("v"), Some("")));
+    assert_eq!(
+        (objects.path(Address(1)), objects.path(Address(0))),
+        (Some("v".to_owned()), Some(String::new()))
+    );
     assert_eq!(pieces[0].bytes, PieceBytes::At(ByteRange::new(4096, 24)));
 }
 

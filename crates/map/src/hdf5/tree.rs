@@ -1,25 +1,64 @@
 //! Groups and links: an object is mapped at each path that leads to it.
 
+use std::collections::BTreeSet;
+
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
 use virtualize_zarr::{Group, Node, node::join};
 
 use super::Mapper;
-use super::attributes::attributes_json;
+use super::attributes::{Shown, attributes_json};
 use super::dimensions::{
-    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only,
+    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only, users,
 };
 use super::graft::ExternalLink;
 use super::lengths::Lengths;
-use super::names::{refuse_name, resolve, shown_name};
+use super::names::{refuse_name, shown_name};
 use super::references::has_parts;
 use crate::{Diagnostic, Severity};
 
 /// Most groups and arrays of a hierarchy.
 pub(super) const NODES: u64 = 1_000_000;
 
+/// Bytes of memory for a group or an array beside its names, its attributes and its chunks.
+const NODE: u64 = 1 << 10;
+
+/// Bytes of memory for a link beside its names.
+const LINK: u64 = 96;
+
 /// Deepest nesting of groups.
 const DEPTH: usize = 64;
+
+/// Bytes of memory for a node, whose path stands in the hierarchy and in the reports.
+fn node_bytes(path: &str, name: &str) -> u64 {
+    let names = path.len().saturating_add(name.len()) as u64;
+    names.saturating_mul(4).saturating_add(NODE)
+}
+
+/// Bytes of memory for a copy of a node at a path, those in it aside.
+pub(super) fn weight(node: &Node, path: &str) -> u64 {
+    let (attributes, chunks) = match node {
+        Node::Group(group) => (&group.attributes, 0),
+        Node::Array(array) => (&array.attributes, array.chunks.len()),
+    };
+    let chunks = chunks.saturating_mul((path.len() as u64 / 4).saturating_add(32));
+    let attributes =
+        attributes.iter().map(|(name, value)| json_bytes(value).saturating_add(name.len() as u64));
+    attributes.fold(node_bytes(path, ""), u64::saturating_add).saturating_add(chunks)
+}
+
+fn json_bytes(value: &serde_json::Value) -> u64 {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => (text.len() as u64).saturating_add(LINK),
+        Value::Array(items) => items.iter().map(json_bytes).fold(LINK, u64::saturating_add),
+        Value::Object(items) => {
+            let all = items.iter().map(|(name, value)| json_bytes(value).saturating_add(name.len() as u64));
+            all.fold(LINK, u64::saturating_add)
+        }
+        _ => LINK,
+    }
+}
 
 /// Where the walk is.
 struct Place<'a> {
@@ -56,6 +95,7 @@ impl Mapper<'_> {
         let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
         let children = self.children(place.path, address, source);
         place.scopes.push(Dimensions::new(self.file, &children, &mut place.counters));
+        let mut taken: Option<BTreeSet<&str>> = None;
         let mut lengths = Lengths::new(children.iter().map(|(name, _)| name.clone()));
         let axes: Vec<_> =
             children.iter().map(|(name, child)| self.axes(&place, name, *child, &mut lengths)).collect();
@@ -66,6 +106,9 @@ impl Mapper<'_> {
                 self.diagnose(Severity::Error, "too-many-nodes", place.path, message);
                 break;
             }
+            if self.take("groups and arrays", node_bytes(place.path, name)).is_err() {
+                break;
+            }
             let file = self.file;
             let node = self.child(&place, name, *child, (axes, &mut lengths));
             let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
@@ -73,8 +116,9 @@ impl Mapper<'_> {
                 (&node, file.objects.get(child))
                 && has_parts(&dataset.datatype)
             {
-                let taken: Vec<_> = children.iter().map(|(name, _)| name.as_str()).collect();
-                self.add_parts(&mut mapped, place.path, name, array, &taken);
+                let taken =
+                    taken.get_or_insert_with(|| children.iter().map(|(name, _)| name.as_str()).collect());
+                self.add_parts(&mut mapped, place.path, name, array, taken);
             }
             if let Some(node) = node
                 && mapped.children.insert(name.to_owned(), node).is_some()
@@ -126,7 +170,7 @@ impl Mapper<'_> {
         path: &str,
         source: &SourceGroup,
     ) -> serde_json::Map<String, serde_json::Value> {
-        let (attributes, left_out) = attributes_json(&source.attributes, &self.names);
+        let (attributes, left_out) = attributes_json(&source.attributes, self.shown());
         for (name, why) in left_out {
             self.attribute_left_out(path, &name, &why);
         }
@@ -139,6 +183,11 @@ impl Mapper<'_> {
             );
         }
         attributes
+    }
+
+    /// What values are shown with.
+    pub(super) fn shown(&self) -> Shown<'_> {
+        Shown { names: &self.names, shared: self.shared.lookup }
     }
 
     fn child_group(
@@ -179,7 +228,12 @@ impl Mapper<'_> {
         if is_dimension_only(dataset) {
             return Vec::new();
         }
-        let fields = self.fields.of(place.path, name, dataset.dataspace.shape().unwrap_or_default());
+        let shape = dataset.dataspace.shape().unwrap_or_default();
+        let steps = Dimensions::steps(&place.scopes).saturating_mul(2 * shape.len() as u64);
+        if self.take("dimensions", steps.saturating_add(users(self.file, dataset) / 8)).is_err() {
+            return Vec::new();
+        }
+        let fields = self.fields.of(place.path, name, shape);
         let axes = axis_dimensions(name, dataset, &place.scopes, (self.file, &self.names), fields);
         lengths.note(&axes, dataset);
         axes
@@ -207,6 +261,12 @@ impl Mapper<'_> {
         let mut children = Vec::with_capacity(source.links.len());
         for link in &source.links {
             let name = shown_name(&link.name);
+            if self
+                .take("links", LINK.saturating_add(2 * name.len() as u64).saturating_add(path.len() as u64))
+                .is_err()
+            {
+                break;
+            }
             let child = join(path, &name);
             if name != link.name {
                 let message = format!(
@@ -247,7 +307,12 @@ impl Mapper<'_> {
     fn target(&self, from: Address, link: &Link) -> Result<Address, String> {
         match &link.target {
             LinkTarget::Hard(address) => Ok(*address),
-            LinkTarget::Soft(target) => resolve(self.file, from, target)
+            LinkTarget::Soft(target) => self
+                .shared
+                .lookup
+                .find(self.file, from, target)
+                .ok()
+                .flatten()
                 .filter(|address| self.file.objects.contains_key(address))
                 .ok_or_else(|| format!("the soft link to \"{target}\" leads nowhere")),
             LinkTarget::External { .. } => Err("external links lie in other files".to_owned()),

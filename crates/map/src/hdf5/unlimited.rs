@@ -4,11 +4,11 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use virtualize_bytes::Address;
+use virtualize_bytes::{Address, Budget};
 use virtualize_hdf5::Error;
 use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
-use super::names::look_up;
+use super::lookup::Lookup;
 use super::others::{GROWN, OtherFile, OtherFiles, beside};
 
 /// Longest chain of such datasets.
@@ -34,18 +34,20 @@ struct View<'a> {
     others: &'a OtherFiles,
     known: &'a BTreeMap<Key, Result<Settled, String>>,
     blocks: Cell<u32>,
+    lookup: &'a Lookup<'a>,
 }
 
 /// Gives the virtual datasets of a file, which lies at `own`, and of the others their extents and selections with an end.
 /// Where that cannot be found, the layout becomes unreadable.
-pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles) {
+pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles, budget: &Budget<'_>) {
     let open: Vec<Key> = all_open(file, own, others);
     if open.is_empty() {
         return;
     }
     let mut known = BTreeMap::new();
     for _ in 0..PASSES {
-        let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS) };
+        let lookup = Lookup::new(budget);
+        let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS), lookup: &lookup };
         let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.settled(key))).collect();
         if next == known {
             break;
@@ -142,6 +144,7 @@ impl View<'_> {
         let mut extent = Extent { least: vec![0; shape.len()], grown: vec![None; shape.len()] };
         let mut made = Vec::new();
         for mapping in object.map(mappings).unwrap_or_default() {
+            self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
             self.mapping(url, mapping, &mut extent, &mut made)?;
         }
         let shape = extent.over(shape);
@@ -195,6 +198,7 @@ impl View<'_> {
                     let left =
                         self.blocks.get().checked_sub(1).ok_or("its patterns have too many sources")?;
                     self.blocks.set(left);
+                    self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
                     let block = numbered(slabs, axis, n)?;
                     extent
                         .grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
@@ -212,7 +216,7 @@ impl View<'_> {
         let name = |why: String| format!("its source \"{path}\" in \"{file}\": {why}");
         let url = if file == "." { own.to_owned() } else { beside(own, file) };
         let Some(found) = self.file(&url).map_err(name)? else { return Ok(None) };
-        let Some(address) = look_up(found, found.root, path).map_err(name)? else { return Ok(None) };
+        let Some(address) = self.lookup.find(found, found.root, path).map_err(name)? else { return Ok(None) };
         let object = found.objects.get(&address);
         let Some(Object::Dataset(dataset)) = object else { return Err(name("it is no dataset".to_owned())) };
         if object.is_some_and(|object| mappings(object).iter().any(is_open)) {

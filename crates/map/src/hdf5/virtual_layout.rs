@@ -18,6 +18,9 @@ use crate::{ChunkContent, Piece, PieceBytes};
 /// Most chunks of a virtual dataset.
 const CHUNKS: u64 = 10_000_000;
 
+/// Bytes of memory for a chunk that is laid.
+const LAID: u64 = 96;
+
 /// Most pieces that its made chunks may have.
 const PIECES: usize = 500_000;
 
@@ -131,9 +134,14 @@ impl Placing<'_> {
         }
         let counts = ChunkGrid::Regular(placed.chunk_shape.clone()).counts(self.shape);
         let along = meetings(laying.block, &placed.chunk_shape, self.shape, &laying.shape)?;
+        let met = along.iter().map(Vec::len).sum::<usize>() as u64;
+        self.world
+            .lookup
+            .take("chunks of virtual datasets", met.saturating_mul(size_of::<Meeting>() as u64))?;
         let same_codecs = part.codecs == placed.codecs;
         product(&along, &mut |meeting| {
             laid.step()?;
+            self.world.lookup.take("chunks of virtual datasets", LAID)?;
             let (to, from) = indices(laying.block, meeting, counts.len(), laying.shape.len());
             let at = row_major(&to, &counts).ok_or_else(too_many)?;
             let chunk = part.chunk_at(&laying.shape, &from)?;

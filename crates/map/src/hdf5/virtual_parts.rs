@@ -9,12 +9,14 @@ use virtualize_zarr::{ChunkGrid, Codec, FillValue, Reference, SourceId};
 
 use super::header_fill::{HeaderFill, header_fill};
 use super::layout::{Placed, Placing, is_reference};
-use super::names::look_up;
 use super::others::World;
-use super::spans::{Axis, axes};
+use super::spans::{Axis, Span, axes};
 use super::types::ElementType;
 use super::virtual_layout::{row_major, too_many};
 use crate::{ChunkContent, MapOptions};
+
+/// Bytes of memory for a chunk of a source.
+const SOURCE_CHUNK: u64 = 64;
 
 /// A source dataset. Where it holds nothing, it reads as its fill value.
 pub(super) struct Part {
@@ -103,6 +105,9 @@ impl Placing<'_> {
                 None => drop(missing.insert(mapping.file.clone())),
                 Some(part) => {
                     let axes = axes(&mapping.destination, self.shape, &mapping.source, &part.shape)?;
+                    let spans = axes.iter().map(|axis| axis.spans.len()).sum::<usize>();
+                    let bytes = size_of::<Block>().saturating_add(spans.saturating_mul(size_of::<Span>()));
+                    self.world.lookup.take("virtual mappings", bytes as u64)?;
                     blocks.push(Block { part, axes });
                 }
             }
@@ -118,7 +123,7 @@ impl Placing<'_> {
             false => format!("its source \"{}\" in \"{}\": {why}", mapping.dataset, mapping.file),
         };
         let file = world.here.file;
-        let Some(address) = look_up(file, file.root, &mapping.dataset).map_err(name)? else {
+        let Some(address) = world.lookup.find(file, file.root, &mapping.dataset).map_err(name)? else {
             return Ok(None);
         };
         let Some(Object::Dataset(dataset)) = file.objects.get(&address) else {
@@ -150,6 +155,8 @@ impl Placing<'_> {
             return Err("it holds references, whose targets lie in its own file".to_owned());
         }
         let mut placed = placing.place()?;
+        let chunks = placed.chunks.len().saturating_add(placed.inline.len() as u64);
+        world.lookup.take("sources of virtual datasets", chunks.saturating_mul(SOURCE_CHUNK))?;
         let cut = match dataset.layout {
             Layout::Contiguous(Some(_)) if placed.inline.is_empty() => {
                 shape.iter().position(|n| *n > 1).map(|axis| {

@@ -21,6 +21,9 @@ pub(crate) use self::sources::{Context, Fetched};
 /// Encoded bytes that are fetched together, so that memory stays bounded.
 const BATCH: u64 = 64 << 20;
 
+/// Bytes of memory for an inline chunk beside its bytes.
+const POSITION: u64 = 64;
+
 /// Why a chunk could not be made.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -41,7 +44,12 @@ pub(crate) async fn run(context: &Context<'_>, mapped: &mut Mapped) -> Result<()
                 continue;
             }
             match chunk(context, task, &fetched, &mapped.hierarchy).await {
-                Ok(bytes) => place_inline(&mut mapped.hierarchy, task, &bytes),
+                Ok(bytes) => {
+                    let positions = (task.positions.len() as u64).saturating_mul(POSITION);
+                    let bytes_held = positions.saturating_add(bytes.len() as u64);
+                    context.sources.budget().take("chunks that are put inline", bytes_held)?;
+                    place_inline(&mut mapped.hierarchy, task, &bytes);
+                }
                 Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason)),
                 Err(Failure::Read(error)) => return Err(error),
             }
@@ -105,7 +113,9 @@ async fn chunk(
         }
         ChunkContent::Variable { shape, datatype, pieces, objects, text } => {
             let elements = vlen::chunk(context, shape, datatype, pieces, fetched).await?;
-            assemble::encode(&array.codecs, vlen::encode(&array.codecs, &elements, (objects, *text))?)
+            let most = context.sources.budget().left();
+            let text = vlen::encode(&array.codecs, &elements, (objects, *text), most)?;
+            assemble::encode(&array.codecs, text)
         }
     }
 }
@@ -139,7 +149,6 @@ pub(crate) fn leave_out(
     reason: String,
 ) {
     remove(&mut mapped.hierarchy, path);
-    mapped.tasks.retain(|task| task.array != path);
     mapped.report.arrays.entry(path.to_owned()).or_default().left_out = Some(reason);
     mapped.report.diagnostics.push(Diagnostic {
         severity: Severity::Warning,

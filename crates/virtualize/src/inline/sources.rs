@@ -1,24 +1,21 @@
 //! The files whose bytes go into made chunks: the one that is open, and others, which are opened when they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use virtualize_bytes::{ByteRange, Limits, ReadError, ReadRanges};
+use virtualize_bytes::{Budgeted, ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_hdf5::model::{Datatype, Element, File};
 use virtualize_map::hdf5::OtherFile;
 use virtualize_map::{Piece, PieceBytes};
-use virtualize_store::{Object, StoreOptions};
+use virtualize_store::Object;
 use virtualize_zarr::{Source, SourceId};
 
 use super::Failure;
 use crate::formats::Model;
 use crate::others::Others;
-use crate::outside::{is_allowed, same};
-
-/// Other files that are read at the same time.
-const PARALLEL: usize = 8;
+use crate::sources::{PARALLEL, Sources, Unopened};
 
 /// What making a chunk needs beside its bytes.
 pub(crate) struct Context<'a> {
@@ -26,11 +23,9 @@ pub(crate) struct Context<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) model: &'a Model,
     pub(crate) others: &'a Others,
-    pub(crate) store: &'a StoreOptions,
-    /// The files of the hierarchy, as they were when they were checked.
+    pub(crate) sources: &'a Sources<'a>,
+    /// The files of the hierarchy.
     pub(crate) files: Vec<Source>,
-    /// The other file that was opened last.
-    pub(crate) last: Mutex<Option<(SourceId, Arc<Object>)>>,
 }
 
 /// Bytes that were fetched, or why those of their file were not.
@@ -38,6 +33,8 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Fetched {
     bytes: BTreeMap<(SourceId, ByteRange), Bytes>,
     failed: BTreeMap<SourceId, String>,
+    /// Most bytes of a range.
+    most: u64,
 }
 
 impl Fetched {
@@ -45,6 +42,10 @@ impl Fetched {
     pub(crate) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, Failure> {
         if let Some(why) = self.failed.get(&source) {
             return Err(Failure::Chunk(why.clone()));
+        }
+        if range.length > self.most {
+            let most = self.most;
+            return Err(Failure::Chunk(format!("{range} are more than the {most} that may be read at once")));
         }
         let bytes = self.bytes.get(&(source, range));
         bytes
@@ -71,7 +72,7 @@ impl Context<'_> {
         for (source, range) in wanted.filter(|(_, range)| range.length <= self.limits.structure_bytes) {
             by_file.entry(source).or_default().insert(range);
         }
-        let mut fetched = Fetched::default();
+        let mut fetched = Fetched { most: self.limits.structure_bytes, ..Fetched::default() };
         let reads = by_file.into_iter().map(|(source, ranges)| async move {
             let ranges: Vec<ByteRange> = ranges.into_iter().collect();
             let read = self.read(source, &ranges).await;
@@ -94,27 +95,22 @@ impl Context<'_> {
     async fn read(&self, source: SourceId, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Failure> {
         match source {
             SourceId(0) => Ok(self.source.read_ranges(ranges).await.map_err(Failure::Read)?),
-            other => self.open(other).await?.read_ranges(ranges).await.map_err(|e| of_another(&e)),
+            other => {
+                let object = self.open(other).await?;
+                let budgeted = Budgeted::new(object.as_ref(), self.sources.budget());
+                budgeted.read_ranges(ranges).await.map_err(of_another_read)
+            }
         }
     }
 
     /// Opens another file, under the same rules as when it was checked.
     async fn open(&self, id: SourceId) -> Result<Arc<Object>, Failure> {
-        if let Some((last, object)) = &*self.last.lock().unwrap_or_else(PoisonError::into_inner)
-            && *last == id
-        {
-            return Ok(Arc::clone(object));
-        }
-        let (Some(own), Some(source)) = (self.files.first(), self.files.get(id.index())) else {
-            return Err(Failure::Chunk(format!("there is no source {}", id.0)));
-        };
-        is_allowed(&own.url, &source.url).map_err(Failure::Chunk)?;
-        let object = virtualize_store::open(&source.url, self.store).await.map_err(|e| of_another(&e))?;
-        if !same(&crate::open::source_of(&object), source) {
-            return Err(Failure::Chunk(format!("{} changed while it was read", object.name())));
-        }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, Arc::clone(&object)));
-        Ok(object)
+        let source = self.files.get(id.index());
+        let source = source.ok_or_else(|| Failure::Chunk(format!("there is no source {}", id.0)))?;
+        self.sources.open(&source.url).await.map_err(|unopened| match unopened {
+            Unopened::Changed(error) => Failure::Read(error),
+            unopened => Failure::Chunk(unopened.why()),
+        })
     }
 
     /// The elements that pointers into the global heap of a file mean.
@@ -133,7 +129,8 @@ impl Context<'_> {
         let elements = virtualize_hdf5::resolve_elements(reader, self.limits, file, datatype, raw).await;
         elements.map_err(|error| match error {
             virtualize_hdf5::Error::Read(error) if other.is_none() => error.into(),
-            error => of_another(&error),
+            virtualize_hdf5::Error::Read(error) => of_another_read(error),
+            error => Failure::Chunk(error.to_string()),
         })
     }
 
@@ -153,7 +150,10 @@ impl Context<'_> {
     }
 }
 
-/// What is wrong with another file costs the arrays that need it, not the whole hierarchy.
-fn of_another(error: &impl ToString) -> Failure {
-    Failure::Chunk(error.to_string())
+/// What is wrong with another file costs the arrays that need it, not the whole hierarchy; unless it changed.
+fn of_another_read(error: ReadError) -> Failure {
+    match error.kind {
+        ReadErrorKind::Changed => Failure::Read(error),
+        _ => Failure::Chunk(error.to_string()),
+    }
 }

@@ -45,11 +45,12 @@ fn pointer_size(datatype: &Datatype) -> Result<usize, Failure> {
 }
 
 /// The layout that `vlen-utf8` and `vlen-bytes` share: the number of elements, then length and bytes of each, all
-/// numbers as little-endian 32-bit integers. References are text.
+/// numbers as little-endian 32-bit integers. References are text. At most about `most` bytes.
 pub(super) fn encode(
     codecs: &[Codec],
     elements: &[Element],
     references: (&ObjectNames, ReferenceText),
+    most: u64,
 ) -> Result<Vec<u8>, Failure> {
     let is_text = codecs.contains(&Codec::VlenUtf8);
     let mut out = length(elements.len())?.to_vec();
@@ -62,6 +63,9 @@ pub(super) fn encode(
             (Element::Bytes(_), _) => return Err(Failure::Chunk("a string is not UTF-8".to_owned())),
             _ => return Err(Failure::Chunk("an element is neither text nor bytes".to_owned())),
         };
+        if (out.len() as u64).saturating_add(bytes.len() as u64) > most {
+            return Err(Failure::Chunk(format!("its text takes more than {most} bytes")));
+        }
         out.extend_from_slice(&length(bytes.len())?);
         out.extend_from_slice(bytes);
     }
@@ -104,15 +108,18 @@ mod tests {
     fn layout_of_vlen_utf8() {
         let elements = [Element::Text("ä".to_owned()), Element::Text(String::new())];
         let expected = [2, 0, 0, 0, 2, 0, 0, 0, 0xC3, 0xA4, 0, 0, 0, 0];
-        assert_eq!(encode(&[Codec::VlenUtf8], &elements, (&ObjectNames::default(), PATH)).unwrap(), expected);
+        assert_eq!(
+            encode(&[Codec::VlenUtf8], &elements, (&ObjectNames::default(), PATH), 1 << 20).unwrap(),
+            expected
+        );
     }
 
     #[test]
     fn bytes_are_no_text() {
         let elements = [Element::Bytes(vec![0xFF])];
-        assert!(encode(&[Codec::VlenUtf8], &elements, (&ObjectNames::default(), PATH)).is_err());
+        assert!(encode(&[Codec::VlenUtf8], &elements, (&ObjectNames::default(), PATH), 1 << 20).is_err());
         assert_eq!(
-            encode(&[Codec::VlenBytes], &elements, (&ObjectNames::default(), PATH)).unwrap(),
+            encode(&[Codec::VlenBytes], &elements, (&ObjectNames::default(), PATH), 1 << 20).unwrap(),
             [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]
         );
     }
@@ -120,10 +127,20 @@ mod tests {
     #[test]
     fn references_are_paths() {
         let elements = [Element::Object(None)];
-        let encode =
-            |elements: &[Element]| encode(&[Codec::VlenUtf8], elements, (&ObjectNames::default(), PATH));
+        let encode = |elements: &[Element]| {
+            encode(&[Codec::VlenUtf8], elements, (&ObjectNames::default(), PATH), 1 << 20)
+        };
         assert_eq!(encode(&elements).unwrap(), [1, 0, 0, 0, 0, 0, 0, 0]);
         assert!(encode(&[Element::Object(Some(Address(7)))]).is_err(), "no link leads there");
         assert!(encode(&[Element::Region(Address(7), Selection::All)]).is_err(), "no link leads there");
+    }
+
+    /// Many references may lead to one object with a long path.
+    #[test]
+    fn text_ends_at_a_limit() {
+        let elements = vec![Element::Text("x".repeat(1000)); 100];
+        let names = ObjectNames::default();
+        let most = |most| super::encode(&[Codec::VlenUtf8], &elements, (&names, PATH), most);
+        assert!(most(100_500).is_ok() && most(50_000).is_err());
     }
 }

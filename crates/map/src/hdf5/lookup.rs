@@ -1,0 +1,146 @@
+//! Objects by their paths, and what finding them may cost.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use virtualize_bytes::{Address, Budget};
+use virtualize_hdf5::model::{File, Group, Link, LinkTarget, Object};
+
+use super::names::group;
+
+/// Soft links that one path may run through.
+const SOFT_LINKS: u32 = 32;
+
+/// Bytes of the budget for a step of a path.
+const STEP: u64 = 16;
+
+/// Looks up paths. The links of a group are sorted by name once.
+#[derive(Debug)]
+pub(super) struct Lookup<'a> {
+    /// Memory and work that the file may cost.
+    pub(super) budget: &'a Budget<'a>,
+    /// For each group its links in order of name, and those of one name in their own order.
+    sorted: RefCell<BTreeMap<*const Group, Rc<[usize]>>>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(super) fn new(budget: &'a Budget<'a>) -> Self {
+        Self { budget, sorted: RefCell::default() }
+    }
+
+    /// Takes memory for what the mapping makes, or work; why there is none left.
+    pub(super) fn take(&self, what: &str, bytes: u64) -> Result<(), String> {
+        self.budget.take(what, bytes).map_err(|error| error.to_string())
+    }
+
+    /// The object that a path leads to, from the group that holds the link; absolute paths start at the root. `None` where
+    /// there is none, an error where it cannot be told from this file.
+    pub(super) fn find(&self, file: &File, from: Address, path: &str) -> Result<Option<Address>, String> {
+        self.find_within(file, from, path, &mut 0)
+    }
+
+    fn find_within(
+        &self,
+        file: &File,
+        from: Address,
+        path: &str,
+        soft_links: &mut u32,
+    ) -> Result<Option<Address>, String> {
+        let mut at = if path.starts_with('/') { file.root } else { from };
+        for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+            self.take("paths of soft links and virtual sources", STEP.saturating_add(name.len() as u64))?;
+            if let Some(Object::Unreadable(error)) = file.objects.get(&at) {
+                return Err(error.to_string());
+            }
+            let Some(link) = group(file, at).and_then(|group| self.link(group, name)) else {
+                return Ok(None);
+            };
+            let next = match &link.target {
+                LinkTarget::Hard(address) => Some(*address),
+                LinkTarget::Soft(target) => {
+                    *soft_links = soft_links.saturating_add(1);
+                    if *soft_links > SOFT_LINKS {
+                        return Err(format!("more than {SOFT_LINKS} soft links lead to each other"));
+                    }
+                    self.find_within(file, at, target, soft_links)?
+                }
+                LinkTarget::External { .. } => return Err("it lies behind an external link".to_owned()),
+                LinkTarget::UserDefined(_) => return Err("it lies behind a user-defined link".to_owned()),
+                LinkTarget::Unreadable(error) => return Err(error.to_string()),
+            };
+            let Some(next) = next else { return Ok(None) };
+            at = next;
+        }
+        Ok(Some(at))
+    }
+
+    /// The first link of a name.
+    fn link<'f>(&self, group: &'f Group, name: &str) -> Option<&'f Link> {
+        let mut sorted = self.sorted.borrow_mut();
+        let order = sorted.entry(std::ptr::from_ref(group)).or_insert_with(|| by_name(group));
+        let known = |at: &usize| group.links.get(*at).map(|link| link.name.as_str());
+        let first = order.partition_point(|at| known(at) < Some(name));
+        order.get(first).and_then(|at| group.links.get(*at)).filter(|link| link.name == name)
+    }
+}
+
+fn by_name(group: &Group) -> Rc<[usize]> {
+    let mut order: Vec<usize> = (0..group.links.len()).collect();
+    order.sort_by_key(|at| group.links.get(*at).map(|link| link.name.as_str()));
+    order.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::Limits;
+
+    use super::*;
+
+    fn file(links: Vec<(String, LinkTarget)>) -> File {
+        let links = links.into_iter().map(|(name, target)| Link { name, target }).collect();
+        let root = Object::Group(Group { links, ..Group::default() });
+        File { objects: BTreeMap::from([(Address(0), root)]), ..super::super::tests::file(Vec::new()) }
+    }
+
+    fn soft(path: &str) -> LinkTarget {
+        LinkTarget::Soft(path.to_owned())
+    }
+
+    #[test]
+    fn the_first_link_of_a_name_counts() {
+        let hard = |name: &str, at| (name.to_owned(), LinkTarget::Hard(Address(at)));
+        let file = file(vec![hard("b", 1), hard("a", 2), hard("b", 3), ("s".to_owned(), soft("./b"))]);
+        let budget = Budget::of_file(&Limits::default(), 0);
+        let lookup = Lookup::new(&budget);
+        let find = |path| lookup.find(&file, Address(0), path);
+        assert_eq!(
+            (find("b"), find("/s"), find("c")),
+            (Ok(Some(Address(1))), Ok(Some(Address(1))), Ok(None))
+        );
+    }
+
+    /// Finding all soft links of a group takes as many steps as there are links, not their square, and a path that is
+    /// followed again and again ends with the budget.
+    #[test]
+    fn steps_are_counted() {
+        for count in [1_000_u64, 2_000, 4_000] {
+            let name = |n: u64| format!("s{n:05}");
+            let mut links: Vec<_> = (1..count).map(|n| (name(n), soft(&name(0)))).collect();
+            links.push((name(0), LinkTarget::Hard(Address(0))));
+            let file = file(links);
+            let budget = Budget::of_file(&Limits::default(), 0);
+            let (before, lookup) = (budget.left(), Lookup::new(&budget));
+            for n in 0..count {
+                assert_eq!(lookup.find(&file, Address(0), &name(n)), Ok(Some(Address(0))));
+            }
+            assert_eq!(before - budget.left(), (2 * count - 1) * (STEP + 6));
+        }
+        let long = "x/".repeat(30_000);
+        let file = file(vec![("x".to_owned(), LinkTarget::Hard(Address(0))), ("s".to_owned(), soft(&long))]);
+        let budget = Budget::of_file(&Limits::default(), 0);
+        let lookup = Lookup::new(&budget);
+        let error = (0..1_000_000).find_map(|_| lookup.find(&file, Address(0), "s").err());
+        assert!(error.is_some_and(|error| error.contains("the limit for 0 bytes of files")));
+    }
+}
