@@ -24,6 +24,9 @@ use crate::{ArrayReport, ChunkContent, InlineTask, Piece, Severity};
 /// Bytes of memory for a chunk of an array: its position, its place and its length.
 const CHUNK: u64 = 20;
 
+/// Bytes of memory for a member of a datatype, with its name in metadata and attributes.
+const MEMBER: u64 = 256;
+
 /// Bytes that are decoded for chunks that are put inline, to a byte of the budget.
 const DECODED: u64 = 16;
 
@@ -52,6 +55,7 @@ impl Mapper<'_> {
         axes: Vec<AxisDimension>,
         report: &mut ArrayReport,
     ) -> Result<Array, String> {
+        self.take("datatypes", type_bytes(&dataset.datatype))?;
         let element = element_type(&dataset.datatype, self.options.format)?;
         check_factors(dataset)?;
         let shape = match &dataset.dataspace {
@@ -334,6 +338,19 @@ fn check_factors(dataset: &Dataset) -> Result<(), String> {
     match factors.find(|attribute| attribute.elements.iter().any(infinite)) {
         Some(attribute) => Err(format!("its {} is not finite, which JSON cannot say", attribute.name)),
         None => Ok(()),
+    }
+}
+
+/// Bytes of memory for a datatype of an array: hard links and committed types give one to many.
+fn type_bytes(datatype: &Datatype) -> u64 {
+    match datatype {
+        Datatype::Compound { members, .. } => {
+            let members = members.iter().map(|member| type_bytes(&member.datatype).saturating_add(MEMBER));
+            members.fold(MEMBER, u64::saturating_add)
+        }
+        Datatype::Enum { members, .. } => (members.len() as u64).saturating_mul(MEMBER),
+        Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => type_bytes(base),
+        _ => 0,
     }
 }
 

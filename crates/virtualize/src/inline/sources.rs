@@ -157,3 +157,19 @@ fn of_another_read(error: ReadError) -> Failure {
         _ => Failure::Chunk(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_are_too_long_say_so() {
+        let fetched = Fetched { most: 100, ..Fetched::default() };
+        let why = |length| match fetched.range(SourceId(0), ByteRange::new(0, length)) {
+            Err(Failure::Chunk(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(why(101).ends_with("are more than the 100 that may be read at once"));
+        assert!(why(100).ends_with("the file ends before"));
+    }
+}

@@ -1,0 +1,181 @@
+"""Small files that name one structure many times: they are refused in one line, in bounded time and memory, or mapped right.
+
+The cap on time only keeps a hang from lasting; what is held is memory and the message. Sizes: BOUNDS_SCALE=4 for larger ones.
+"""
+import os, subprocess, sys
+
+import clients
+import h5py
+import numpy as np
+import pytest
+
+SCALE = int(os.environ.get("BOUNDS_SCALE", "1"))
+SECONDS = 120
+MEGABYTES = 300
+
+
+# A process of its own, as the memory of this one would count for what it starts.
+MEASURE = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[2:], timeout=float(sys.argv[1])).returncode
+print(f"\\n{status} {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss}", file=sys.stderr)
+"""
+
+
+def measured(*arguments):
+    """Status, standard error, the most memory of a run in MB, and its output."""
+    done = subprocess.run([sys.executable, "-S", "-c", MEASURE, str(SECONDS), clients.BINARY, *map(str, arguments)],
+                          capture_output=True, stdin=subprocess.DEVNULL)
+    errors, _, last = done.stderr.decode().rstrip("\n").rpartition("\n")
+    status, kilobytes = last.split()
+    return int(status), errors, int(kilobytes) / 1024, done.stdout
+
+
+def attributes(f):
+    g = f.create_group("g")
+    for n in range(10):
+        g.attrs[f"a{n}"] = np.arange(60_000, dtype="u1")
+    for n in range(5_000 * SCALE):
+        f[f"l{n}"] = g
+
+
+def linked_to_each_other(f, groups, length):
+    all_groups = [f.create_group(f"g{n}") for n in range(groups)]
+    for here in all_groups:
+        for n, there in enumerate(all_groups):
+            here["n" * (length - 3) + f"{n:03}"] = there
+
+
+def chunks(f):
+    d = f.create_dataset("d", (100_000,), "u1", chunks=(1,))
+    d[...] = 1
+    for n in range(2_000 * SCALE):
+        f[f"l{n}"] = d
+
+
+def twice_the_one_before(f):
+    before = f.create_group("g0")
+    before["x"] = np.arange(3)
+    for n in range(1, 30):
+        group = f.create_group(f"g{n}")
+        group["a"] = group["b"] = before
+        before = group
+
+
+def text(f):
+    d = f.create_dataset("d", data=np.array(["x" * 2000] * 200, object), dtype=h5py.string_dtype())
+    for n in range(2_000 * SCALE):
+        f[f"l{n}"] = d
+
+
+def chain(f):
+    group = f
+    for _ in range(1000):
+        group = group.create_group("n" * 1000)
+    return group
+
+
+def references_to_long_paths(f):
+    f.create_dataset("refs", data=[chain(f).ref] * 1000, dtype=h5py.ref_dtype)
+
+
+def references_in_attributes(f):
+    group = f
+    for _ in range(60):
+        group = group.create_group("n" * 4000)
+    f.create_group("x").attrs.create("r", [group.ref] * 50_000, dtype=h5py.ref_dtype)
+
+
+def virtual_strides(f):
+    """Each mapping cuts an axis into as many spans as it has elements."""
+    f.create_dataset("x", (1_000_000,), "u1", chunks=(1_000_000,))[...] = 1
+    layout = h5py.VirtualLayout((2_000_000,), "u1")
+    for _ in range(200 * SCALE):
+        layout[0:2_000_000:2] = h5py.VirtualSource(".", "x", (1_000_000,))
+    f.create_virtual_dataset("v", layout)
+
+
+def virtual_sources(f):
+    """Each virtual dataset looks at all chunks of one source."""
+    f.create_dataset("x", (50_000,), "u1", chunks=(1,))[...] = 1
+    for n in range(200 * SCALE):
+        layout = h5py.VirtualLayout((50_000,), "u1")
+        layout[...] = h5py.VirtualSource(".", "x", (50_000,))
+        f.create_virtual_dataset(f"v{n}", layout)
+
+
+def committed_types(f):
+    f["t"] = np.dtype([(f"member number {n}", "f8") for n in range(1000)])
+    for n in range(2_000 * SCALE):
+        h5py.h5d.create(f.id, b"d%d" % n, f["t"].id, h5py.h5s.create_simple((1,)))
+
+
+HOSTILE = {
+    "attributes": attributes,
+    "12 groups": lambda f: linked_to_each_other(f, 12, 4_000),
+    "30 groups": lambda f: linked_to_each_other(f, 30, 1_000),
+    "chunks": chunks,
+    "a tree of 2^29": twice_the_one_before,
+    "text": text,
+    "references to long paths": references_to_long_paths,
+    "references in attributes": references_in_attributes,
+    "strides": virtual_strides,
+    "virtual sources": virtual_sources,
+    "committed types": committed_types,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_one_structure_many_times(tmp_path, kind):
+    path = tmp_path / "hostile.h5"
+    with h5py.File(path, "w", libver="latest") as f:
+        HOSTILE[kind](f)
+    for fmt in clients.FORMATS:
+        status, errors, megabytes, output = measured(path, "-f", fmt)
+        assert megabytes < MEGABYTES, f"{megabytes:.0f} MB for {path.stat().st_size} bytes"
+        assert status in (0, 1), errors
+        if status:
+            assert output == b"" and errors.count("\n") == 1 and "the limit for" in errors, errors
+
+
+@pytest.mark.parametrize("count", [5_000, 10_000, 20_000])
+@pytest.mark.parametrize("kind", ["soft links", "links to nothing", "attributes", "dimensions", "members", "external links", "mappings"])
+def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
+    """As many of one kind as a group, an object or a type may have: each is shown, or said to be left out."""
+    import json
+    path, count = tmp_path / "many.h5", count // (20 if kind in ("members", "mappings", "dimensions") else 2) * SCALE
+    with h5py.File(path, "w", libver="latest") as f:
+        f["x"] = np.arange(3)
+        match kind:
+            case "soft links":
+                for n in range(count):
+                    f[f"s{n}"] = h5py.SoftLink("/x")
+            case "links to nothing":
+                for n in range(count):
+                    f[f"s{n}"] = h5py.SoftLink(f"/s{n + 1}")
+            case "attributes":
+                for n in range(count):
+                    f.attrs[f"a{n}"] = n
+            case "dimensions":
+                for n in range(count):
+                    f.create_dataset(f"d{n}", (n + 1,), "u1").make_scale()
+                    f.create_dataset(f"v{n}", (n + 1,), "u1").dims[0].attach_scale(f[f"d{n}"])
+            case "members":
+                f["t"] = np.zeros(2, [(f"m{n}", "u1") for n in range(count)])
+            case "external links":
+                for n in range(count):
+                    f[f"e{n}"] = h5py.ExternalLink(f"none{n}.h5", "/x")
+            case "mappings":
+                layout = h5py.VirtualLayout((count, 3), "i8")
+                for n in range(count):
+                    layout[n] = h5py.VirtualSource(".", "x", (3,))
+                f.create_virtual_dataset("v", layout)
+    status, errors, megabytes, output = measured(path, "-f", "kerchunk-json", *(["--follow-external"] if kind == "external links" else []))
+    assert status == 0 and megabytes < MEGABYTES, errors[-500:]
+    keys = json.loads(output)["refs"]
+    expected = {"soft links": count, "attributes": 0, "dimensions": 2 * count, "members": 1, "mappings": 1}.get(kind, 0)
+    assert sum(key.endswith(".zarray") for key in keys) == expected + 1
+    if kind in ("links to nothing", "external links"):
+        assert errors.count("[link-left-out]") == count
+    if kind == "attributes":
+        assert len(json.loads(keys[".zattrs"])) == count
