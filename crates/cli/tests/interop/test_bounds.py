@@ -105,8 +105,8 @@ def virtual_sources(f):
 
 
 def committed_types(f):
-    f["t"] = np.dtype([(f"member number {n}", "f8") for n in range(1000)])
-    for n in range(2_000 * SCALE):
+    f["t"] = np.dtype([(f"member number {n}", "f8") for n in range(500)])
+    for n in range(300 * SCALE):
         h5py.h5d.create(f.id, b"d%d" % n, f["t"].id, h5py.h5s.create_simple((1,)))
 
 
@@ -135,7 +135,9 @@ def test_one_structure_many_times(tmp_path, kind):
         assert megabytes < MEGABYTES, f"{megabytes:.0f} MB for {path.stat().st_size} bytes"
         assert status in (0, 1), errors
         if status:
-            assert output == b"" and errors.count("\n") == 1 and "the limit for" in errors, errors
+            # Where an array of the file has a limit of its own, that is said beside what else is left out.
+            said = "takes more than" if kind == "references to long paths" else "the limit for"
+            assert output == b"" and said in errors and len(errors.splitlines()) <= 2, errors[-500:]
 
 
 @pytest.mark.parametrize("count", [5_000, 10_000, 20_000])

@@ -25,7 +25,7 @@ use crate::{ArrayReport, ChunkContent, InlineTask, Piece, Severity};
 const CHUNK: u64 = 20;
 
 /// Bytes of memory for a member of a datatype, with its name in metadata and attributes.
-const MEMBER: u64 = 256;
+const MEMBER: u64 = 1 << 10;
 
 /// Bytes that are decoded for chunks that are put inline, to a byte of the budget.
 const DECODED: u64 = 16;
