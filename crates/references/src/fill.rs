@@ -13,10 +13,12 @@ const SENTINEL: &str = "_FillValue";
 pub(crate) fn in_v3(array: &mut Array) -> Option<String> {
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     let sentinel = match &attribute {
-        Some(value) => FillValue::from_json(only(value), &array.data_type).ok(),
+        Some(value) => FillValue::from_json(only(value), &array.data_type)
+            .or_else(|_| FillValue::from_json(only(value), &sentinel_type(array)))
+            .ok(),
         None => array.fill_value.clone(),
     };
-    let encoded = sentinel.as_ref().and_then(|sentinel| encode(sentinel, &array.data_type));
+    let encoded = sentinel.as_ref().and_then(|sentinel| encode(sentinel, &sentinel_type(array)));
     let is_lost = encoded.is_none() && (attribute.is_some() || array.fill_value.is_some());
     array.attributes.extend(encoded.map(|encoded| (SENTINEL.to_owned(), encoded)));
     let zero = FillValue::zero(&array.data_type);
@@ -34,8 +36,10 @@ pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, String> {
     let storage = array.fill_value.take().unwrap_or_else(|| zero.clone());
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     if let Some(value) = attribute {
-        let sentinel = decode(&value, &array.data_type).ok_or("its _FillValue is not one of its type")?;
-        match plain(&sentinel, &array.data_type).filter(|_| sentinel != storage) {
+        let sentinel = decode(&value, &array.data_type)
+            .or_else(|| decode(&value, &sentinel_type(array)))
+            .ok_or("its _FillValue is not one of its type")?;
+        match plain(&sentinel, &sentinel_type(array)).filter(|_| sentinel != storage) {
             Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
             None => array.fill_value = Some(sentinel),
         }
@@ -44,6 +48,15 @@ pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, String> {
     let is_whole = Some(array.chunks.len()) == chunks;
     let reads_right = *array.fill_value.as_ref().unwrap_or(&zero) == storage;
     Ok((!is_whole && !reads_right).then_some(storage))
+}
+
+/// The type in which a `_FillValue` is written: xarray reads that of unsigned integers with `_Unsigned = "false"` as a signed
+/// number, and refuses one that is not.
+fn sentinel_type(array: &Array) -> DataType {
+    match array.attributes.get("_Unsigned").and_then(Value::as_str) {
+        Some("false") => array.data_type.with_sign(true),
+        _ => array.data_type.clone(),
+    }
 }
 
 /// The value of a list of one.

@@ -89,6 +89,21 @@ impl DataType {
         self.is_signed_integer() || matches!(self, Self::UInt8 | Self::UInt16 | Self::UInt32 | Self::UInt64)
     }
 
+    /// The integer type of this width that is signed, or not; other types as they are.
+    pub fn with_sign(&self, signed: bool) -> Self {
+        match (self, signed) {
+            (Self::UInt8, true) => Self::Int8,
+            (Self::UInt16, true) => Self::Int16,
+            (Self::UInt32, true) => Self::Int32,
+            (Self::UInt64, true) => Self::Int64,
+            (Self::Int8, false) => Self::UInt8,
+            (Self::Int16, false) => Self::UInt16,
+            (Self::Int32, false) => Self::UInt32,
+            (Self::Int64, false) => Self::UInt64,
+            (other, _) => other.clone(),
+        }
+    }
+
     /// Whether elements are single signed integers.
     pub fn is_signed_integer(&self) -> bool {
         matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64)

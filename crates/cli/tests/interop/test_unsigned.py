@@ -105,3 +105,18 @@ def test_signs_that_an_attribute_gives(tmp_path, fmt, dtype, attributes, expecte
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             np.testing.assert_array_equal(xr.open_dataset(source, **options).v.values, expected)
+
+
+def test_signs_survive_the_other_format(tmp_path, fmt):
+    """`convert` writes a `_FillValue` that xarray opens."""
+    import json, xarray as xr
+    other = {"kerchunk-json": "zarr3-json", "zarr3-json": "kerchunk-json"}[fmt]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, fill in (("same", 255), ("differs", 7)):
+            file.create_dataset(name, data=np.array([1, 2, 255], "u1"), fillvalue=fill).attrs.update({"_Unsigned": "false", "_FillValue": np.uint8(255)})
+    assert clients.virtualize(tmp_path / "a.h5", "--format", other, "-o", tmp_path / "a.json").status == 0
+    run = clients.virtualize("convert", tmp_path / "a.json", "--format", fmt, "-o", tmp_path / "b.json")
+    assert run.status == 0, run.stderr
+    ds = xr.open_dataset(clients.open_store(json.loads((tmp_path / "b.json").read_text())), engine="zarr", consolidated=False, zarr_format=FORMATS[fmt], chunks=None)
+    for name in ("same", "differs"):
+        np.testing.assert_array_equal(ds[name].values, [1, 2, np.nan])

@@ -51,16 +51,10 @@ pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> Data
         [Element::Text(text)] => Some(text.as_str()),
         _ => None,
     });
-    match (data_type, stated) {
-        (DataType::Int8, Some("true")) => DataType::UInt8,
-        (DataType::Int16, Some("true")) => DataType::UInt16,
-        (DataType::Int32, Some("true")) => DataType::UInt32,
-        (DataType::Int64, Some("true")) => DataType::UInt64,
-        (DataType::UInt8, Some("false")) => DataType::Int8,
-        (DataType::UInt16, Some("false")) => DataType::Int16,
-        (DataType::UInt32, Some("false")) => DataType::Int32,
-        (DataType::UInt64, Some("false")) => DataType::Int64,
-        (other, _) => other.clone(),
+    match stated {
+        Some("true") => data_type.with_sign(false),
+        Some("false") => data_type.with_sign(true),
+        _ => data_type.clone(),
     }
 }
 
