@@ -270,3 +270,60 @@ fn chunks_of_codecs_that_calculate() {
     assert!(decode_values(&DataType::Float32, &chain(Endian::Big), &big, usize::MAX).is_err());
     assert!(matches!(encode(&chain(Endian::Big), &[0; 8]), Err(CodecFailure::NoEncoder(_))));
 }
+
+/// Codecs whose encoder is tested above; whoever adds one to [`Codec`] finds here that it needs a test.
+fn is_encoded_here(codec: &Codec) -> bool {
+    match codec {
+        Codec::Transpose { .. }
+        | Codec::Bytes { .. }
+        | Codec::VlenUtf8
+        | Codec::VlenBytes
+        | Codec::Delta { .. }
+        | Codec::FloatPredictor { .. }
+        | Codec::PackBitsOfIntegers { .. }
+        | Codec::Gzip { .. }
+        | Codec::Zlib { .. }
+        | Codec::Zstd { .. }
+        | Codec::Bz2 { .. }
+        | Codec::Lzma { .. }
+        | Codec::Lzw
+        | Codec::PackBits
+        | Codec::Lzf
+        | Codec::Hdf5Lz4
+        | Codec::Blosc { .. }
+        | Codec::Shuffle { .. }
+        | Codec::BitOrder
+        | Codec::Fletcher32
+        | Codec::Hdf5Szip(_) => true,
+        Codec::ScaleOffset { .. }
+        | Codec::CastValue { .. }
+        | Codec::Image { .. }
+        | Codec::Blosc2Nd
+        | Codec::Foreign { .. }
+        | Codec::Named { .. }
+        | Codec::Hdf5Nbit(_)
+        | Codec::Tiff(_)
+        | Codec::Hdf5ScaleOffset(_)
+        | Codec::Hdf5Bitshuffle(_) => false,
+    }
+}
+
+#[test]
+fn what_has_an_encoder_has_a_decoder_and_nothing_else_has_one() {
+    let others = [
+        Codec::Blosc2Nd,
+        Codec::Image { name: "imagecodecs_jpeg", configuration: serde_json::Map::new() },
+        Codec::Named { name: "imagecodecs_lzo", configuration: serde_json::Map::new() },
+        Codec::Hdf5Nbit(vec![8]),
+        Codec::ScaleOffset { offset: None, scale: None },
+    ];
+    for codec in bytes_to_bytes().into_iter().chain(others) {
+        let encoded = encode(std::slice::from_ref(&codec), &[7; 800]);
+        assert_eq!(encoded.is_ok(), is_encoded_here(&codec), "{codec:?}");
+        if let Ok(encoded) = encoded {
+            assert_eq!(decode(std::slice::from_ref(&codec), &encoded, 800), Ok(vec![7; 800]), "{codec:?}");
+        } else {
+            assert!(matches!(encoded, Err(CodecFailure::NoEncoder(_))), "{codec:?}");
+        }
+    }
+}

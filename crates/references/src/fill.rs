@@ -9,8 +9,9 @@ use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
 
 const SENTINEL: &str = "_FillValue";
 
-/// The sentinel becomes an attribute, the fill value stays what missing chunks read as. What is lost.
-pub(crate) fn in_v3(array: &mut Array) -> Option<String> {
+/// Says the fill value of an array of Zarr v2 as Zarr v3 does: the sentinel becomes an attribute, the fill value stays what
+/// missing chunks read as. Returns what is lost.
+pub fn in_v3(array: &mut Array) -> Option<String> {
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     let sentinel = match &attribute {
         Some(value) => FillValue::from_json(only(value), &array.data_type)

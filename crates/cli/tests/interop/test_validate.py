@@ -138,3 +138,45 @@ def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
 def test_the_table(refs):
     run = virtualize("validate", refs, "--sample", "1")
     assert run.status == 0 and [line.split()[-1] for line in run.stdout.decode().splitlines()[1:3]] == ["/g/t", "/line"]
+
+
+@pytest.mark.parametrize("fmt", ["kerchunk-json", "zarr3-json"])
+@pytest.mark.parametrize("options", [["--split-contiguous", "64K"], ["--inline-below", "1K"], ["--inline-coordinates"], ["--relative"], ["--chunk-grid", "rectilinear"], ["--unpack"]], ids=str)
+def test_references_of_every_option_are_valid(options, fmt, tmp_path):
+    if fmt == "kerchunk-json" and options[0] in ("--chunk-grid", "--unpack"):
+        pytest.skip("of Zarr v3 only")
+    import h5py, tifffile
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f["big"] = np.arange(40000, dtype=">f8").reshape(400, 100)
+        packed = f.create_dataset("packed", (5, 6), ">i2", chunks=(2, 4), compression="gzip", fillvalue=7)
+        packed[:3] = np.arange(18).reshape(3, 6)
+        packed.attrs.update(scale_factor=0.5, _FillValue=np.int16(7))
+    tifffile.imwrite(tmp_path / "b.tif", np.arange(924, dtype="u1").reshape(7, 44, 3), photometric="rgb", rowsperstrip=3, metadata=None)
+    for name in ("a.h5", "b.tif"):
+        assert virtualize(tmp_path / name, "-f", fmt, *options, "-o", tmp_path / "refs.json", "--overwrite").status == 0
+        validate(tmp_path / "refs.json", "--full")
+
+
+@pytest.mark.parametrize("fmt", ["kerchunk-json", "zarr3-json"])
+def test_references_of_several_files_are_valid_and_stay_so(fmt, tmp_path):
+    """Combined along an axis, and said in the other format."""
+    import h5py, tifffile
+    for n in range(3):
+        with h5py.File(tmp_path / f"{n}.nc", "w") as f:
+            time = f.create_dataset("time", data=[float(n)], maxshape=(None,))
+            time.make_scale("time")
+            for name, dtype in (("v", ">f4"), ("s", [("a", ">f8"), ("b", ">i4")])):
+                v = f.create_dataset(name, (1, 6), dtype, maxshape=(None, 6), chunks=(1, 4))
+                v[0, :3] = np.ones(3, dtype)
+                v.dims[0].attach_scale(time)
+        tifffile.imwrite(tmp_path / f"{n}.tif", np.arange(924, dtype="u1").reshape(7, 44, 3) + n, photometric="rgb", rowsperstrip=3, metadata=None)
+    other = "zarr3-json" if fmt == "kerchunk-json" else "kerchunk-json"
+    for suffix, joined in (("nc", ["--concat-dim", "time"]), ("tif", ["--stack-dim", "time"])):
+        refs, converted = tmp_path / f"{suffix}.json", tmp_path / f"{suffix}2.json"
+        run = virtualize("batch", *(tmp_path / f"{n}.{suffix}" for n in range(3)), *joined, "-f", fmt, "-o", refs)
+        assert run.status == 0, run.stderr
+        validate(refs, "--full")
+        assert virtualize("convert", refs, "-f", other, "-o", converted).status == 0
+        validate(converted, "--full")
+        run = virtualize("diff", refs, converted)
+        assert run.status == 0, run.stdout.decode()

@@ -4,7 +4,9 @@ use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use serde_json::{Map, Value};
 use virtualize_references::translate;
-use virtualize_zarr::{Array, ChunkEntry, Group, Hierarchy, Node, ZarrFormat, chunk_indices, node::join};
+use virtualize_zarr::{
+    Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, ZarrFormat, chunk_indices, node::join,
+};
 
 use super::meaning::{Aligned, aligned, both_lack_a_chunk, is_full_of, missing_reads};
 
@@ -168,8 +170,15 @@ impl Compare<'_> {
             one.remove("fill_value");
             other.remove("fill_value");
         }
+        let (mut attributes, mut others) = (first.attributes.clone(), second.attributes.clone());
+        if !is_storage && is_one_grid && mask_alike(&first, &second) {
+            for members in [&mut one, &mut other, &mut attributes, &mut others] {
+                members.remove("fill_value");
+                members.remove("_FillValue");
+            }
+        }
         self.members(path, "", &one, &other);
-        self.members(path, "attribute ", &first.attributes, &second.attributes);
+        self.members(path, "attribute ", &attributes, &others);
         if is_one_grid {
             self.chunks(path, &counts, &first, &second);
         }
@@ -241,6 +250,23 @@ impl Compare<'_> {
             }
             (one, other) => one.is_none() && other.is_none(),
         }
+    }
+}
+
+/// Whether two arrays of Zarr v2 have the same sentinel, be it `fill_value` or an attribute, and missing chunks of both read
+/// alike.
+fn mask_alike(first: &Array, second: &Array) -> bool {
+    let said = |array: &Array| {
+        let mut said = Array { chunks: ChunkManifest::default(), ..array.clone() };
+        let lost = virtualize_references::fill_in_v3(&mut said);
+        lost.is_none().then(|| (said.fill_value, said.attributes.remove("_FillValue")))
+    };
+    match (said(first), said(second)) {
+        (Some((one, sentinel)), Some((other, same_sentinel))) => {
+            same(sentinel.as_ref(), same_sentinel.as_ref())
+                && (one == other || !both_lack_a_chunk(first, second))
+        }
+        _ => false,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What arrays mean, however they are spelled: the order of their axes, and what missing chunks read as.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
-use virtualize_zarr::{Array, ChunkGrid, DataType, FillValue, readers::in_stored_order};
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, FillValue, readers::in_stored_order};
 
 use super::diff::pairs;
 use crate::{decode, variable};
@@ -21,30 +21,37 @@ pub(super) struct Aligned<'a> {
 /// Aligns two arrays: where the names of their axes say that one has the axes of the other in another order (which Zarr v3
 /// says by `transpose`), each is taken with its axes as they are stored.
 pub(super) fn aligned<'a>(first: &'a Array, second: &'a Array) -> Aligned<'a> {
-    let as_they_are =
-        || Aligned { first: Cow::Borrowed(first), second: Cow::Borrowed(second), is_moved: false };
-    let (one, other) = (&first.dimension_names, &second.dimension_names);
-    if one == other || !are_the_same_axes(one, other) {
-        return as_they_are();
-    }
-    let stored = |array: &'a Array| in_stored_order(array).map_or(Cow::Borrowed(array), Cow::Owned);
-    let (first, second) = (stored(first), stored(second));
-    match first.dimension_names == second.dimension_names {
-        true => Aligned { first, second, is_moved: true },
-        false => as_they_are(),
-    }
+    let is_moved = first.shape.len() == second.shape.len()
+        && are_stored_alike(first, second)
+        && stored_names(first) == stored_names(second);
+    let stored = |array: &'a Array| match is_moved {
+        true => in_stored_order(array).map_or(Cow::Borrowed(array), Cow::Owned),
+        false => Cow::Borrowed(array),
+    };
+    Aligned { first: stored(first), second: stored(second), is_moved }
 }
 
-/// Whether all axes have names, each another one, and the names are the same.
-fn are_the_same_axes(one: &[Option<String>], other: &[Option<String>]) -> bool {
-    let sorted = |names: &[Option<String>]| {
-        let mut names = names.to_vec();
-        names.sort();
-        names
-    };
-    let one = sorted(one);
-    let is_unique = one.windows(2).all(|pair| pair.first() != pair.last());
-    is_unique && one.iter().all(Option::is_some) && one == sorted(other)
+/// Whether two arrays have the axes that both have in different orders, but store them in the same one, by their names.
+pub(super) fn are_stored_alike(first: &Array, second: &Array) -> bool {
+    let (one, other) = (&first.dimension_names, &second.dimension_names);
+    let common = |name: &&Option<String>| name.is_some() && one.contains(name) && other.contains(name);
+    let in_order =
+        |names: &[Option<String>]| -> Vec<Option<String>> { names.iter().filter(common).cloned().collect() };
+    let is_unique = |names: Vec<Option<String>>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    in_order(one) != in_order(other)
+        && is_unique(in_order(one))
+        && is_unique(in_order(other))
+        && in_order(&stored_names(first)) == in_order(&stored_names(second))
+}
+
+/// Names of the axes in the order in which they are stored.
+fn stored_names(array: &Array) -> Vec<Option<String>> {
+    match array.codecs.first() {
+        Some(Codec::Transpose { order }) => {
+            order.iter().map(|axis| array.dimension_names.get(*axis).cloned().flatten()).collect()
+        }
+        _ => array.dimension_names.clone(),
+    }
 }
 
 /// What missing chunks of an array read as.

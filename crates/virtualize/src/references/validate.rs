@@ -16,7 +16,10 @@ use virtualize_zarr::{
 use super::{
     ReadOptions,
     diff::{name, pairs, place},
-    meaning::{Aligned, LARGEST, aligned, both_lack_a_chunk, chunk_shape, is_full_of, missing_reads},
+    meaning::{
+        Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_full_of,
+        missing_reads,
+    },
     parts::{Part, Place, Places, is_plain, parts, places},
 };
 use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff, variable};
@@ -328,7 +331,7 @@ impl Work<'_> {
         found: &mut Checked,
     ) {
         let Some(entry) = twin.chunks.get(position) else { return };
-        let is_moved = aligned(array, twin).is_moved;
+        let is_moved = are_stored_alike(array, twin);
         let other = match self.values(twin, position, &entry).await {
             Ok(Some(other)) => other.of(twin, is_moved),
             Ok(None) => return,
