@@ -276,6 +276,7 @@ fn is_encoded_here(codec: &Codec) -> bool {
     match codec {
         Codec::Transpose { .. }
         | Codec::Bytes { .. }
+        | Codec::ReversedBytes { .. }
         | Codec::VlenUtf8
         | Codec::VlenBytes
         | Codec::Delta { .. }

@@ -50,12 +50,14 @@ fn examples() -> Vec<Codec> {
         Codec::Hdf5ScaleOffset(_) => 28,
         Codec::Hdf5Bitshuffle(_) => 29,
         Codec::Tiff(_) => 30,
+        Codec::ReversedBytes { .. } => 31,
     };
     let mut all = vec![
         Codec::Transpose { order: vec![1, 0] },
         Codec::Delta { axis: -2, dtype: "<u2".into(), shape: vec![2, 3] },
         Codec::FloatPredictor { axis: -1, dtype: "<f4".into(), shape: vec![2, 3] },
         Codec::PackBitsOfIntegers { bits_per_sample: 12, run_length: 3, dtype: "<u2".into() },
+        Codec::ReversedBytes { dtype: ">u2".into() },
         Codec::ScaleOffset { offset: Some(json!(5)), scale: None },
         Codec::CastValue {
             data_type: DataType::Int16,
@@ -105,7 +107,7 @@ fn examples() -> Vec<Codec> {
     }
     all.extend(client_codecs::examples());
     let kinds: std::collections::BTreeSet<i32> = all.iter().map(kind_of).collect();
-    assert_eq!(kinds, (0..=30).collect(), "an example of every kind");
+    assert_eq!(kinds, (0..=31).collect(), "an example of every kind");
     all
 }
 
@@ -131,7 +133,9 @@ fn array(codec: &Codec) -> Array {
     let bytes = Codec::Bytes { endian: Some(Endian::Little) };
     let makes_bytes = codec.is_array_to_bytes()
         || matches!(codec, Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. });
+    let image = Codec::Image { name: "imagecodecs_lerc", configuration: Map::new() };
     let codecs = match codec {
+        Codec::ReversedBytes { .. } => vec![codec.clone(), image],
         alone if makes_bytes => vec![alone.clone()],
         behind if behind.is_bytes_to_bytes() => vec![bytes, behind.clone()],
         before => vec![before.clone(), bytes],
