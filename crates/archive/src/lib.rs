@@ -20,6 +20,8 @@ mod item;
 mod journal;
 pub mod list;
 mod member;
+#[cfg(feature = "icechunk")]
+mod repository;
 mod scan;
 
 pub use batch::{Batch, BatchBuilder, Summary, Target};
@@ -28,4 +30,6 @@ pub use event::Event;
 pub use item::Item;
 pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
 pub use member::{Along, Layout, Member, Wanted};
+#[cfg(feature = "icechunk")]
+pub use repository::commit;
 pub use scan::{FailedFile, Scan, ScanOptions, scan, scan_inputs};

@@ -1,36 +1,50 @@
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use icechunk::{Repository, format::snapshot::SnapshotProperties};
+use icechunk::{
+    Repository,
+    format::{SnapshotId, snapshot::SnapshotProperties},
+};
 use serde_json::{Value, json};
 use virtualize_zarr::{Hierarchy, ZarrFormat, node::join};
 
 use crate::{
-    IcechunkError, ReadChunk, RepositoryLocation, StorageOptions,
-    append::Append,
-    container::containers,
+    IcechunkError, RepositoryLocation, StorageOptions, Update,
     location::{Place, place},
+    lock,
     metadata::{Document, documents, node_path},
     python,
     repository::{Needs, open_or_create, tip},
-    write::Writer,
+    update::{Updating, has_snapshot},
+    write::{Selection, Writer},
 };
 
+/// How often a commit is begun anew where others committed at the same time.
+const ATTEMPTS: u32 = 5;
+/// The property of a commit that names the arrays into which others have written chunks.
+pub(crate) const TOUCHED: &str = "virtualize-chunks-of-others";
+
 /// What happens to nodes that are in the repository already.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub enum Mode {
     /// There must be none but empty groups.
     #[default]
     Add,
     /// The group and all below it is removed first.
     Replace,
-    /// Arrays become longer along this dimension.
+    /// Arrays become longer along this dimension. `virtualize_archive::commit` makes an update of it: the dataset that is
+    /// there has to be read and joined with the new one.
     Append(String),
+    /// What an earlier commit wrote is changed.
+    Update(Update),
 }
 
 /// How a hierarchy is committed.
 #[derive(Clone, Debug)]
 pub struct CommitOptions {
-    /// The branch, which must exist.
+    /// The branch, which must exist, unless nothing was ever committed to the repository.
     pub branch: String,
     /// What the log says.
     pub message: String,
@@ -69,14 +83,15 @@ impl Default for CommitOptions {
 pub struct Committed {
     /// The snapshot's id.
     pub snapshot: String,
-    /// Chunks that it refers to or holds.
+    /// Chunks that it added or replaced.
     pub chunks: u64,
     /// Lines of Python that open it.
     pub python: String,
+    /// Arrays of an update into which others have written chunks.
+    pub touched: BTreeSet<String>,
 }
 
-/// Commits a hierarchy of Zarr v3. The repository is made where there is none. `read` is asked for chunks when something
-/// is appended, to compare what must not differ.
+/// Commits a hierarchy of Zarr v3. The repository is made where there is none. Needs a tokio runtime with time.
 ///
 /// # Errors
 /// See [`IcechunkError`]. The branch is then as it was; a new repository may stay behind, empty.
@@ -84,7 +99,6 @@ pub async fn commit(
     hierarchy: &Hierarchy,
     location: &RepositoryLocation,
     options: &CommitOptions,
-    read: &dyn ReadChunk,
 ) -> Result<Committed, IcechunkError> {
     if hierarchy.format != ZarrFormat::V3 {
         let reason = "the hierarchy was mapped for Zarr v2, and Icechunk holds Zarr v3".to_owned();
@@ -93,18 +107,31 @@ pub async fn commit(
     let group = options.group.trim_matches('/');
     let documents = documents(hierarchy, group)?;
     let places: Vec<Place> = hierarchy.sources.iter().map(place).collect::<Result<_, _>>()?;
-    let containers = containers(&hierarchy.sources, &options.storage)?;
     let needs = Needs {
-        containers,
+        sources: &hierarchy.sources,
+        storage: &options.storage,
         arrays: counts(&documents),
         references_per_manifest: options.references_per_manifest,
     };
-    let repository = open_or_create(location.connect(&options.storage).await?, &needs).await?;
-    let known: Vec<_> = repository.config().virtual_chunk_containers().cloned().collect();
-    let python = python::lines(location, options, &known);
-    let work = Work { repository: &repository, documents: &documents, places: &places, options, group, read };
-    let (snapshot, chunks) = work.run().await?;
-    Ok(Committed { snapshot, chunks, python })
+    let _lock = lock::hold(location).await?;
+    let mut attempt = 1;
+    loop {
+        let repository = open_or_create(location.connect(&options.storage).await?, &needs).await?;
+        let known: Vec<_> = repository.config().virtual_chunk_containers().cloned().collect();
+        let work = Work { repository: &repository, documents: &documents, places: &places, options, group };
+        match work.run(location).await {
+            Ok(done) => {
+                let Done { snapshot, chunks, touched } = done;
+                let python = python::lines(location, options, &known);
+                return Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched });
+            }
+            Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {
+                tokio::time::sleep(Duration::from_millis(100) * attempt).await;
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn counts(documents: &[Document<'_>]) -> Vec<(String, Vec<u64>)> {
@@ -120,37 +147,77 @@ struct Work<'a> {
     places: &'a [Place],
     options: &'a CommitOptions,
     group: &'a str,
-    read: &'a dyn ReadChunk,
+}
+
+struct Done {
+    snapshot: SnapshotId,
+    chunks: u64,
+    touched: BTreeSet<String>,
 }
 
 impl Work<'_> {
-    /// The snapshot, and how many chunks it has new.
-    async fn run(&self) -> Result<(String, u64), IcechunkError> {
-        let tip = tip(self.repository, &self.options.branch).await?;
+    async fn run(&self, location: &RepositoryLocation) -> Result<Done, IcechunkError> {
+        let branch = &self.options.branch;
+        let tip = tip(self.repository, branch).await?;
+        let done = match &self.options.mode {
+            Mode::Update(update) => self.update(update, tip).await?,
+            Mode::Append(dimension) => {
+                let reason = format!("how it grows along {dimension:?} was not planned");
+                return Err(IcechunkError::Append { path: self.group.to_owned(), reason });
+            }
+            Mode::Add | Mode::Replace => self.put(tip).await?,
+        };
+        // A local disk has no conditional writes: another program's commit may have taken the place of this one.
+        let is_local = matches!(location, RepositoryLocation::Local(_));
+        match is_local && !has_snapshot(self.repository, branch, &done.snapshot).await? {
+            true => Err(IcechunkError::Conflict {
+                branch: branch.clone(),
+                reason: "the commit was lost, since others committed at the same time".to_owned(),
+            }),
+            false => Ok(done),
+        }
+    }
+
+    /// Changes what an earlier commit wrote.
+    async fn update(&self, update: &Update, tip: SnapshotId) -> Result<Done, IcechunkError> {
+        let on = (self.options.branch.as_str(), &tip);
+        let mut updating = Updating::open(self.repository, update, on, self.documents, self.places).await?;
+        let plan = updating.plan().await?;
+        let touched = updating.touched().clone();
+        let mut writer = self.writer(tip, plan.chunks(), &touched).await?;
+        let written = match plan.write(&mut writer, self.places).await {
+            Ok(()) => self.parents(&writer).await,
+            failed => failed,
+        };
+        finish(writer, written, touched).await
+    }
+
+    /// Writes all of it.
+    async fn put(&self, tip: SnapshotId) -> Result<Done, IcechunkError> {
         let chunks = self.documents.iter().filter_map(|d| d.array).map(|array| array.chunks.len()).sum();
-        let properties: SnapshotProperties =
-            self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        let mut writer = self.writer(tip, chunks, &BTreeSet::new()).await?;
+        let written = self.write(&mut writer).await;
+        finish(writer, written, BTreeSet::new()).await
+    }
+
+    async fn writer(
+        &self,
+        tip: SnapshotId,
+        chunks: u64,
+        touched: &BTreeSet<String>,
+    ) -> Result<Writer<'_>, IcechunkError> {
+        let given = self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value)));
+        let touched = Some((TOUCHED.to_owned(), json!(touched))).filter(|_| !touched.is_empty());
+        let properties: SnapshotProperties = given.chain(touched).collect();
         let commit = (self.options.message.clone(), properties);
         let step = self.options.chunks_in_memory.max(1);
-        let mut writer =
-            Writer::start(self.repository, &self.options.branch, tip, commit, (chunks, step)).await?;
-        match self.write(&mut writer).await {
-            Ok(()) => Ok((writer.finish().await?.to_string(), chunks)),
-            Err(error) => {
-                writer.give_up().await;
-                Err(error)
-            }
-        }
+        Writer::start(self.repository, &self.options.branch, tip, commit, (chunks, step)).await
     }
 
     async fn write(&self, writer: &mut Writer<'_>) -> Result<(), IcechunkError> {
         match &self.options.mode {
-            Mode::Append(dimension) => {
-                let append = Append { dimension, group: self.group, places: self.places, read: self.read };
-                return append.write(writer, self.documents).await;
-            }
             Mode::Replace => self.clear(writer).await?,
-            Mode::Add => self.refuse_what_is_there(writer).await?,
+            _ => self.refuse_what_is_there(writer).await?,
         }
         self.parents(writer).await?;
         for document in self.documents {
@@ -158,22 +225,18 @@ impl Work<'_> {
         }
         for document in self.documents {
             if let Some(array) = document.array {
-                writer.chunks(&document.path, array, self.places, &[]).await?;
+                writer.chunks(&document.path, array, self.places, &Selection::default()).await?;
             }
         }
         Ok(())
     }
 
     async fn clear(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+        if !self.group.is_empty() {
+            return writer.remove(self.group).await;
+        }
         let mut session = writer.session().write().await;
-        let removed = match self.group {
-            "" => session.clear().await,
-            group => match session.get_node(&node_path(group)?).await {
-                Ok(node) => session.delete_node(node).await,
-                Err(_) => Ok(()),
-            },
-        };
-        removed.map_err(IcechunkError::of("removing the group"))
+        session.clear().await.map_err(IcechunkError::of("removing the group"))
     }
 
     /// New nodes may go beside others, but not over them. Attributes of groups that are there would be lost as well.
@@ -214,4 +277,18 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Ends a commit, or leaves the branch as it was.
+async fn finish(
+    writer: Writer<'_>,
+    written: Result<(), IcechunkError>,
+    touched: BTreeSet<String>,
+) -> Result<Done, IcechunkError> {
+    if let Err(error) = written {
+        writer.give_up().await;
+        return Err(error);
+    }
+    let chunks = writer.written();
+    Ok(Done { snapshot: writer.finish().await?, chunks, touched })
 }

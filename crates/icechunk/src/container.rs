@@ -7,10 +7,11 @@ use virtualize_zarr::Source;
 
 use crate::{IcechunkError, StorageOptions, location};
 
-/// The containers that hold some sources: the bucket of objects, the server of HTTP urls, and for local files the deepest
-/// folder that holds them all.
+/// The containers that hold the sources that none of the known prefixes holds: the bucket of objects, the server of HTTP
+/// urls, and for local files the deepest folder that holds them all.
 pub(crate) fn containers(
     sources: &[Source],
+    known: &[String],
     options: &StorageOptions,
 ) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
     let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
@@ -18,6 +19,9 @@ pub(crate) fn containers(
     for source in sources {
         let refuse = |reason: String| IcechunkError::Source { url: source.url.clone(), reason };
         let url = location::url(&source.url).map_err(refuse)?;
+        if known.iter().any(|prefix| url.starts_with(prefix.as_str())) {
+            continue;
+        }
         if url.starts_with("file://") {
             let own = url.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned() + "/";
             folder = Some(folder.map_or_else(|| own.clone(), |folder| common_folder(&folder, &own)));
@@ -87,7 +91,7 @@ mod tests {
     fn prefixes(urls: &[&str]) -> Vec<String> {
         let source = |url: &&str| Source { url: (*url).to_owned(), ..Source::default() };
         let sources: Vec<_> = urls.iter().map(source).collect();
-        let made = containers(&sources, &StorageOptions::default()).unwrap();
+        let made = containers(&sources, &[], &StorageOptions::default()).unwrap();
         made.iter().map(|container| container.url_prefix().to_owned()).collect()
     }
 
@@ -110,7 +114,8 @@ mod tests {
     fn the_root_of_all_files_is_no_container() {
         let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
         assert!(
-            containers(&[source("file:///a/1"), source("file:///b/2")], &StorageOptions::default()).is_err()
+            containers(&[source("file:///a/1"), source("file:///b/2")], &[], &StorageOptions::default())
+                .is_err()
         );
     }
 }

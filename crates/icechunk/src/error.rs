@@ -35,6 +35,24 @@ pub enum IcechunkError {
         /// Those that there are.
         known: String,
     },
+    /// The branch does not have the snapshot that a commit builds on.
+    #[error(
+        "branch {branch:?} does not have snapshot {snapshot}, the last commit of this dataset: the branch was reset, or the repository was replaced or restored"
+    )]
+    History {
+        /// The branch.
+        branch: String,
+        /// The snapshot.
+        snapshot: String,
+    },
+    /// Others have changed what a commit builds on.
+    #[error("/{path} is no longer as the last commit of this dataset left it: {reason}")]
+    Foreign {
+        /// The node.
+        path: String,
+        /// What they changed.
+        reason: String,
+    },
     /// A node that would be written is there already.
     #[error("/{path} is in the repository already")]
     Exists {
@@ -75,6 +93,9 @@ impl IcechunkError {
                 Some("--replace takes its place, --append-dim adds to it, --group writes elsewhere")
             }
             Self::Conflict { .. } => Some("run the same command again"),
+            Self::History { .. } | Self::Foreign { .. } => {
+                Some("--overwrite writes this dataset anew; what others added beside it stays")
+            }
             _ => None,
         }
     }

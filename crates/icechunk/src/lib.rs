@@ -7,21 +7,24 @@
 //!
 //! Architecture invariant: nothing is decided about data here. It is the one emitter that waits, since its library does.
 
-mod append;
 mod commit;
 mod container;
 mod error;
+mod history;
 mod location;
+mod lock;
 mod metadata;
 mod python;
 mod read;
 mod repository;
 mod splits;
 mod storage;
+mod update;
 mod write;
 
-pub use append::ReadChunk;
 pub use commit::{CommitOptions, Committed, Mode, commit};
 pub use error::IcechunkError;
-pub use read::{ReadRepository, has_commit, read};
+pub use history::{FoundCommit, History, find_commit, inspect};
+pub use read::{ReadRepository, Version, read};
 pub use storage::{RepositoryLocation, StorageOptions};
+pub use update::{Update, documents_of};

@@ -6,11 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use icechunk::{
     Repository,
     format::{
-        ByteRange, ChunkIndices, Path, SnapshotId,
+        ByteRange, ChunkIndices, SnapshotId,
         manifest::{Checksum, ChunkPayload, VirtualChunkRef},
         snapshot::NodeSnapshot,
     },
@@ -24,13 +24,14 @@ use virtualize_zarr::{
 };
 
 use crate::{
-    IcechunkError, RepositoryLocation, StorageOptions, error::one_line, location::raw, metadata::node_error,
+    IcechunkError, RepositoryLocation, StorageOptions,
+    error::one_line,
+    location::raw,
+    metadata::{node_error, node_path},
 };
 
 /// Most bytes of native chunks that are held.
 const NATIVE: u64 = 1 << 30;
-/// Commits of a branch that are looked through.
-const NEWEST: usize = 1000;
 
 /// A repository that was read.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +40,21 @@ pub struct ReadRepository {
     pub hierarchy: Hierarchy,
     /// Paths of arrays whose type, codecs or grid have no place here, with the reason.
     pub left_out: BTreeMap<String, String>,
+    /// The documents of all nodes that were read, by their paths in the repository.
+    pub documents: BTreeMap<String, Value>,
+    /// Id of the snapshot.
+    pub snapshot: String,
+}
+
+/// What is read of a repository.
+#[derive(Clone, Copy)]
+pub struct Version<'a> {
+    /// A branch, tag or snapshot.
+    pub name: &'a str,
+    /// Path of the group that becomes the root.
+    pub group: &'a str,
+    /// Which arrays are read, by their paths below the group and their documents.
+    pub wanted: &'a (dyn Fn(&str, &Value) -> bool + Sync),
 }
 
 /// Reads a branch, tag or snapshot. `None` where there is no repository.
@@ -47,46 +63,26 @@ pub struct ReadRepository {
 /// See [`IcechunkError`].
 pub async fn read(
     location: &RepositoryLocation,
-    version: &str,
+    version: Version<'_>,
     options: &StorageOptions,
 ) -> Result<Option<ReadRepository>, IcechunkError> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
-    let version = find(&repository, version).await?;
-    let session = repository.readonly_session(&version).await;
+    let found = find(&repository, version.name).await?;
+    let session = repository.readonly_session(&found).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
-    Reader { session: &session, sources: Vec::new(), ids: HashMap::new(), native: NATIVE }
-        .read()
-        .await
-        .map(Some)
-}
-
-/// Whether one of a branch's newest commits has this property. `false` where there is no repository or no such branch.
-///
-/// # Errors
-/// See [`IcechunkError`].
-pub async fn has_commit(
-    location: &RepositoryLocation,
-    branch: &str,
-    (key, value): (&str, &str),
-    options: &StorageOptions,
-) -> Result<bool, IcechunkError> {
-    let Some(repository) = open(location, options).await? else { return Ok(false) };
-    let failed = IcechunkError::of("reading the log");
-    if !repository.list_branches().await.map_err(&failed)?.contains(branch) {
-        return Ok(false);
-    }
-    let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
-    let mut log = std::pin::pin!(log.take(NEWEST));
-    while let Some(commit) = log.try_next().await.map_err(&failed)? {
-        if commit.metadata.get(key).and_then(Value::as_str) == Some(value) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let reader = Reader {
+        session: &session,
+        sources: Vec::new(),
+        ids: HashMap::new(),
+        native: NATIVE,
+        group: version.group.trim_matches('/'),
+        wanted: version.wanted,
+    };
+    reader.read().await.map(Some)
 }
 
 /// Opens a repository; `None` where there is none.
-async fn open(
+pub(crate) async fn open(
     location: &RepositoryLocation,
     options: &StorageOptions,
 ) -> Result<Option<Repository>, IcechunkError> {
@@ -124,6 +120,8 @@ struct Reader<'a> {
     ids: HashMap<(String, Option<Checksum>), u32>,
     /// Bytes of native chunks that may still be read.
     native: u64,
+    group: &'a str,
+    wanted: &'a (dyn Fn(&str, &Value) -> bool + Sync),
 }
 
 /// Chunks of an array, column by column.
@@ -137,14 +135,21 @@ impl Reader<'_> {
     async fn read(mut self) -> Result<ReadRepository, IcechunkError> {
         let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
         let mut left_out = BTreeMap::new();
-        let nodes = self.session.list_nodes(&Path::root()).await;
+        let mut documents = BTreeMap::new();
+        let nodes = self.session.list_nodes(&node_path(self.group)?).await;
         let nodes = nodes.map_err(IcechunkError::of("listing the nodes"))?.collect::<Result<Vec<_>, _>>();
         let mut nodes = nodes.map_err(IcechunkError::of("listing the nodes"))?;
         nodes.sort_by_key(|node| node.path.to_string());
         for node in nodes {
-            let path = node.path.to_string().trim_matches('/').to_owned();
+            let whole = node.path.to_string().trim_matches('/').to_owned();
+            let Some(path) = below(self.group, &whole) else { continue };
             let document: Value = serde_json::from_slice(&node.user_data)
                 .map_err(|error| node_error(&path, format!("its metadata: {error}")))?;
+            let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
+            if !is_group && !(self.wanted)(&path, &document) {
+                continue;
+            }
+            documents.insert(whole, document.clone());
             let node = match document.get("node_type").and_then(Value::as_str) {
                 Some("group") => Node::Group(Group::from_document(&document, ZarrFormat::V3)),
                 _ => match Array::from_zarr_json(&document) {
@@ -158,7 +163,8 @@ impl Reader<'_> {
             put(&mut hierarchy.root, &path, node)?;
         }
         hierarchy.sources = self.sources;
-        Ok(ReadRepository { hierarchy, left_out })
+        let snapshot = self.session.snapshot_id().to_string();
+        Ok(ReadRepository { hierarchy, left_out, documents, snapshot })
     }
 
     async fn array(
@@ -238,6 +244,13 @@ impl Reader<'_> {
         self.ids.insert(key, id);
         Ok(id)
     }
+}
+
+/// The path of a node below a group; nothing for nodes elsewhere.
+fn below(group: &str, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(group)?;
+    (group.is_empty() || rest.is_empty() || rest.starts_with('/'))
+        .then(|| rest.trim_start_matches('/').to_owned())
 }
 
 /// Puts a node at its path; groups above it come first.

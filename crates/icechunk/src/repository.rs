@@ -1,6 +1,6 @@
 //! Opening a repository, or making it, with the containers that its chunks need.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use icechunk::{
@@ -12,44 +12,66 @@ use icechunk::{
     format::{SnapshotId, snapshot::Snapshot},
     repository::RepositoryErrorKind,
     storage::{StorageContext, StorageError, StorageErrorKind},
-    virtual_chunks::VirtualChunkContainer,
 };
 
-use crate::{IcechunkError, splits};
+use virtualize_zarr::Source;
+
+use crate::{IcechunkError, StorageOptions, container::containers, splits};
+
+/// How often a repository is opened or made anew where others do the same.
+const ATTEMPTS: u32 = 5;
 
 /// What a repository has to be able to hold.
-pub(crate) struct Needs {
-    pub(crate) containers: Vec<VirtualChunkContainer>,
+pub(crate) struct Needs<'a> {
+    pub(crate) sources: &'a [Source],
+    /// How the containers of the sources are reached.
+    pub(crate) storage: &'a StorageOptions,
     /// Paths with a leading slash and chunk counts.
     pub(crate) arrays: Vec<(String, Vec<u64>)>,
     /// Most references of a manifest.
     pub(crate) references_per_manifest: u64,
 }
 
-/// Opens the repository, or makes a new one where there is none. Its configuration gets what is missing.
+/// Opens the repository, or makes a new one where there is none. Its configuration gets what is missing. Others may make or
+/// configure it at the same time.
 pub(crate) async fn open_or_create(
     storage: Arc<dyn Storage + Send + Sync>,
-    needs: &Needs,
+    needs: &Needs<'_>,
 ) -> Result<Repository, IcechunkError> {
-    let exists = Repository::exists(Arc::clone(&storage), None).await;
-    if exists.map_err(IcechunkError::of("looking for the repository"))? {
-        let opened = Repository::open(Arc::clone(&storage)).execute().await;
-        let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
-        let mut config = repository.config().clone();
-        if extend(&mut config, needs)? {
-            let changed = repository.reopen(Some(config), None).await;
-            let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
-            changed.save_config().await.map_err(IcechunkError::of("configuring the repository"))?;
+    let mut attempt = 1;
+    loop {
+        match settle(&storage, needs).await? {
+            None => return lean(storage).await,
+            Some(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(100) * attempt).await,
+            Some(error) => return Err(error),
         }
-    } else {
+        attempt += 1;
+    }
+}
+
+/// Makes or configures the repository, where that is needed; the error where others may have done so in between.
+async fn settle(
+    storage: &Arc<dyn Storage + Send + Sync>,
+    needs: &Needs<'_>,
+) -> Result<Option<IcechunkError>, IcechunkError> {
+    let exists = Repository::exists(Arc::clone(storage), None).await;
+    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
         let mut config = RepositoryConfig::default();
         extend(&mut config, needs)?;
         let begun =
             is_begun(storage.as_ref()).await.map_err(IcechunkError::of("looking for the repository"))?;
-        let new = Repository::create(Arc::clone(&storage)).config(config).check_clean_root(!begun);
-        new.execute().await.map_err(IcechunkError::of("creating the repository"))?;
+        let new = Repository::create(Arc::clone(storage)).config(config).check_clean_root(!begun);
+        return Ok(new.execute().await.err().map(IcechunkError::of("creating the repository")));
     }
-    lean(storage).await
+    let opened = Repository::open(Arc::clone(storage)).execute().await;
+    let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
+    let mut config = repository.config().clone();
+    if extend(&mut config, needs)? {
+        let changed = repository.reopen(Some(config), None).await;
+        let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
+        return Ok(changed.save_config().await.err().map(IcechunkError::of("configuring the repository")));
+    }
+    Ok(None)
 }
 
 /// Whether nothing is there but what a creation leaves that was killed before its end: the first snapshot and its
@@ -95,30 +117,41 @@ async fn lean(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, Ice
 }
 
 /// Whether anything was missing.
-fn extend(config: &mut RepositoryConfig, needs: &Needs) -> Result<bool, IcechunkError> {
+fn extend(config: &mut RepositoryConfig, needs: &Needs<'_>) -> Result<bool, IcechunkError> {
     let mut changed = splits::split(config, &needs.arrays, needs.references_per_manifest);
-    for container in &needs.containers {
-        let prefix = container.url_prefix();
-        if config.virtual_chunk_containers().any(|known| prefix.starts_with(known.url_prefix())) {
-            continue;
-        }
-        let set = config.set_virtual_chunk_container(container.clone());
-        set.map_err(|reason| IcechunkError::Source { url: prefix.to_owned(), reason })?;
+    let known: Vec<String> =
+        config.virtual_chunk_containers().map(|known| known.url_prefix().to_owned()).collect();
+    for container in containers(needs.sources, &known, needs.storage)? {
+        let prefix = container.url_prefix().to_owned();
+        let set = config.set_virtual_chunk_container(container);
+        set.map_err(|reason| IcechunkError::Source { url: prefix, reason })?;
         changed = true;
     }
     Ok(changed)
 }
 
-/// The newest snapshot of a branch.
+/// The newest snapshot of a branch, which is made where nothing was ever committed to the repository.
 pub(crate) async fn tip(repository: &Repository, branch: &str) -> Result<SnapshotId, IcechunkError> {
     match repository.lookup_branch(branch).await {
         Ok(tip) => Ok(tip),
         Err(error) if matches!(error.kind, RepositoryErrorKind::Ref(_)) => {
             let known =
                 repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
+            if let Some(first) = untouched(repository, &known).await {
+                let made = repository.create_branch(branch, &first).await;
+                made.map_err(IcechunkError::of("making the branch"))?;
+                return Ok(first);
+            }
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             Err(IcechunkError::NoBranch { branch: branch.to_owned(), known })
         }
         Err(error) => Err(IcechunkError::of("looking up the branch")(error)),
     }
+}
+
+/// The first snapshot of a repository that has no other and no branch but `main`.
+async fn untouched(repository: &Repository, branches: &BTreeSet<String>) -> Option<SnapshotId> {
+    let only = branches.iter().map(String::as_str).eq(["main"]);
+    let tip = repository.lookup_branch("main").await.ok().filter(|_| only)?;
+    (tip == Snapshot::INITIAL_SNAPSHOT_ID).then_some(tip)
 }

@@ -1,6 +1,6 @@
 //! Writing nodes and chunks, in one commit or, where there are very many chunks, in several that become visible at once.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -46,6 +46,35 @@ pub(crate) struct Writer<'a> {
     session: Arc<RwLock<Session>>,
     store: Store,
     pending: u64,
+    written: u64,
+}
+
+/// Which chunks of an array are written: all but these.
+#[derive(Default)]
+pub(crate) struct Selection {
+    /// Positions of chunks that are in the repository as they are.
+    pub(crate) same: HashSet<u64>,
+    /// Axis, and the index along it below which chunks stay.
+    pub(crate) kept: Option<(usize, u64)>,
+}
+
+impl Selection {
+    pub(crate) fn takes(&self, position: u64, indices: &ChunkIndices) -> bool {
+        let is_kept = |(axis, end): (usize, u64)| indices.0.get(axis).is_some_and(|n| u64::from(*n) < end);
+        !self.same.contains(&position) && !self.kept.is_some_and(is_kept)
+    }
+
+    /// Chunks that are written.
+    pub(crate) fn count(&self, array: &Array) -> u64 {
+        if self.kept.is_none() {
+            return array.chunks.len().saturating_sub(self.same.len() as u64);
+        }
+        let counts = array.chunk_grid.counts(&array.shape);
+        let taken = |(position, _): &(u64, ChunkEntry<'_>)| {
+            indices(*position, &counts).is_some_and(|indices| self.takes(*position, &indices))
+        };
+        array.chunks.iter().filter(taken).count() as u64
+    }
 }
 
 struct Scratch {
@@ -80,7 +109,27 @@ impl<'a> Writer<'a> {
         let on = scratch.as_ref().map_or(branch, |scratch| &scratch.branch);
         let (session, store) = open(repository, on).await?;
         let (message, properties) = commit;
-        Ok(Self { repository, branch, tip, message, properties, step, scratch, session, store, pending: 0 })
+        let is_there = *session.read().await.snapshot_id() == tip;
+        let (pending, written) = (0, 0);
+        let writer = Self {
+            repository,
+            branch,
+            tip,
+            message,
+            properties,
+            step,
+            scratch,
+            session,
+            store,
+            pending,
+            written,
+        };
+        if is_there {
+            return Ok(writer);
+        }
+        writer.give_up().await;
+        let reason = "others committed at the same time".to_owned();
+        Err(IcechunkError::Conflict { branch: branch.to_owned(), reason })
     }
 
     /// The session, for reading what is there and for removing it.
@@ -94,21 +143,54 @@ impl<'a> Writer<'a> {
         set.map_err(|error| node_error(path, one_line(&error)))
     }
 
-    /// Writes the chunks of an array, `shift` chunks further along each axis than they are in its own grid.
+    /// Removes a node, and all below a group.
+    pub(crate) async fn remove(&self, path: &str) -> Result<(), IcechunkError> {
+        let mut session = self.session.write().await;
+        let removed = match session.get_node(&node_path(path)?).await {
+            Ok(node) => session.delete_node(node).await,
+            Err(_) => Ok(()),
+        };
+        removed.map_err(|error| node_error(path, one_line(&error)))
+    }
+
+    /// Removes chunks of an array.
+    pub(crate) async fn delete_chunks(
+        &self,
+        path: &str,
+        chunks: &[ChunkIndices],
+    ) -> Result<(), IcechunkError> {
+        let node = node_path(path)?;
+        let mut session = self.session.write().await;
+        for indices in chunks {
+            let set = session.set_chunk_ref(node.clone(), indices.clone(), None).await;
+            set.map_err(|error| node_error(path, one_line(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Chunks that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes the selected chunks of an array.
     pub(crate) async fn chunks(
         &mut self,
         path: &str,
         array: &Array,
         places: &[Place],
-        shift: &[u64],
+        selection: &Selection,
     ) -> Result<(), IcechunkError> {
         let node = node_path(path)?;
-        let grid = Grid { counts: array.chunk_grid.counts(&array.shape), shift };
+        let counts = array.chunk_grid.counts(&array.shape);
         let (mut virtual_chunks, mut inline) = (Vec::new(), Vec::new());
         for (position, entry) in array.chunks.iter() {
-            let indices = grid.indices(position).ok_or_else(|| {
+            let indices = indices(position, &counts).ok_or_else(|| {
                 node_error(path, format!("chunk {position} has an index that Icechunk cannot hold (32 bits)"))
             })?;
+            if !selection.takes(position, &indices) {
+                continue;
+            }
             match entry {
                 ChunkEntry::Inline(bytes) => inline.push((indices, bytes.clone())),
                 ChunkEntry::Reference(reference) => {
@@ -140,7 +222,9 @@ impl<'a> Writer<'a> {
         inline: Vec<(ChunkIndices, Bytes)>,
     ) -> Result<(), IcechunkError> {
         let failed = |error: String| node_error(node.as_str().trim_start_matches('/'), error);
-        self.pending += (references.len() + inline.len()) as u64;
+        let count = (references.len() + inline.len()) as u64;
+        self.pending += count;
+        self.written += count;
         let set = self.store.set_virtual_refs(node, false, references).await;
         set.map_err(|error| failed(one_line(&error)))?;
         let payloads = self.upload(node, inline).await.map_err(failed)?;
@@ -252,20 +336,10 @@ async fn open(repository: &Repository, branch: &str) -> Result<(Arc<RwLock<Sessi
     Ok((session, store))
 }
 
-/// From positions to indices.
-pub(crate) struct Grid<'a> {
-    pub(crate) counts: Vec<u64>,
-    pub(crate) shift: &'a [u64],
-}
-
-impl Grid<'_> {
-    pub(crate) fn indices(&self, position: u64) -> Option<ChunkIndices> {
-        let indices = chunk_indices(position, &self.counts)?.into_iter().enumerate().map(|(axis, index)| {
-            let shifted = index.checked_add(self.shift.get(axis).copied().unwrap_or(0))?;
-            u32::try_from(shifted).ok()
-        });
-        indices.collect::<Option<_>>().map(ChunkIndices)
-    }
+/// The indices of the chunk at a position of a grid.
+fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
+    let indices = chunk_indices(position, counts)?.into_iter().map(|index| u32::try_from(index).ok());
+    indices.collect::<Option<_>>().map(ChunkIndices)
 }
 
 #[cfg(test)]
@@ -274,9 +348,9 @@ mod tests {
 
     #[test]
     fn positions_are_row_major() {
-        let grid = Grid { counts: vec![2, 3], shift: &[10, 0] };
-        assert_eq!(grid.indices(5).map(|indices| indices.0), Some(vec![11, 2]));
-        assert_eq!(grid.indices(6), None);
-        assert_eq!(Grid { counts: vec![], shift: &[] }.indices(0).map(|indices| indices.0), Some(vec![]));
+        let of = |position, counts: &[u64]| indices(position, counts).map(|indices| indices.0);
+        assert_eq!(of(5, &[2, 3]), Some(vec![1, 2]));
+        assert_eq!(of(6, &[2, 3]), None);
+        assert_eq!(of(0, &[]), Some(vec![]));
     }
 }

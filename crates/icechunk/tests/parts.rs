@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{future::Future, path::Path, pin::Pin};
+use std::path::Path;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -12,24 +12,11 @@ use icechunk::{
     new_local_filesystem_storage,
     repository::VersionInfo,
 };
-use virtualize_icechunk::{CommitOptions, IcechunkError, Mode, ReadChunk, RepositoryLocation, commit};
+use virtualize_icechunk::{CommitOptions, IcechunkError, Mode, RepositoryLocation, commit};
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node, References,
     Source, SourceId, ZarrFormat,
 };
-
-struct Nothing;
-
-impl ReadChunk for Nothing {
-    fn read<'a>(
-        &'a self,
-        url: &'a str,
-        _: u64,
-        _: u64,
-    ) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + 'a>> {
-        Box::pin(async move { Err(format!("{url} is not read")) })
-    }
-}
 
 fn array(positions: Vec<u64>, counts: [u64; 2]) -> Array {
     let references = References {
@@ -104,7 +91,7 @@ async fn parts_become_visible_together() {
         references_per_manifest: 4_000,
         ..CommitOptions::default()
     };
-    let done = commit(&hierarchy(), &location, &options, &Nothing).await.unwrap();
+    let done = commit(&hierarchy(), &location, &options).await.unwrap();
     assert_eq!(done.chunks, 30_000 + 4);
 
     let a = chunks(folder.path(), "/a").await;
@@ -141,15 +128,15 @@ async fn a_commit_that_fails_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let location = RepositoryLocation::Local(folder.path().to_owned());
     let options = CommitOptions { chunks_in_memory: 10_000, ..CommitOptions::default() };
-    commit(&hierarchy(), &location, &options, &Nothing).await.unwrap();
+    commit(&hierarchy(), &location, &options).await.unwrap();
     let before = repository(folder.path()).await.lookup_branch("main").await.unwrap();
 
-    let again = commit(&hierarchy(), &location, &options, &Nothing).await;
+    let again = commit(&hierarchy(), &location, &options).await;
     assert!(matches!(again, Err(IcechunkError::Exists { .. })), "{again:?}");
     let mut wrong = hierarchy();
     wrong.sources.clear();
     let replace = CommitOptions { mode: Mode::Replace, ..options };
-    let failed = commit(&wrong, &location, &replace, &Nothing).await;
+    let failed = commit(&wrong, &location, &replace).await;
     assert!(matches!(failed, Err(IcechunkError::Node { .. })), "{failed:?}");
 
     let repository = repository(folder.path()).await;

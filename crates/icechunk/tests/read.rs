@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{future::Future, path::Path, pin::Pin, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use icechunk::{Repository, Store, new_local_filesystem_storage};
 use tokio::sync::RwLock;
 use virtualize_icechunk::{
-    CommitOptions, IcechunkError, ReadChunk, ReadRepository, RepositoryLocation, StorageOptions, commit, read,
+    CommitOptions, IcechunkError, ReadRepository, RepositoryLocation, StorageOptions, Version, commit, read,
 };
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node,
@@ -16,19 +16,6 @@ use virtualize_zarr::{
 };
 
 const LONG: u64 = (1 << 32) + 7;
-
-struct Nothing;
-
-impl ReadChunk for Nothing {
-    fn read<'a>(
-        &'a self,
-        url: &'a str,
-        _: u64,
-        _: u64,
-    ) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + 'a>> {
-        Box::pin(async move { Err(format!("{url} is not read")) })
-    }
-}
 
 fn column(source: u32, positions: &[u64], lengths: Lengths) -> References {
     References {
@@ -74,10 +61,11 @@ fn location(folder: &Path) -> RepositoryLocation {
 
 async fn committed(folder: &Path) -> String {
     let options = CommitOptions::default();
-    commit(&hierarchy(), &location(folder), &options, &Nothing).await.unwrap().snapshot
+    commit(&hierarchy(), &location(folder), &options).await.unwrap().snapshot
 }
 
 async fn read_back(folder: &Path, version: &str) -> Result<Option<ReadRepository>, IcechunkError> {
+    let version = Version { name: version, group: "", wanted: &|_, _| true };
     read(&location(folder), version, &StorageOptions::default()).await
 }
 
@@ -96,7 +84,7 @@ async fn what_was_committed_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let snapshot = committed(folder.path()).await;
     for version in ["main", &snapshot] {
-        let ReadRepository { hierarchy: found, left_out } =
+        let ReadRepository { hierarchy: found, left_out, .. } =
             read_back(folder.path(), version).await.unwrap().unwrap();
         assert!(left_out.is_empty());
         let expected = hierarchy();

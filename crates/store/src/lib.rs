@@ -41,7 +41,7 @@ pub use clients::Clients;
 pub use error::StoreError;
 pub use fetch::{fetch, post};
 pub use folder::SideFolder;
-pub use listed::Listed;
+pub use listed::{Listed, milliseconds};
 pub use listing::{Folder, Page, folder_url, list_page};
 pub use location::url_of;
 pub use lock::OutputLock;

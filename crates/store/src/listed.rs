@@ -1,3 +1,5 @@
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use object_store::ObjectMeta;
 
 use crate::StoreError;
@@ -15,10 +17,17 @@ pub struct Listed {
     pub modified: Option<i64>,
 }
 
-/// Whether two times, in milliseconds, are one: HTTP knows whole seconds, listings more.
+/// A modification time in milliseconds since 1970-01-01T00:00:00Z, rounded up: clients that compare it accept a file that
+/// is not newer.
+pub fn milliseconds(time: SystemTime) -> Option<i64> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_nanos().div_ceil(1_000_000)).ok()
+}
+
+/// Whether two times, in milliseconds, are one: HTTP knows whole seconds, listings more, and some round down.
 fn is_same_time(one: i64, other: i64) -> bool {
     let is_coarse = one % 1000 == 0 || other % 1000 == 0;
-    one.abs_diff(other) < if is_coarse { 1000 } else { 1 }
+    one.abs_diff(other) < if is_coarse { 1000 } else { 2 }
 }
 
 impl Listed {
@@ -29,8 +38,7 @@ impl Listed {
 
     /// A local file.
     pub(crate) fn of_metadata(url: &str, found: &std::fs::Metadata) -> Self {
-        let since = found.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        let modified = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+        let modified = found.modified().ok().and_then(milliseconds);
         Self { size: Some(found.len()), modified, ..Self::of(url) }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
-use crate::{Allowed, StoreError, meter::Meter, plan};
+use crate::{Allowed, StoreError, listed::milliseconds, meter::Meter, plan};
 
 /// Gap in bytes across which two ranges are still read together.
 const GAP: u64 = 4 << 10;
@@ -43,10 +43,9 @@ impl LocalFile {
         self.size
     }
 
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970, rounded up.
     pub(crate) fn modified(&self) -> Option<i64> {
-        let since = self.modified?.duration_since(UNIX_EPOCH).ok()?;
-        i64::try_from(since.as_millis()).ok()
+        milliseconds(self.modified?)
     }
 
     /// What tells this version of the file from others.

@@ -1,15 +1,14 @@
 //! Commits to Icechunk repositories.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, sync::Mutex};
+use std::{collections::BTreeMap, sync::Arc};
 
-use bytes::Bytes;
-use virtualize_bytes::{ByteRange, ReadRanges};
-use virtualize_icechunk::{Committed, ReadChunk, ReadRepository, RepositoryLocation, StorageOptions};
-use virtualize_store::{Object, StoreOptions, known_regions, other_settings};
+use serde_json::Value;
+use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions, Version};
+use virtualize_store::{StoreOptions, known_regions, other_settings};
 
 use crate::{Error, VirtualStore};
 
-pub use virtualize_icechunk::{CommitOptions, IcechunkError, Mode};
+pub use virtualize_icechunk::{CommitOptions, FoundCommit, History, IcechunkError, Mode, Update};
 
 /// Commits a store that was mapped for Zarr v3 to an Icechunk repository: a path, or `s3://`, `gs://`, `az://` with a
 /// prefix. A repository is made where there is none. `options.storage` follows from `store_options`.
@@ -22,29 +21,68 @@ pub async fn commit(
     options: &CommitOptions,
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
-    let failed = |source| Error::Icechunk { name: target.to_owned(), source };
-    let location = RepositoryLocation::parse(&absolute(target)).map_err(failed)?;
-    let storage = storage(target, store_options).await?;
+    let (location, storage) = reach(target, store_options).await?;
     let options = CommitOptions { storage, ..options.clone() };
-    let reader = Reader { options: store_options, open: Mutex::default() };
-    virtualize_icechunk::commit(&store.hierarchy, &location, &options, &reader).await.map_err(failed)
+    virtualize_icechunk::commit(&store.hierarchy, &location, &options).await.map_err(failed(target))
 }
 
-/// Whether one of the newest commits of a repository's branch has this property, (key, value). `false` where there is no
-/// repository or no such branch.
+/// The newest commit of a repository's branch that has this property, (key, value). Nothing where there is no repository or
+/// no such branch.
 ///
 /// # Errors
 /// [`Error::Icechunk`].
-pub async fn has_commit(
+pub async fn find_commit(
     target: &str,
     branch: &str,
     property: (&str, &str),
     store_options: &StoreOptions,
-) -> Result<bool, Error> {
-    let failed = |source| Error::Icechunk { name: target.to_owned(), source };
-    let location = RepositoryLocation::parse(&absolute(target)).map_err(failed)?;
-    let storage = storage(target, store_options).await?;
-    virtualize_icechunk::has_commit(&location, branch, property, &storage).await.map_err(failed)
+) -> Result<Option<FoundCommit>, Error> {
+    let (location, storage) = reach(target, store_options).await?;
+    virtualize_icechunk::find_commit(&location, branch, property, &storage).await.map_err(failed(target))
+}
+
+/// Compares a repository's branch with what an earlier commit wrote.
+///
+/// # Errors
+/// [`Error::Icechunk`].
+pub async fn inspect_branch(
+    target: &str,
+    branch: &str,
+    update: &Update,
+    store_options: &StoreOptions,
+) -> Result<History, Error> {
+    let (location, storage) = reach(target, store_options).await?;
+    virtualize_icechunk::inspect(&location, branch, update, &storage).await.map_err(failed(target))
+}
+
+/// The documents of a store that is committed as the group at `prefix`, by path.
+///
+/// # Errors
+/// [`Error::Icechunk`] for an array that has no document of Zarr v3.
+pub fn documents_of(store: &VirtualStore, prefix: &str) -> Result<BTreeMap<String, Value>, Error> {
+    virtualize_icechunk::documents_of(&store.hierarchy, prefix).map_err(failed(store.name()))
+}
+
+/// Reads a group of a branch, with those of its arrays that are wanted (by path below the group, and document), and what
+/// an update of these starts from. Nothing where there is no repository.
+///
+/// # Errors
+/// [`Error::Icechunk`]; a wanted array whose type, codecs or grid have no place here is one.
+pub async fn read_branch(
+    target: &str,
+    (branch, group): (&str, &str),
+    wanted: &(dyn Fn(&str, &Value) -> bool + Sync),
+    store_options: &StoreOptions,
+) -> Result<Option<(VirtualStore, Update)>, Error> {
+    let (location, storage) = reach(target, store_options).await?;
+    let version = Version { name: branch, group, wanted };
+    let read = virtualize_icechunk::read(&location, version, &storage).await.map_err(failed(target))?;
+    let Some(ReadRepository { hierarchy, left_out, documents, snapshot }) = read else { return Ok(None) };
+    if let Some((path, reason)) = left_out.into_iter().next() {
+        return Err(failed(target)(IcechunkError::Append { path, reason }));
+    }
+    let update = Update { base: Some(snapshot), documents, ..Update::default() };
+    Ok(Some((VirtualStore::of(hierarchy, target), update)))
 }
 
 /// Reads a branch, tag or snapshot of a repository; `None` where there is none.
@@ -53,10 +91,22 @@ pub(crate) async fn read(
     version: &str,
     store_options: &StoreOptions,
 ) -> Result<Option<ReadRepository>, Error> {
-    let failed = |source| Error::Icechunk { name: target.to_owned(), source };
-    let Ok(location) = RepositoryLocation::parse(&absolute(target)) else { return Ok(None) };
-    let storage = storage(target, store_options).await?;
-    virtualize_icechunk::read(&location, version, &storage).await.map_err(failed)
+    if RepositoryLocation::parse(&absolute(target)).is_err() {
+        return Ok(None);
+    }
+    let (location, storage) = reach(target, store_options).await?;
+    let version = Version { name: version, group: "", wanted: &|_, _| true };
+    virtualize_icechunk::read(&location, version, &storage).await.map_err(failed(target))
+}
+
+fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
+    let name = target.to_owned();
+    move |source| Error::Icechunk { name: name.clone(), source }
+}
+
+async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocation, StorageOptions), Error> {
+    let location = RepositoryLocation::parse(&absolute(target)).map_err(failed(target))?;
+    Ok((location, storage(target, options).await?))
 }
 
 /// How the repository is reached, and where the buckets of its sources were found to be.
@@ -72,41 +122,4 @@ fn absolute(target: &str) -> String {
     let is_url = target.contains("://");
     let path = std::path::absolute(target).ok().filter(|_| !is_url);
     path.map_or_else(|| target.to_owned(), |path| path.display().to_string())
-}
-
-/// Reads chunks that are compared, and keeps their files open.
-struct Reader<'a> {
-    options: &'a StoreOptions,
-    open: Mutex<BTreeMap<String, Arc<Object>>>,
-}
-
-impl Reader<'_> {
-    async fn object(&self, url: &str) -> Result<Arc<Object>, String> {
-        let known = self.open.lock().map_err(|error| error.to_string())?.get(url).cloned();
-        if let Some(object) = known {
-            return Ok(object);
-        }
-        let object = virtualize_store::open(url, self.options).await.map_err(|error| error.to_string())?;
-        self.open.lock().map_err(|error| error.to_string())?.insert(url.to_owned(), Arc::clone(&object));
-        Ok(object)
-    }
-}
-
-impl ReadChunk for Reader<'_> {
-    fn read<'a>(
-        &'a self,
-        url: &'a str,
-        offset: u64,
-        length: u64,
-    ) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + 'a>> {
-        Box::pin(async move {
-            let object = self.object(url).await?;
-            let bytes = object.read_ranges(&[ByteRange::new(offset, length)]).await;
-            let bytes = bytes.map_err(|error| error.to_string())?.into_iter().next().unwrap_or_default();
-            match bytes.len() as u64 == length {
-                true => Ok(bytes),
-                false => Err(format!("{url} ends before byte {}", offset.saturating_add(length))),
-            }
-        })
-    }
 }

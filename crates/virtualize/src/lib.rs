@@ -40,7 +40,10 @@ mod values;
 mod variable;
 
 #[cfg(feature = "icechunk")]
-pub use commit::{CommitOptions, IcechunkError, Mode as CommitMode, commit, has_commit};
+pub use commit::{
+    CommitOptions, FoundCommit, History, IcechunkError, Mode as CommitMode, Update, commit, documents_of,
+    find_commit, inspect_branch, read_branch,
+};
 pub use error::{Error, ErrorClass};
 pub use open::{VirtualStore, open, open_object};
 pub use options::{CarryOptions, Hdf5Reader, Options};

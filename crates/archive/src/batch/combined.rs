@@ -1,9 +1,6 @@
 //! One dataset of all files: from the rows of the journal, and of nothing else.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Write as _,
-};
+use std::{collections::HashMap, fmt::Write as _};
 
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -32,9 +29,9 @@ pub(super) struct Combination {
     pub(super) options: PlanOptions,
     /// Rows of the journal in their order: those of a plan are places in it.
     pub(super) ids: Vec<i64>,
-    /// Places of rows that are in the output's last commit.
+    /// Runs in which these were read.
     #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are appended to"))]
-    pub(super) committed: HashSet<u64>,
+    pub(super) runs: Vec<i64>,
     /// Tells whether an output is of the same rows and options.
     pub(super) digest: String,
 }
@@ -52,9 +49,8 @@ impl Combination {
         let mut hasher = Sha256::new();
         hasher.update(format!("{options:?} {others}"));
         let mut briefs = Vec::with_capacity(rows.len());
-        let mut ids = Vec::with_capacity(rows.len());
-        let mut committed = HashSet::new();
-        for (place, Planned { id, run, committed: is_committed, brief }) in (0_u64..).zip(rows) {
+        let (mut ids, mut runs) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+        for (place, Planned { id, run, brief, .. }) in (0_u64..).zip(rows) {
             hasher.update(format!("{place} {run} {brief}"));
             let mut brief: Brief = serde_json::from_str(&brief).map_err(|error| JournalError::Failed {
                 path: journal.path().to_owned(),
@@ -62,9 +58,7 @@ impl Combination {
             })?;
             brief.row = place;
             ids.push(id);
-            if is_committed {
-                committed.insert(place);
-            }
+            runs.push(run);
             briefs.push(brief);
         }
         let of_row = |row: u64, name: &str| {
@@ -80,12 +74,12 @@ impl Combination {
             Err(error) => return Err(error.into()),
         };
         let digest = hex(&hasher.finalize());
-        Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, committed, digest })
+        Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, runs, digest })
     }
 
     /// Files of the plan.
-    pub(super) fn files(&self) -> u64 {
-        self.plan.eras.iter().map(|era| era.blocks.len() as u64).sum()
+    pub(super) fn files(&self) -> usize {
+        self.plan.eras.iter().map(|era| era.blocks.len()).sum()
     }
 
     /// Rows of the journal that the plan has.
@@ -101,7 +95,7 @@ impl Combination {
         events: &Events,
         cancel: &CancellationToken,
     ) -> Result<(Hierarchy, Vec<String>), Error> {
-        let mut progress = Progress { events, cancel, done: 0, files: self.files() };
+        let mut progress = Progress { events, cancel, done: 0, files: self.files() as u64 };
         let mut notes: Vec<String> =
             self.plan.notes.iter().map(|note| format!("{}: {}", note.subject, note.text)).collect();
         let mut whole: Option<Hierarchy> = None;
@@ -135,7 +129,7 @@ impl Combination {
     }
 }
 
-fn id_of(ids: &[i64], row: u64) -> Option<i64> {
+pub(super) fn id_of(ids: &[i64], row: u64) -> Option<i64> {
     ids.get(usize::try_from(row).ok()?).copied()
 }
 
@@ -212,7 +206,7 @@ fn mismatch(kinds: &Kinds, of_files: &HashMap<String, String>, eras: &[(u64, Str
     Error::Mismatch { eras: eras.to_vec(), differences: said }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -1,9 +1,6 @@
 //! Writes the combined dataset.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use virtualize::VirtualStore;
 use virtualize_store::OutputLock;
@@ -15,9 +12,6 @@ use super::{
     python,
 };
 use crate::{Error, Event, Journal, Layout, combine::PlanOptions, event::Events};
-
-/// The digest of what was committed last.
-pub(super) const WRITTEN: &str = "written";
 
 /// How files are put together.
 #[derive(Clone, Debug)]
@@ -42,7 +36,7 @@ impl Batch {
         self.say_plan(&combination, summary, events);
         summary.output = Some(self.output.clone());
         let digest = combination.digest.clone();
-        if self.is_written(&journal, &digest, present)? {
+        if matches!(present, Present::Written { plan } if *plan == digest) {
             summary.notes.push("nothing is new: the output is as it was".to_owned());
             summary.python = python::lines(&self.target, &self.output, &summary.eras);
             return Ok(());
@@ -51,14 +45,6 @@ impl Batch {
         let mut writing = Writing { batch: self, journal, events, summary };
         let receipt = writing.all(combination, present, lock).await?;
         Ok(writing.journal().finish_output(&name, &receipt)?)
-    }
-
-    /// Whether the output is there, and what it would be.
-    fn is_written(&self, journal: &Journal, digest: &str, present: &Present) -> Result<bool, Error> {
-        if let Target::References(_) = self.target {
-            return Ok(matches!(present, Present::Written { plan } if plan == digest));
-        }
-        Ok(journal.fact(WRITTEN)?.as_deref() == Some(digest) && is_there(&self.output))
     }
 
     fn say_plan(&self, combination: &Combination, summary: &mut Summary, events: &Events) {
@@ -108,7 +94,6 @@ impl Writing<'_> {
             Target::Icechunk(options) => {
                 self.commit(combination, options).await?;
                 self.journal().begin_output(&name, &digest, "", rows)?;
-                self.journal().set_fact(WRITTEN, Some(&digest))?;
                 Ok(String::new())
             }
         }
@@ -134,14 +119,5 @@ impl Writing<'_> {
         let mut store = VirtualStore::of(hierarchy, self.batch.output.clone());
         store.relocate(&self.batch.relocation)?;
         Ok(store)
-    }
-}
-
-/// Whether there is anything at a path; of urls it is taken for granted.
-pub(super) fn is_there(output: &str) -> bool {
-    match output.split_once("://") {
-        Some(("file", path)) => Path::new(path).exists(),
-        Some(_) => true,
-        None => Path::new(output).exists(),
     }
 }

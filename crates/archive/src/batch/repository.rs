@@ -1,82 +1,148 @@
 //! Commits the combined dataset to an Icechunk repository.
 
-use virtualize::{CommitMode, CommitOptions, Error as FileError, IcechunkError, Options};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use virtualize::{CommitMode, CommitOptions, Error as FileError, History, IcechunkError, Options, Update};
 
 use super::{
     Batch,
-    combined::Combination,
-    output::{WRITTEN, Writing, is_there},
+    combined::{Combination, hex, id_of},
+    output::Writing,
 };
-use crate::{Along, Error, Event, combine::Plan};
+use crate::{Error, Event, JournalError, repository};
 
-/// The mark of the last commit that was begun: it may be there though it is not known to be written.
+/// The fact that holds what the last commit wrote.
+const COMMITTED: &str = "commit";
+/// The fact that holds the last commit that was begun: it may be there though the run was killed before it knew.
 const COMMITTING: &str = "committing";
-/// The property of commits that has their mark: the digest of what is committed, and a random number.
+/// The property by which a commit is known again: the digest of the dataset, and a random number.
 const MARK: &str = "virtualize-batch";
 
+/// What a commit wrote, as the journal keeps it.
+#[derive(Clone, Serialize, Deserialize)]
+struct Record {
+    /// Repository, branch and group.
+    place: String,
+    /// The commit's property.
+    mark: String,
+    /// Id of the commit's snapshot; empty until it is done.
+    snapshot: String,
+    /// Digest of the dataset.
+    digest: String,
+    /// Files that it is of, and the digest of what of them is where.
+    files: usize,
+    order: String,
+    /// Documents of its nodes, by path.
+    documents: BTreeMap<String, Value>,
+    /// Arrays into which others have written chunks.
+    touched: BTreeSet<String>,
+}
+
 impl Writing<'_> {
-    /// Commits what the repository does not have yet: the part of the new files where they follow the others, else all
-    /// anew, in one commit.
+    /// Commits what the repository does not have yet.
     pub(super) async fn commit(
         &mut self,
         combination: Combination,
         options: &CommitOptions,
     ) -> Result<(), Error> {
-        let last = self.last_commit(&options.branch).await?;
-        if last.as_ref() == Some(&combination.digest) {
-            self.summary.notes.push("the run that was ended before had committed all".to_owned());
-            return Ok(());
+        let place = self.place(options);
+        let record = self.last_commit(&place, &options.branch).await?;
+        let Some(record) = record.filter(|_| options.mode == CommitMode::Add) else {
+            return self.commit_as(&combination, options.clone()).await;
+        };
+        let mut update = Update {
+            base: Some(record.snapshot.clone()),
+            documents: record.documents.clone(),
+            grows: None,
+            touched: record.touched.clone(),
+        };
+        let Batch { output, options: Options { store: reaching, .. }, append, overwrite, .. } = self.batch;
+        match virtualize::inspect_branch(output, &options.branch, &update, reaching).await? {
+            History::Empty => return self.commit_as(&combination, options.clone()).await,
+            History::Whole if record.digest == combination.digest => {
+                self.summary.notes.push("nothing is new: the repository is as it was".to_owned());
+                return Ok(());
+            }
+            History::Whole => update.grows = combination.grows(&record, self.batch),
+            History::Changed(_) if *overwrite => update.base = None,
+            History::Changed(source) => return Err(changed(output, source)),
         }
-        let written = self.journal().fact(WRITTEN)?;
-        // Else the run that committed it was killed before it kept which rows are in it.
-        let rows_are_known = last.is_none() || last == written;
-        if !rows_are_known {
-            self.journal().set_fact(WRITTEN, last.as_deref())?;
-        }
-        let again = last.is_some() || (written.is_some() && is_there(&self.batch.output));
-        if !again || options.mode != CommitMode::Add {
-            return self.commit_as(combination, options.clone()).await;
-        }
-        if !self.batch.append && !self.batch.overwrite {
+        if !append && !overwrite {
             let reason = "the repository has the files of the last run; --append brings what is new into it";
             return Err(Error::Usage(reason.to_owned()));
         }
-        if let Some((tail, dimension)) = combination.tail().filter(|_| rows_are_known) {
-            let options = CommitOptions { mode: CommitMode::Append(dimension), ..options.clone() };
-            match self.commit_as(tail, options).await {
-                Err(Error::File(FileError::Icechunk {
-                    source: source @ IcechunkError::Append { .. },
-                    ..
-                })) => {
-                    self.summary.notes.push(format!("{source}; all is written anew"));
-                }
-                other => return other,
+        let commit = |update: Update| CommitOptions { mode: CommitMode::Update(update), ..options.clone() };
+        let anew = Update { base: None, grows: None, ..update.clone() };
+        match self.commit_as(&combination, commit(update)).await {
+            Err(Error::File(FileError::Icechunk { source: IcechunkError::Foreign { .. }, .. }))
+                if *overwrite =>
+            {
+                self.commit_as(&combination, commit(anew)).await
             }
+            other => other,
         }
-        let options = CommitOptions { mode: CommitMode::Replace, ..options.clone() };
-        self.commit_as(combination, options).await
     }
 
-    /// The digest of what was committed last, if the repository has that commit: the run may have been killed before it
-    /// wrote so.
-    async fn last_commit(&self, branch: &str) -> Result<Option<String>, Error> {
-        let Some(mark) = self.journal().fact(COMMITTING)? else { return Ok(None) };
-        let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
-        let is_there = virtualize::has_commit(output, branch, (MARK, &mark), reaching).await?;
-        let digest = mark.split_once(' ').map_or(mark.as_str(), |(digest, _)| digest);
-        Ok(is_there.then(|| digest.to_owned()))
+    fn place(&self, options: &CommitOptions) -> String {
+        let output = self.batch.output.trim_end_matches('/');
+        format!("{output} {} {}", options.branch, options.group.trim_matches('/'))
+    }
+
+    /// What the last commit wrote. The run may have been killed before it kept that.
+    async fn last_commit(&self, place: &str, branch: &str) -> Result<Option<Record>, Error> {
+        let begun = self.record(COMMITTING)?.filter(|begun| begun.place == place);
+        if let Some(begun) = begun {
+            let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
+            let found = virtualize::find_commit(output, branch, (MARK, &begun.mark), reaching).await?;
+            if let Some(found) = found {
+                let record = Record { snapshot: found.snapshot, touched: found.touched, ..begun };
+                self.keep(&record)?;
+                return Ok(Some(record));
+            }
+        }
+        Ok(self.record(COMMITTED)?.filter(|record| record.place == place))
+    }
+
+    fn record(&self, fact: &str) -> Result<Option<Record>, Error> {
+        let text = self.journal().fact(fact)?;
+        // A mark alone is of a version that kept no more.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), Error> {
+        let journal = self.journal();
+        journal.set_fact(COMMITTED, Some(&text(record, journal.path())?))?;
+        Ok(journal.set_fact(COMMITTING, None)?)
     }
 
     /// Commits, with a mark by which the commit is known again.
-    async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<(), Error> {
-        let mark = format!("{} {:016x}", combination.digest, fastrand::u64(..));
-        let store = self.put_together(combination).await?;
+    async fn commit_as(&mut self, combination: &Combination, options: CommitOptions) -> Result<(), Error> {
+        let store = self.put_together(combination.clone()).await?;
+        let files = combination.files();
+        let mut record = Record {
+            place: self.place(&options),
+            mark: format!("{} {:016x}", combination.digest, fastrand::u64(..)),
+            snapshot: String::new(),
+            digest: combination.digest.clone(),
+            files,
+            order: combination.order(files, self.batch).unwrap_or_default(),
+            documents: virtualize::documents_of(&store, &options.group)?,
+            touched: BTreeSet::new(),
+        };
         let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
         self.events.tell(Event::Writing { target: output.clone() });
-        self.journal().set_fact(COMMITTING, Some(&mark))?;
+        {
+            let journal = self.journal();
+            journal.set_fact(COMMITTING, Some(&text(&record, journal.path())?))?;
+        }
         let mut options = options;
-        options.properties.insert(MARK.to_owned(), mark);
-        let done = virtualize::commit(&store, output, &options, reaching).await?;
+        options.properties.insert(MARK.to_owned(), record.mark.clone());
+        let done = repository::commit(&store, output, &options, reaching).await?;
+        (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
+        self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
         self.summary.python = Some(done.python);
         Ok(())
@@ -84,29 +150,32 @@ impl Writing<'_> {
 }
 
 impl Combination {
-    /// What is to be appended, and along which dimension, where that is all there is to do: all files of the last commit
-    /// come first, and only one dimension grows.
-    fn tail(&self) -> Option<(Self, String)> {
-        let ([Along::Concat(name)], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice()) else {
-            return None;
-        };
-        let known = era.blocks.iter().take_while(|block| self.committed.contains(&block.row)).count();
-        // Of a file that is there other elements may be taken now.
-        if era.blocks.iter().take(known).any(|block| block.taken.is_some()) {
-            return None;
-        }
-        if known == 0 || known == era.blocks.len() || known != self.committed.len() {
-            return None;
-        }
-        let mut tail = era.clone();
-        tail.blocks.drain(..known);
-        let first = *tail.blocks.first()?.at.first()?;
-        tail.sizes.first_mut()?.drain(..first);
-        for block in &mut tail.blocks {
-            let at = block.at.first_mut()?;
-            *at = at.checked_sub(first)?;
-        }
-        let plan = Plan { eras: vec![tail], ..Plan::default() };
-        Some((Self { plan, ..self.clone() }, name.clone()))
+    /// The dimension along which the dataset has only become longer since a commit.
+    fn grows(&self, record: &Record, batch: &Batch) -> Option<String> {
+        let [along] = self.layout.along.as_slice() else { return None };
+        (self.order(record.files, batch)? == record.order).then(|| along.name().to_owned())
     }
+
+    /// Digest of the first files along the only dimension, and of all that decides where and how they are referenced.
+    fn order(&self, files: usize, batch: &Batch) -> Option<String> {
+        let ([_], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice()) else { return None };
+        let mut hasher = Sha256::new();
+        hasher.update(format!("{:?} {:?} {:?} {}", self.layout, self.options, batch.relocation, era.group));
+        for block in era.blocks.get(..files)? {
+            hasher.update(format!("{} {:?} {:?}", block.url, id_of(&self.runs, block.row)?, block.taken));
+        }
+        Some(hex(&hasher.finalize()))
+    }
+}
+
+fn text(record: &Record, journal: &std::path::Path) -> Result<String, Error> {
+    let failed = |error: serde_json::Error| JournalError::Failed {
+        path: journal.to_owned(),
+        reason: format!("what is committed: {error}"),
+    };
+    Ok(serde_json::to_string(record).map_err(failed)?)
+}
+
+fn changed(output: &str, source: IcechunkError) -> Error {
+    Error::File(FileError::Icechunk { name: output.to_owned(), source })
 }

@@ -141,6 +141,7 @@ pub(crate) struct Planned {
     /// The run in which it was read.
     pub(crate) run: i64,
     /// Whether what was read then is in the output's last commit.
+    #[cfg_attr(not(test), allow(dead_code, reason = "repositories keep what they hold by themselves"))]
     pub(crate) committed: bool,
     /// The [`crate::combine::Brief`], as JSON.
     pub(crate) brief: String,

@@ -1,7 +1,9 @@
-use std::{collections::VecDeque, fs, path::Path, sync::Arc, time::UNIX_EPOCH};
+use std::{collections::VecDeque, fs, path::Path, sync::Arc};
 
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use virtualize_store::{Folder, Listed, Page, StoreError, StoreOptions, folder_url, list_page, url_of};
+use virtualize_store::{
+    Folder, Listed, Page, StoreError, StoreOptions, folder_url, list_page, milliseconds, url_of,
+};
 
 use super::{
     Files, Found, ListError, ListOptions,
@@ -70,8 +72,7 @@ fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>, ListError> {
     if found.is_dir() {
         return Ok(Some(Walk::of_folder(text, store)?.stream()));
     }
-    let since = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+    let modified = found.modified().ok().and_then(milliseconds);
     Ok(Some(one(Item { size: Some(found.len()), modified, ..Item::of(url) })))
 }
 

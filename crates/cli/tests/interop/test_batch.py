@@ -317,7 +317,10 @@ def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, n
         import icechunk
         repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(out)))
         # The repository's own first snapshot, and one a run.
-        assert len(list(repository.ancestry(branch="main"))) == 4
+        log = [snapshot.id for snapshot in repository.ancestry(branch="main")]
+        assert len(log) == 4
+        changes = repository.diff(from_snapshot_id=log[1], to_snapshot_id=log[0])
+        assert {path: min(chunk[0] for chunk in chunks) for path, chunks in changes.updated_chunks.items()} == {"/time": 0, "/t2m": 16}
     run = batch(*urls(bucket)[8:], "--concat-dim", "time", "-o", out, "--append", env=bucket.env)
     assert "nothing is new" in run.stderr
 

@@ -158,7 +158,7 @@ def test_time_grows(files, tmp_path):
 
 @pytest.mark.parametrize("other, reason", [
     ("a", "it was appended before"), ("scale", "attribute scale_factor is 0.1 there and 0.2 here"),
-    ("lat", 'it has no dimension "time", and its values differ'), ("units", "attribute units"), ("chunk", "chunk_grid is"),
+    ("lat", "/lat cannot be appended"), ("units", "attribute units"),
 ])
 def test_what_does_not_fit_is_not_appended(files, tmp_path, other, reason):
     _, repository = opened(commit(files["a"], tmp_path / "repo"))
@@ -168,10 +168,27 @@ def test_what_does_not_fit_is_not_appended(files, tmp_path, other, reason):
     assert repository.lookup_branch("main") == before
 
 
-def test_a_ragged_end_is_not_appended_to(files, tmp_path):
-    commit(files["odd"], tmp_path / "repo")
-    run = commit(files["b"], tmp_path / "repo", "--append-dim", "time", status=1)
-    assert "no multiple of its chunks'" in run.stderr
+@pytest.mark.parametrize("first, second, times", [("odd", "b", [0, 1, 2, 4, 5, 6, 7]), ("a", "chunk", range(8))])
+def test_small_arrays_whose_chunks_do_not_fit_are_copied(files, tmp_path, first, second, times):
+    commit(files[first], tmp_path / "repo")
+    store, _ = opened(commit(files[second], tmp_path / "repo", "--append-dim", "time"))
+    import zarr
+    root = zarr.open_group(store, mode="r")
+    assert root["time"][...].tolist() == list(times)
+    expected = [h5py.File(files[name])["t"][...] for name in (first, second)]
+    assert (root["t"][...] == np.concatenate(expected)).all()
+
+
+def test_large_arrays_whose_chunks_do_not_fit_are_refused(tmp_path):
+    for name, start, n in (("a.h5", 0, 3), ("b.h5", 3, 4)):
+        with h5py.File(tmp_path / name, "w") as f:
+            f["time"] = np.arange(start, start + n)
+            f["time"].make_scale("time")
+            f.create_dataset("t", (n, 40_000), "f4", np.ones((n, 40_000), "f4"), chunks=(2, 40_000), compression="gzip").dims[0].attach_scale(f["time"])
+    _, repository = opened(commit(tmp_path / "a.h5", tmp_path / "repo"))
+    before = repository.lookup_branch("main")
+    run = commit(tmp_path / "b.h5", tmp_path / "repo", "--append-dim", "time", status=1)
+    assert "/t" in run.stderr and run.stdout == b"" and repository.lookup_branch("main") == before
 
 
 def test_a_folder_that_holds_something_else_is_refused(files, tmp_path):

@@ -1,0 +1,269 @@
+//! Commits to Icechunk repositories: a dataset that is appended is joined with what is there, as files are with each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use virtualize::zarr::{
+    Array, ChunkEntry, Group, Hierarchy, Node, Source,
+    cf::attributes::{decides_values, names_quantity},
+};
+use virtualize::{
+    CommitMode, CommitOptions, Committed, Error as FileError, IcechunkError, StoreOptions, Update,
+    VirtualStore,
+};
+
+use crate::{
+    Along, Error, Item, Layout, Member,
+    combine::{
+        Block, Brief, CombineError, Direction, Known, PlanOptions, PlannedEra, Range, combine, coordinates,
+        plan, wanted,
+    },
+    eras::{Signature, date_of, differences},
+};
+
+/// Commits a dataset to a repository, as [`virtualize::commit`]; [`CommitMode::Append`] joins it with what is there.
+///
+/// # Errors
+/// [`Error::File`]. The branch is then as it was.
+pub async fn commit(
+    store: &VirtualStore,
+    target: &str,
+    options: &CommitOptions,
+    store_options: &StoreOptions,
+) -> Result<Committed, Error> {
+    let CommitMode::Append(dimension) = &options.mode else {
+        return Ok(virtualize::commit(store, target, options, store_options).await?);
+    };
+    let place = Place { target, options, dimension };
+    let (whole, update) = place.join(store, store_options).await?;
+    let commit = CommitOptions { mode: CommitMode::Update(update), ..options.clone() };
+    let done = virtualize::commit(&whole, target, &commit, store_options).await;
+    done.map_err(|error| match error {
+        // It was read a moment ago.
+        FileError::Icechunk {
+            name,
+            source: source @ (IcechunkError::Foreign { .. } | IcechunkError::History { .. }),
+        } => {
+            let source =
+                IcechunkError::Conflict { branch: options.branch.clone(), reason: source.to_string() };
+            FileError::Icechunk { name, source }.into()
+        }
+        other => other.into(),
+    })
+}
+
+/// Where something is appended.
+struct Place<'a> {
+    target: &'a str,
+    options: &'a CommitOptions,
+    dimension: &'a str,
+}
+
+impl Place<'_> {
+    fn refuse(&self, path: &str, reason: impl Into<String>) -> Error {
+        let source = IcechunkError::Append { path: path.to_owned(), reason: reason.into() };
+        Error::File(FileError::Icechunk { name: self.target.to_owned(), source })
+    }
+
+    /// The dataset that is there with the new one behind it.
+    async fn join(
+        &self,
+        store: &VirtualStore,
+        store_options: &StoreOptions,
+    ) -> Result<(VirtualStore, Update), Error> {
+        let new: BTreeSet<String> = store.hierarchy.arrays().into_iter().map(|(path, _)| path).collect();
+        let is_wanted = |path: &str, document: &Value| {
+            let names = document.get("dimension_names").and_then(Value::as_array);
+            new.contains(path)
+                || names.into_iter().flatten().any(|name| name.as_str() == Some(self.dimension))
+        };
+        let CommitOptions { branch, group, .. } = self.options;
+        let read = virtualize::read_branch(self.target, (branch, group), &is_wanted, store_options).await?;
+        let Some((there, update)) = read else {
+            return Err(self.refuse(group.trim_matches('/'), "there is no repository"));
+        };
+        self.compare_nodes(&there.hierarchy, &store.hierarchy)?;
+        let layout = Layout::along(vec![Along::Concat(self.dimension.to_owned())]);
+        let known = member(&there, self.target, &layout, store_options).await?;
+        let more = member(store, store.name(), &layout, store_options).await?;
+        let era = self.era(&[&known, &more], &layout)?;
+        let mut members: BTreeMap<u64, Member> = [(0, known), (1, more)].into();
+        let mut given = |row| members.remove(&row).ok_or(CombineError::Nothing);
+        let joined = combine(&era, &layout, &PlanOptions::default(), &mut given);
+        let (mut whole, _) =
+            joined.map_err(|error| self.refuse(group.trim_matches('/'), error.to_string()))?;
+        keep_attributes(&mut whole.root, &there.hierarchy.root);
+        let whole = VirtualStore::of(whole, store.name());
+        let committed = virtualize::documents_of(&whole, group)?;
+        let documents =
+            update.documents.into_iter().filter(|(path, _)| committed.contains_key(path)).collect();
+        Ok((whole, Update { documents, grows: None, ..update }))
+    }
+
+    /// Both have the same arrays, and none of those that are new is there already.
+    fn compare_nodes(&self, there: &Hierarchy, new: &Hierarchy) -> Result<(), Error> {
+        let has_dimension =
+            |array: &Array| array.dimension_names.iter().any(|name| name.as_deref() == Some(self.dimension));
+        for (path, array) in there.arrays() {
+            if has_dimension(array) && new.array(&path).is_none() {
+                return Err(self.refuse(&path, "what is appended has no such array"));
+            }
+        }
+        let mut grows = false;
+        for (path, array) in new.arrays() {
+            let Some(known) = there.array(&path) else {
+                return Err(self.refuse(&path, "the repository has no such node"));
+            };
+            if !has_dimension(array) {
+                continue;
+            }
+            grows = true;
+            let first = array.chunks.iter().find_map(|(_, entry)| place_of(&entry, &new.sources));
+            let is_there =
+                |first| known.chunks.iter().any(|(_, entry)| place_of(&entry, &there.sources) == Some(first));
+            if first.is_some_and(is_there) {
+                let reason = "its first chunk is there already: it was appended before";
+                return Err(self.refuse(&path, reason));
+            }
+        }
+        match grows {
+            true => Ok(()),
+            false => {
+                let reason = format!("no array has a dimension {:?}", self.dimension);
+                Err(self.refuse(self.options.group.trim_matches('/'), reason))
+            }
+        }
+    }
+
+    /// Both in one era, the one that is there first.
+    fn era(&self, members: &[&Member; 2], layout: &Layout) -> Result<PlannedEra, Error> {
+        let refuse = |reason: String| self.refuse(self.options.group.trim_matches('/'), reason);
+        let signatures = members.map(|member| Signature::of(member, layout));
+        let mut briefs = Vec::new();
+        for (row, (member, signature)) in (0..).zip(members.iter().zip(&signatures)) {
+            let brief = Brief::of(row, member, signature, layout);
+            briefs.push(brief.map_err(|error| refuse(error.to_string()))?);
+        }
+        let ranges: Vec<Option<Range>> = briefs
+            .iter()
+            .map(|brief| brief.extents.first().and_then(|extent| extent.range.clone()))
+            .collect();
+        let sizes: Vec<u64> =
+            briefs.iter().map(|brief| brief.extents.first().map_or(0, |extent| extent.size)).collect();
+        if sizes.last() == Some(&0) {
+            return Err(refuse(format!("what is appended has no element along {:?}", self.dimension)));
+        }
+        let era = briefs.first().map(|brief| brief.era.clone()).unwrap_or_default();
+        let known = Known {
+            kinds: briefs.iter().map(|brief| brief.kind.clone()).zip(signatures.iter().cloned()).collect(),
+            coordinates: &|row, name| coordinates(members.get(usize::try_from(row).ok()?)?, name),
+        };
+        let planned = match plan(briefs, &known, layout, &PlanOptions::default()) {
+            Ok(planned) => planned,
+            Err(CombineError::Eras { .. }) => return Err(self.differs(&signatures)),
+            Err(CombineError::Files { what, .. }) => return Err(refuse(self.order(&ranges).unwrap_or(what))),
+            Err(error) => return Err(refuse(error.to_string())),
+        };
+        let blocks: Vec<Block> = planned.eras.into_iter().flat_map(|era| era.blocks).collect();
+        let rows: Vec<u64> = blocks.iter().map(|block| block.row).collect();
+        match (ranges.iter().any(Option::is_some), rows.as_slice()) {
+            // Without coordinates what is appended comes last.
+            (false, [_, _]) | (true, [0, 1]) => Ok(PlannedEra {
+                era,
+                group: String::new(),
+                sizes: vec![sizes],
+                blocks: (0..).zip(0..2).map(|(row, at)| block(row, at, members)).collect(),
+            }),
+            // The one that is there has no element yet.
+            (_, [1]) => Ok(PlannedEra {
+                era,
+                group: String::new(),
+                sizes: vec![sizes.into_iter().skip(1).collect()],
+                blocks: vec![block(1, 0, members)],
+            }),
+            _ => Err(refuse(
+                self.order(&ranges).unwrap_or_else(|| "it does not follow what is there".to_owned()),
+            )),
+        }
+    }
+
+    /// The coordinates of both, where what is appended does not follow what is there.
+    fn order(&self, ranges: &[Option<Range>]) -> Option<String> {
+        let [Some(there), Some(here)] = ranges else { return None };
+        let directions = [there.direction, here.direction];
+        let comparable = !directions.contains(&Direction::Neither)
+            && (there.direction == here.direction || directions.contains(&Direction::Single));
+        comparable.then(|| {
+            let (name, there, here) = (self.dimension, shown(there), shown(here));
+            format!("{name} is {there} there and {here} here, which does not follow it")
+        })
+    }
+
+    fn differs(&self, signatures: &[Signature; 2]) -> Error {
+        let [there, here] = signatures;
+        match differences(there, here).into_iter().next() {
+            Some(difference) => {
+                let (left, right) = (difference.left, difference.right);
+                let reason = format!("{} is {left} there and {right} here", difference.what);
+                self.refuse(&difference.path, reason)
+            }
+            None => self.refuse(self.options.group.trim_matches('/'), "its parts cannot stand side by side"),
+        }
+    }
+}
+
+fn block(row: u64, at: usize, members: &[&Member; 2]) -> Block {
+    let url =
+        usize::try_from(row).ok().and_then(|row| members.get(row)).map(|member| member.item.url.clone());
+    Block { row, url: url.unwrap_or_default(), at: vec![at], taken: None }
+}
+
+/// Url, offset and length of a chunk that lies in a file.
+fn place_of<'a>(entry: &ChunkEntry<'_>, sources: &'a [Source]) -> Option<(&'a str, u64, u64)> {
+    let ChunkEntry::Reference(part) = entry else { return None };
+    Some((sources.get(part.source.index())?.url.as_str(), part.offset, part.length))
+}
+
+async fn member(
+    store: &VirtualStore,
+    url: &str,
+    layout: &Layout,
+    options: &StoreOptions,
+) -> Result<Member, Error> {
+    let hierarchy = store.hierarchy.clone();
+    let (values, digests) = wanted(&hierarchy, layout).read(store, options).await?;
+    Ok(Member { item: Item::of(url), hierarchy, values, digests, given: BTreeMap::new() })
+}
+
+/// Attributes on which no value depends stay as the repository has them.
+fn keep_attributes(whole: &mut Group, there: &Group) {
+    for (name, value) in &there.attributes {
+        whole.attributes.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    for (name, node) in &mut whole.children {
+        match (node, there.children.get(name)) {
+            (Node::Group(group), Some(Node::Group(known))) => keep_attributes(group, known),
+            (Node::Array(array), Some(Node::Array(known))) => {
+                for (name, value) in known.attributes.iter().filter(|(name, _)| is_remark(name)) {
+                    array.attributes.entry(name.clone()).or_insert_with(|| value.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether values, and which quantity they are of, are the same without an attribute.
+fn is_remark(name: &str) -> bool {
+    !decides_values(name) && !names_quantity(name)
+}
+
+/// First and last coordinate, as dates where they are times.
+fn shown(range: &Range) -> String {
+    let Range { first, last, units, calendar, .. } = range;
+    let one = |value| {
+        let date = units.as_deref().and_then(|units| date_of(value, units, calendar.as_deref()));
+        date.unwrap_or_else(|| value.to_string())
+    };
+    if first == last { one(first) } else { format!("{} to {}", one(first), one(last)) }
+}
