@@ -34,6 +34,11 @@ pub trait Gate: Debug + Send + Sync {
     /// # Errors
     /// Why reading is to stop.
     fn pass(&self, bytes: u64) -> Result<(), ReadError>;
+
+    /// A gate of its own for one of many files. Where there is none, all pass this one.
+    fn for_file(&self) -> Option<Arc<dyn Gate>> {
+        None
+    }
 }
 
 /// A file whose reads come out of a budget.

@@ -25,6 +25,8 @@ use crate::Problem;
 const PIECE: u64 = 16 << 10;
 /// How long a request waits for its share.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes with which a file begins to be read.
+pub(crate) const FIRST: u64 = 1 << 20;
 /// Bytes of memory for a byte of metadata that was read.
 const GROWTH: u64 = 2;
 
@@ -210,13 +212,14 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(budget: Budget, share: Share, most: u64, wanted: CancellationToken) -> Self {
+    /// Without a share, nothing is read.
+    pub(crate) fn new(budget: Budget, share: Option<Share>, most: u64, wanted: CancellationToken) -> Self {
         Self {
+            refused: AtomicBool::new(share.is_none()),
             most: most.min(budget.size()),
             budget,
             wanted,
-            held: Mutex::new((Some(share), 0)),
-            refused: AtomicBool::new(false),
+            held: Mutex::new((share, 0)),
             too_large: AtomicBool::new(false),
         }
     }
@@ -255,9 +258,33 @@ impl Gate for Reading {
         }
         if self.refused.load(Ordering::Relaxed) || !self.grow(bytes) {
             self.refused.store(true, Ordering::Relaxed);
-            return Err(ReadError::new(ReadErrorKind::Unavailable, "no memory left"));
+            return Err(match self.too_large.load(Ordering::Relaxed) {
+                true => ReadError::new(ReadErrorKind::Invalid, too_large(self.most).detail),
+                false => {
+                    ReadError::new(ReadErrorKind::Unavailable, "the service has no memory left for it now")
+                }
+            });
         }
         Ok(())
+    }
+}
+
+/// Lets each file of a job be read for as long as there is memory for it.
+#[derive(Debug)]
+pub(crate) struct JobGate {
+    pub(crate) budget: Budget,
+    /// Most bytes of one file.
+    pub(crate) most: u64,
+}
+
+impl Gate for JobGate {
+    fn pass(&self, _bytes: u64) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    fn for_file(&self) -> Option<Arc<dyn Gate>> {
+        let share = self.budget.try_take(FIRST);
+        Some(Arc::new(Reading::new(self.budget.clone(), share, self.most, CancellationToken::new())))
     }
 }
 
@@ -285,7 +312,7 @@ mod tests {
     async fn reading_grows_until_there_is_no_more() {
         let budget = Budget::new(10 * PIECE);
         let wanted = CancellationToken::new();
-        let share = budget.take(PIECE).await.unwrap();
+        let share = budget.try_take(PIECE);
         let reading = Reading::new(budget.clone(), share, u64::MAX, wanted.clone());
         assert!(reading.pass(4 * PIECE).is_ok());
         assert_eq!(budget.held(), 8 * PIECE);
@@ -296,16 +323,31 @@ mod tests {
         let mut share = reading.share().unwrap();
         assert!(budget.resize(&mut share, 2 * PIECE));
         assert_eq!(budget.held(), 2 * PIECE);
-        let other = Reading::new(budget.clone(), share, 6 * PIECE, wanted.clone());
+        let other = Reading::new(budget.clone(), Some(share), 6 * PIECE, wanted.clone());
         assert!(other.pass(3 * PIECE).is_ok() && other.pass(1).is_err());
         assert_eq!(other.refusal().unwrap().status, StatusCode::UNPROCESSABLE_ENTITY);
         drop(other);
-        let share = budget.take(PIECE).await.unwrap();
+        let share = budget.try_take(PIECE);
         let left = Reading::new(budget.clone(), share, 6 * PIECE, wanted.clone());
         wanted.cancel();
         assert!(left.pass(0).is_err() && left.refusal().is_none());
         drop(left);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn files_of_a_job_share_its_memory_and_give_it_back() {
+        let budget = Budget::new(4 * FIRST);
+        let gate = JobGate { budget: budget.clone(), most: 2 * FIRST };
+        let files: Vec<_> = (0..4).filter_map(|_| gate.for_file()).collect();
+        assert!(files.iter().all(|file| file.pass(FIRST / 2).is_ok()));
+        let later = gate.for_file().unwrap();
+        assert_eq!(later.pass(0).unwrap_err().kind, ReadErrorKind::Unavailable);
+        drop(files);
+        assert_eq!(budget.held(), 0);
+        let large = gate.for_file().unwrap();
+        assert!(large.pass(FIRST).is_ok());
+        assert_eq!(large.pass(1).unwrap_err().kind, ReadErrorKind::Invalid, "trying again does not help");
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader, zarr:
 
 use crate::{
     Config, Problem,
-    budget::{Reading, Share, full, too_large},
+    budget::{FIRST, Reading, Share, full, too_large},
     conditional::tag,
     context::Context,
     guard::Client,
@@ -26,8 +26,6 @@ const NODE: u64 = 16 << 10;
 /// Most places of chunks of an answer, and bytes of one while it is told.
 const PLACES: u64 = 200_000;
 const PLACE: u64 = 256;
-/// Bytes with which a file begins to be read.
-const FIRST: u64 = 1 << 20;
 /// Most sources of which the version is remembered.
 const VERSIONS: u64 = 100_000;
 
@@ -235,7 +233,7 @@ impl Context {
         let share = memory.take(FIRST).await?;
         let (options, most) = (options.clone(), self.config.file_memory);
         let work = move |wanted| async move {
-            let reading = Arc::new(Reading::new(memory.clone(), share, most, wanted));
+            let reading = Arc::new(Reading::new(memory.clone(), Some(share), most, wanted));
             let options = Options { gate: Some(Arc::clone(&reading) as Arc<dyn Gate>), ..options };
             let object = open(options.clone()).await?;
             let mapped = virtualize::open_object(object, &options).await;

@@ -80,11 +80,37 @@ impl Allowed {
         let canonical = self.check(url.strip_suffix('/').unwrap_or(url))?;
         if let Some(path) = canonical.strip_prefix("file://") {
             self.check_listing(&canonical)?;
-            if std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+            // Neither a link, nor a pipe or device, which would be written to itself.
+            if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
                 return Err(StoreError::NotAllowed { name: canonical });
             }
         }
         Ok(canonical)
+    }
+
+    /// Whether a folder may be made for outputs: that which it is made in, and is there already, is really below a prefix.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAllowed`].
+    pub fn check_new_folder(&self, folder: &std::path::Path) -> Result<(), StoreError> {
+        let refused = || StoreError::NotAllowed { name: folder.display().to_string() };
+        let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok()).ok_or_else(refused)?;
+        let real = there.canonicalize().map_err(|_| refused())?;
+        self.holds_real(&real).then_some(()).ok_or_else(refused)
+    }
+
+    /// Whether an open temporary file or folder, which is renamed when it is whole, really lies where it may.
+    ///
+    /// # Errors
+    /// As [`Allowed::check`].
+    pub(crate) fn check_side(&self, side: &std::path::Path) -> Result<(), StoreError> {
+        let name = side.display().to_string();
+        self.check_file(&File::open(side).map_err(|error| StoreError::io(&name, &error))?, side)
+    }
+
+    fn holds_real(&self, real: &std::path::Path) -> bool {
+        let within = |prefix: &Prefix| prefix.real.as_ref().is_some_and(|folder| real.starts_with(folder));
+        self.sets.iter().all(|set| set.iter().any(within))
     }
 
     /// Whether what starts with a url may be listed: the folder in which all of it lies is allowed.
@@ -124,8 +150,7 @@ impl Allowed {
     pub(crate) fn check_file(&self, file: &File, path: &std::path::Path) -> Result<(), StoreError> {
         let name = || path.display().to_string();
         let real = real_path(file, path).map_err(|error| StoreError::io(&name(), &error))?;
-        let within = |prefix: &Prefix| prefix.real.as_ref().is_some_and(|folder| real.starts_with(folder));
-        match self.sets.iter().all(|set| set.iter().any(within)) {
+        match self.holds_real(&real) {
             true => Ok(()),
             false => Err(StoreError::NotAllowed { name: name() }),
         }

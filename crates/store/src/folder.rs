@@ -11,7 +11,7 @@ use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
 use tempfile::TempDir;
 
 use crate::{
-    Receipt, StoreError, StoreOptions,
+    Allowed, Receipt, StoreError, StoreOptions,
     aside::{self, Aside, INNER, OLD},
     clients::Purpose,
     connect::connect,
@@ -73,6 +73,14 @@ impl SideFolder {
         let this = Self { target, overwrite, aside, _locked: locked, keys: Vec::new() };
         fs::create_dir(this.inner()).map_err(|error| StoreError::io(&this.target.name(), &error))?;
         Ok(this)
+    }
+
+    /// Whether it really lies where it may be written.
+    pub fn check_place(&self, writable: Option<&Allowed>) -> Result<(), StoreError> {
+        match (&self.target, writable) {
+            (Location::Local(_), Some(writable)) => writable.check_side(self.aside.path()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a file, as [`crate::Object::url`] gives it, lies in the folder or below the prefix.

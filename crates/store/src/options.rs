@@ -30,6 +30,8 @@ pub struct StoreOptions {
     pub clients: Clients,
     /// What may be opened, whoever names it: the user, or a file that refers to others. All where it is `None`.
     pub allowed: Option<Allowed>,
+    /// Where outputs may be written, whoever names them. Anywhere where it is `None`.
+    pub writable: Option<Allowed>,
 }
 
 impl Default for StoreOptions {
@@ -47,6 +49,7 @@ impl Default for StoreOptions {
             small_file: 1 << 20,
             clients: Clients::default(),
             allowed: None,
+            writable: None,
         }
     }
 }
@@ -63,6 +66,7 @@ impl fmt::Debug for StoreOptions {
             .field("concurrency", &self.concurrency)
             .field("retries", &self.retries)
             .field("allowed", &self.allowed)
+            .field("writable", &self.writable)
             .finish_non_exhaustive()
     }
 }

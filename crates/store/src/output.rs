@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
 use crate::{
-    Listed, Receipt, StoreError, StoreOptions,
+    Allowed, Listed, Receipt, StoreError, StoreOptions,
     aside::{self, Aside},
     clients::Purpose,
     connect::connect,
@@ -75,6 +75,15 @@ impl SideFile {
 
     fn new(target: PathBuf, kind: Kind) -> Self {
         Self { target, kind, size: 0, hasher: Sha256::new() }
+    }
+
+    /// Whether it really lies where it may be written.
+    pub fn check_place(&self, writable: Option<&Allowed>) -> Result<(), StoreError> {
+        let Some(writable) = writable else { return Ok(()) };
+        match &self.kind {
+            Kind::Side(side) => writable.check_side(side.path()),
+            Kind::Direct(_) => Err(StoreError::NotAllowed { name: self.target.display().to_string() }),
+        }
     }
 
     /// What was written so far.

@@ -21,6 +21,9 @@ pub async fn commit(
     options: &CommitOptions,
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
+    if let Some(writable) = &store_options.writable {
+        writable.check_output(&virtualize_store::url_of(target)?)?;
+    }
     let (location, storage) = reach(target, store_options).await?;
     let options = CommitOptions { storage, ..options.clone() };
     virtualize_icechunk::commit(&store.hierarchy, &location, &options).await.map_err(failed(target))

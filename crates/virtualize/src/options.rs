@@ -27,6 +27,15 @@ pub struct Options {
     pub gate: Option<Arc<dyn Gate>>,
 }
 
+impl Options {
+    /// The same for one of many files.
+    #[must_use]
+    pub fn for_file(&self) -> Self {
+        let gate = self.gate.as_ref().map(|gate| gate.for_file().unwrap_or_else(|| Arc::clone(gate)));
+        Self { gate, ..self.clone() }
+    }
+}
+
 /// Which chunks are carried inline though references could say them, so that readers need fewer requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CarryOptions {

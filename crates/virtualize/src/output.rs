@@ -42,7 +42,7 @@ async fn write_locked(
     options: &StoreOptions,
 ) -> Result<(), Error> {
     let lock = OutputLock::acquire(target, options).await?;
-    let written = prepare(store, format, target, overwrite)?.publish(options).await;
+    let written = prepare(store, format, target, overwrite, options)?.publish(options).await;
     lock.release().await;
     written.map(drop)
 }
@@ -68,9 +68,15 @@ pub fn prepare(
     format: Format,
     target: &str,
     overwrite: bool,
+    options: &StoreOptions,
 ) -> Result<PreparedOutput, Error> {
+    let writable = options.writable.as_ref();
+    if let Some(writable) = writable {
+        writable.check_output(&virtualize_store::url_of(target)?)?;
+    }
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite)?;
+        folder.check_place(writable)?;
         if store.places().any(|url| folder.holds(url)) {
             return Err(Error::OverInput { name: target.to_owned() });
         }
@@ -89,6 +95,7 @@ pub fn prepare(
     }
     let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
     let mut file = SideFile::create(path)?;
+    file.check_place(writable)?;
     write_to(store, format, &mut file).map_err(|error| named(target, error))?;
     file.sync()?;
     Ok(PreparedOutput { content: file.receipt(), place: Place::File(file) })

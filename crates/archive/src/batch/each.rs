@@ -119,9 +119,12 @@ impl Each {
         };
         store.relocate(&relocation)?;
         if let Some(folder) = local(&place).and_then(Path::parent) {
+            if let Some(writable) = &options.store.writable {
+                writable.check_new_folder(folder)?;
+            }
             create_folder(folder)?;
         }
-        let prepared = virtualize::prepare(store, self.format, &place, self.overwrite)?;
+        let prepared = virtualize::prepare(store, self.format, &place, self.overwrite, &options.store)?;
         let receipt = prepared.publish(&options.store).await?;
         Ok(Content::Written { name, receipt: receipt.to_string() })
     }

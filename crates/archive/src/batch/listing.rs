@@ -74,6 +74,11 @@ impl Batch {
         Ok(())
     }
 
+    /// Fails where the run was told to stop: what is not at its place yet is not put there.
+    pub(super) fn go_on(&self) -> Result<(), Error> {
+        self.check_cancelled(&Listing::default())
+    }
+
     fn check_cancelled(&self, listing: &Listing) -> Result<(), Error> {
         match self.cancel.is_cancelled() {
             true => Err(Error::Stopped { done: 0, files: listing.files }),

@@ -82,7 +82,9 @@ impl Writing<'_> {
             Target::References(format) => {
                 let store = self.put_together(combination).await?;
                 self.events.tell(Event::Writing { target: output.clone() });
-                let prepared = virtualize::prepare(&store, *format, output, *overwrite || present.is_ours())?;
+                let is_ours = *overwrite || present.is_ours();
+                let prepared = virtualize::prepare(&store, *format, output, is_ours, &options.store)?;
+                self.batch.go_on()?;
                 let content = prepared.content().to_string();
                 self.journal().begin_output(&name, &digest, &content, rows)?;
                 lock.map_or(Ok(()), OutputLock::check).map_err(virtualize::Error::from)?;
@@ -92,6 +94,7 @@ impl Writing<'_> {
             }
             #[cfg(feature = "icechunk")]
             Target::Icechunk(options) => {
+                self.batch.go_on()?;
                 self.commit(combination, options).await?;
                 self.journal().begin_output(&name, &digest, "", rows)?;
                 Ok(String::new())

@@ -47,8 +47,8 @@ impl<M: Make> Probe for FileReader<M> {
 
 impl<M: Make> FileReader<M> {
     async fn read_file(&self, item: &Item, fresh: bool) -> Result<Reading<M::Content>, Failure> {
-        let object = self.open(item, fresh).await?;
-        let mut store = virtualize::open_object(Arc::clone(&object), &self.options).await?;
+        let (object, options) = (self.open(item, fresh).await?, self.options.for_file());
+        let mut store = virtualize::open_object(Arc::clone(&object), &options).await?;
         let opened = Item {
             size: store
                 .hierarchy
@@ -60,7 +60,7 @@ impl<M: Make> FileReader<M> {
             modified: object.modified(),
             ..item.clone()
         };
-        let content = self.make.make(item, &mut store, &self.options).await?;
+        let content = self.make.make(item, &mut store, &options).await?;
         object.verify()?;
         let stats = object.stats();
         let warnings = store.warnings().map(ToString::to_string).collect();

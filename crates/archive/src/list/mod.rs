@@ -1,6 +1,7 @@
 //! Which files: patterns, folders, single files, lists and STAC catalogues become [`Item`]s, in pages, so that memory does
 //! not grow with the archive.
 
+mod document;
 mod error;
 mod filter;
 mod lines;

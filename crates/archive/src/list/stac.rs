@@ -6,18 +6,22 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
 use serde_json::{Map, Value};
 use url::Url;
 use virtualize_store::{fetch, post, url_of};
 
-use super::{Files, Found, ListError, ListOptions};
+use super::{Files, Found, ListError, ListOptions, document::parse};
 use crate::Item;
 
 /// Most bytes of a document.
 const LARGEST: u64 = 64 << 20;
-/// Documents that are fetched ahead.
+/// Documents that are fetched ahead, and most bytes of each.
 const AHEAD: usize = 16;
+const LARGEST_AHEAD: u64 = 2 << 20;
+/// Most documents of a catalogue: links may lead on and on.
+const MOST: usize = 10_000_000;
 /// Roles of assets that are not the data.
 const ASIDE: [&str; 4] = ["thumbnail", "overview", "metadata", "visual"];
 /// Media types of what can be read.
@@ -74,7 +78,7 @@ enum Step {
     /// To be fetched.
     Document(Page),
     /// Fetched from there.
-    Fetched(Page, Value),
+    Fetched(Page, Bytes),
 }
 
 /// A document, and how to ask for it: with POST where there is a body (STAC API, item search).
@@ -92,7 +96,12 @@ impl Crawl {
             }
             match self.pending.pop_front() {
                 None => return Ok(None),
-                Some(Step::Fetched(page, document)) => self.read(&page, &document)?,
+                Some(Step::Fetched(page, bytes)) => {
+                    let document = parse(&bytes)
+                        .map_err(|error| wrong(&page.url, &format!("no JSON of a catalogue: {error}")))?;
+                    drop(bytes);
+                    self.read(&page, &document)?;
+                }
                 Some(step @ Step::Document(_)) => {
                     self.pending.push_front(step);
                     self.fetch_ahead().await?;
@@ -103,10 +112,14 @@ impl Crawl {
 
     async fn fetch_ahead(&mut self) -> Result<(), ListError> {
         let store = &self.options.store;
-        let fetched = self.pending.iter_mut().take(AHEAD).map(|step| async move {
-            if let Step::Document(page) = step {
-                let document = document(page, store).await?;
-                *step = Step::Fetched(std::mem::take(page), document);
+        let fetched = self.pending.iter_mut().take(AHEAD).enumerate().map(|(at, step)| async move {
+            let Step::Document(page) = step else { return Ok(()) };
+            let limit = if at == 0 { LARGEST } else { LARGEST_AHEAD };
+            match document(page, limit, store).await {
+                Ok(bytes) => *step = Step::Fetched(std::mem::take(page), bytes),
+                Err(error) if at == 0 => return Err(error),
+                // It is large, or fails: that is seen when it is its turn.
+                Err(_) => {}
             }
             Ok::<_, ListError>(())
         });
@@ -144,6 +157,9 @@ impl Crawl {
         let wanted = |link: &&Value| text(link, "rel").is_some_and(|rel| relations.contains(&rel));
         for link in links(document).filter(wanted) {
             let target = page.linked(link).map_err(|reason| wrong(&page.url, &reason))?;
+            if self.visited.len() >= MOST {
+                return Err(wrong(&page.url, &format!("the catalogue has more than {MOST} documents")));
+            }
             if self.visited.insert(target.clone()) {
                 steps.push_back(Step::Document(target));
             }
@@ -266,13 +282,15 @@ fn base(url: &str, item: &Value) -> Result<String, ListError> {
     own.map_or_else(|| Ok(url.to_owned()), |own| resolve(url, own).map_err(|reason| wrong(url, &reason)))
 }
 
-async fn document(page: &Page, store: &virtualize_store::StoreOptions) -> Result<Value, ListError> {
-    let url = &page.url;
-    let bytes = match &page.body {
-        None => fetch(url, LARGEST, store).await?,
-        Some(body) => post(url, &Value::from(body.clone()).to_string(), LARGEST, store).await?,
-    };
-    serde_json::from_slice(&bytes).map_err(|error| wrong(url, &format!("no JSON: {error}")))
+async fn document(
+    page: &Page,
+    limit: u64,
+    store: &virtualize_store::StoreOptions,
+) -> Result<Bytes, ListError> {
+    Ok(match &page.body {
+        None => fetch(&page.url, limit, store).await?,
+        Some(body) => post(&page.url, &Value::from(body.clone()).to_string(), limit, store).await?,
+    })
 }
 
 /// The properties of an item, and what else tells its files apart.

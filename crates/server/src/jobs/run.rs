@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 #[cfg(feature = "icechunk")]
 use virtualize::IcechunkError;
-use virtualize::{Error as FileError, ErrorClass};
+use virtualize::{Error as FileError, ErrorClass, Options};
 use virtualize_archive::{
     Batch, Error, Event, ScanOptions, Summary,
     list::{ListError, ListOptions, list},
@@ -25,7 +25,7 @@ use virtualize_archive::{
 use virtualize_store::Allowed;
 
 use super::{Inner, Job, Stop, record::write_whole, request::Kind};
-use crate::Problem;
+use crate::{Problem, budget::JobGate};
 
 /// Time that a run is given to stop by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -56,6 +56,18 @@ impl Work {
         done.map_err(|problem| Problem { detail: self.hidden(&problem.detail), ..problem })
     }
 
+    /// How files are reached, where outputs may be written, and how much memory a file may take.
+    fn options(&self) -> Result<Options, Problem> {
+        let (request, config) = (Arc::clone(&self.job.record().request), &self.inner.config);
+        let mut options = request.options(config, &self.allowed)?;
+        if request.output.is_some() {
+            options.store.writable.clone_from(&config.allow_write);
+        }
+        let gate = JobGate { budget: self.inner.memory.clone(), most: config.file_memory };
+        options.gate = Some(Arc::new(gate));
+        Ok(options)
+    }
+
     /// Text without the place of the job's folder.
     fn hidden(&self, text: &str) -> String {
         let folder = self.folder.display().to_string();
@@ -65,7 +77,7 @@ impl Work {
     async fn scan(&self) -> Result<Value, Problem> {
         let request = Arc::clone(&self.job.record().request);
         let config = &self.inner.config;
-        let open = request.options(config, &self.allowed)?;
+        let open = self.options()?;
         let listing =
             ListOptions { store: open.store.clone(), assets: request.assets(), ..ListOptions::default() };
         let files =
@@ -147,10 +159,10 @@ impl Work {
             .layout(request.layout()?)
             .plan(request.plan())
             .overwrite(request.overwrite || request.output.is_none())
-            .options(request.options(config, &self.allowed)?)
+            .options(self.options()?)
             .journal(self.folder.join("journal"))
             .files_at_once(config.jobs_openings)
-            .attempts(3, Duration::from_secs(1))
+            .attempts(4, Duration::from_secs(1))
             .retry_failed(self.again)
             .max_failures(request.max_failures)
             .skip_failed(request.skip_failed)
