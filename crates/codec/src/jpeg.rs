@@ -37,6 +37,42 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
     Ok(taller)
 }
 
+/// Whether some component of an image of several has fewer samples than another. `None` where these bytes end before the
+/// frame header.
+///
+/// # Errors
+/// No JPEG.
+pub fn is_subsampled(bytes: &[u8]) -> Result<Option<bool>, CodecFailure> {
+    let mut rest = bytes.strip_prefix(b"\xff\xd8").ok_or_else(|| corrupt(NAME, "no start of image"))?;
+    loop {
+        let Some((segment, next)) = segment(rest)? else { return Ok(None) };
+        match segment {
+            (0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf, body) => {
+                let factors = body.get(8..).unwrap_or_default().chunks_exact(3).filter_map(|one| one.get(1));
+                let factors: Vec<u8> = factors.copied().collect();
+                return Ok(Some(factors.len() > 1 && factors.iter().any(|one| Some(one) != factors.first())));
+            }
+            (0xd9 | 0xda, _) => return Err(corrupt(NAME, "no frame header")),
+            _ => rest = next,
+        }
+    }
+}
+
+/// Kind and bytes of a segment.
+type Segment<'a> = (u8, &'a [u8]);
+
+/// The kind and the bytes of a segment, its length with them, and what follows. `None` where it is cut off.
+fn segment(rest: &[u8]) -> Result<Option<(Segment<'_>, &[u8])>, CodecFailure> {
+    let fill = rest.iter().take_while(|byte| **byte == 0xff).count();
+    let Some((&kind, after)) = rest.get(fill..).and_then(<[u8]>::split_first) else { return Ok(None) };
+    if fill == 0 {
+        return Err(corrupt(NAME, "no marker where one should be"));
+    }
+    let Some((length, _)) = after.split_first_chunk() else { return Ok(None) };
+    let length = usize::from(u16::from_be_bytes(*length)).max(2);
+    Ok(after.split_at_checked(length).map(|(body, next)| ((kind, body), next)))
+}
+
 /// What the frame header says (T.81, B.2.2).
 struct Frame {
     /// Where the number of rows is.
@@ -114,6 +150,21 @@ mod tests {
         let mut bytes = vec![0xff, 0xd8, 0xff, 0xfe, 0, 3, 7, 0xff, 0xff, kind, 0, 17, 8, 0, rows, 0, 20, 3];
         bytes.extend([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1, 0xff, 0xda]);
         bytes
+    }
+
+    #[test]
+    fn subsampled_components_are_seen_in_every_kind_of_frame() {
+        for kind in [0xc0_u8, 0xc2] {
+            for (sampling, expected) in [([0x11, 0x11, 0x11], false), ([0x22, 0x11, 0x11], true)] {
+                let [a, b, c] = sampling;
+                let frame = [0xff, 0xd8, 0xff, 0xfe, 0, 3, 9, 0xff, kind, 0, 17, 8, 0, 1, 0, 1, 3];
+                let bytes = [&frame[..], &[1, a, 0, 2, b, 1, 3, c, 1]].concat();
+                assert_eq!(is_subsampled(&bytes), Ok(Some(expected)));
+                assert_eq!(is_subsampled(&bytes[..20]), Ok(None), "cut off");
+            }
+        }
+        assert!(is_subsampled(b"PNG").is_err() && is_subsampled(&[0xff, 0xd8, 0, 1]).is_err());
+        assert!(is_subsampled(&[0xff, 0xd8, 0xff, 0xda, 0, 2]).is_err(), "no frame");
     }
 
     #[test]

@@ -51,10 +51,9 @@ impl Head {
     pub fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
         let mut front: Vec<u8> = bytes.iter().take(Self::BYTES).copied().collect();
         // How many blobs follow (version 6), which need not be here.
-        front.iter_mut().skip(42).take(4).for_each(|byte| match bytes.get(6) {
-            Some(6..) => *byte = 0,
-            _ => {}
-        });
+        if bytes.get(6).is_some_and(|version| *version >= 6) {
+            front.iter_mut().skip(42).take(4).for_each(|byte| *byte = 0);
+        }
         lerc::decode_info(&front).map(Self).map_err(broken)
     }
 

@@ -135,6 +135,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
         files: mapped.hierarchy.sources.clone(),
     };
     inline::lerc::check(&context, &options.map, &mut mapped).await.map_err(named)?;
+    inline::jpeg::check(&context, &mut mapped).await.map_err(named)?;
     inline::run(&context, &mut mapped).await.map_err(named)?;
     readable::adapt(&mut mapped, &options.readable_by, &options.map);
     inline::run(&context, &mut mapped).await.map_err(named)?;

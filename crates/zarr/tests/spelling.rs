@@ -178,6 +178,20 @@ fn codecs_that_make_bytes_take_the_place_of_bytes() {
 }
 
 #[test]
+fn reversed_bytes_before_an_image_are_the_data_type_of_v2_and_a_codec_of_v3() {
+    let lerc = Codec::Image { name: "imagecodecs_lerc", configuration: serde_json::Map::new() };
+    let reversed = Codec::ReversedBytes { dtype: ">u2".into() };
+    let array = array(DataType::UInt16, vec![reversed, lerc]);
+    let zarray = array.to_zarray().unwrap();
+    assert_eq!((&zarray["dtype"], &zarray["filters"]), (&json!(">u2"), &json!(null)));
+    let document = array.to_zarr_json("x").unwrap();
+    let astype = json!({"encode_dtype": ">u2", "decode_dtype": "<u2"});
+    assert_eq!(document["codecs"][0], json!({"name": "numcodecs.astype", "configuration": astype}));
+    assert_eq!(Array::from_zarray(&zarray, &json!({})).unwrap().array.codecs, array.codecs);
+    assert_eq!(Array::from_zarr_json(&document).unwrap().array.codecs, array.codecs);
+}
+
+#[test]
 fn reversed_bits_move_before_bytes_in_v3_or_are_refused() {
     let plain = array(DataType::UInt16, vec![bytes(Endian::Little), Codec::BitOrder]);
     let v3 =

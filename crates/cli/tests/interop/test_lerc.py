@@ -106,3 +106,95 @@ def test_a_damaged_blob_is_refused(tmp_path, fmt):
     (tmp_path / "lerc.tif").write_bytes(bytes_)
     run = clients.virtualize(tmp_path / "lerc.tif", "--format", fmt)
     assert run.status == 1 and run.stdout == b""
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("alpha", ["opaque", "binary", "any", "mixed"])
+def test_alpha_is_that_of_gdal(tmp_path, fmt, dtype, alpha):
+    """libtiff stores alpha of 8 bits as the mask where it is 0 or 255 throughout a tile or strip; overviews too."""
+    import rasterio
+    rng, problems = np.random.default_rng(3), []
+    for bands, interleave, cut in itertools.product([2, 4], ["pixel", "band"], [{"blockysize": 7}, {"tiled": True, "blockxsize": 16, "blockysize": 16}]):
+        data = rng.integers(0, 200, (bands, 40, 33)).astype(dtype)
+        data[-1] = {"opaque": 255, "binary": rng.integers(0, 2, (40, 33)) * 255, "any": data[-1], "mixed": 255}[alpha]
+        if alpha == "mixed":
+            data[-1, :16, :16] = 7
+        kind = "RGB" if bands == 4 else "MINISBLACK"
+        with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", width=33, height=40, count=bands, dtype=dtype, compress="LERC", interleave=interleave, alpha="YES", photometric=kind, **cut) as file:
+            file.write(data)
+            file.build_overviews([2], rasterio.enums.Resampling.nearest)
+        run = clients.virtualize(tmp_path / "a.tif", "--format", fmt)
+        if run.status or run.stderr:
+            problems.append(f"{bands} {interleave} {cut}: {run.stderr}")
+            continue
+        import zarr
+        for path, directory in (("band_data", 1), ("1/band_data", 2)):
+            with rasterio.open(f"GTIFF_DIR:{directory}:{tmp_path / 'a.tif'}") as file:
+                truth = file.read()
+            got = zarr.open_array(clients.open_store(run.references), path=path, mode="r", zarr_format=FORMATS[fmt])[...]
+            got = got if got.shape == truth.shape else np.moveaxis(got, -1, 0)
+            if problem := clients.same_values(truth, got):
+                problems.append(f"{bands} {interleave} {cut} {path}: {problem}")
+    clients.report(problems)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float32", "float64"])
+def test_big_endian_files(tmp_path, fmt, dtype):
+    """libtiff reverses the bytes of numbers before it encodes them; converted to the other Zarr format they stay right."""
+    data = image("plain", 3, "float64").astype(dtype)
+    for interleave, cut in itertools.product(("pixel", "band"), ({}, {"tiled": False, "blockxsize": None, "blockysize": 8})):
+        options = {name: value for name, value in {"tiled": True, "blockxsize": 32, "blockysize": 32, **cut}.items() if value}
+        truth = write_as(tmp_path / "lerc.tif", data, endianness="BIG", interleave=interleave, **options)
+        run = clients.virtualize(tmp_path / "lerc.tif", "--format", fmt)
+        assert run.status == 0 and not run.stderr
+        assert clients.same_values(truth, show(run, fmt, 3)) is None
+        if fmt == "kerchunk-json" and interleave == "band":
+            (tmp_path / "v2.json").write_bytes(run.stdout)
+            other = clients.virtualize("convert", tmp_path / "v2.json", "--format", "zarr3-json")
+            assert other.status == 0, other.stderr
+            assert clients.same_values(truth, show(other, "zarr3-json", 3)) is None
+
+
+def write_as(path, data, **options):
+    import rasterio
+    count, height, width = data.shape
+    with rasterio.open(path, "w", driver="GTiff", width=width, height=height, count=count, dtype=data.dtype, compress="LERC", **options) as file:
+        file.write(data)
+    with rasterio.open(path) as file:
+        return file.read()
+
+
+def test_integers_are_unpacked(tmp_path):
+    """Masks mean nothing for what is stored as integers, whatever it is unpacked to."""
+    import rasterio, zarr
+    data = np.arange(1200, dtype="int16").reshape(1, 30, 40)
+    with rasterio.open(tmp_path / "p.tif", "w", driver="GTiff", width=40, height=30, count=1, dtype="int16", compress="LERC", blockysize=8, nodata=7) as file:
+        file.write(data)
+        file.scales, file.offsets = [.5], [3]
+    run = clients.virtualize(tmp_path / "p.tif", "--format", "zarr3-json", "--unpack")
+    assert run.status == 0 and not run.stderr, run.stderr
+    got = zarr.open_array(clients.open_store(run.references), path="band_data", mode="r", zarr_format=3)[...]
+    truth = np.where(data == 7, np.nan, data * .5 + 3)
+    assert clients.same_values(truth, got) is None
+
+
+def test_planes_of_other_files_have_masks_of_their_own(tmp_path, fmt):
+    """A plane of a multi-file OME-TIFF whose blob has a mask, beside one of the same size that has none."""
+    import tifffile, zarr
+    planes = np.random.default_rng(4).normal(size=(2, 32, 32)).astype("float32")
+    planes[1, 4:9] = np.nan
+    names = ["one.ome.tif", "two.ome.tif"]
+    data = "".join(f'<TiffData FirstC="{c}" IFD="0" PlaneCount="1"><UUID FileName="{n}">urn:uuid:{n}</UUID></TiffData>' for c, n in enumerate(names))
+    pixels = '<Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="float" SizeX="32" SizeY="32" SizeC="2" SizeZ="1" SizeT="1">'
+    for name, plane in zip(names, planes):
+        ome = f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:{name}"><Image ID="Image:0">{pixels}{data}</Pixels></Image></OME>'
+        write_as(tmp_path / name, plane[None], tiled=True, blockxsize=32, blockysize=32)
+        raw = (tmp_path / name).read_bytes()
+        with tifffile.TiffFile(tmp_path / name) as tif:
+            page = tif.pages[0]
+            start, count = page.dataoffsets[0], page.databytecounts[0]
+        tifffile.imwrite(tmp_path / name, iter([raw[start:start + count]]), shape=(32, 32), dtype="float32", compression="lerc", tile=(32, 32), description=ome, metadata=None)
+    run = clients.virtualize(tmp_path / names[0], "--format", fmt)
+    assert run.status == 0, run.stderr
+    got = zarr.open_array(clients.open_store(run.references), path="band_data", mode="r", zarr_format=FORMATS[fmt])[...]
+    assert clients.same_values(planes, got.reshape(planes.shape)) is None

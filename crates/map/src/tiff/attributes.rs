@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
 
-use super::{geometry::Geometry, nodata::Nodata};
+use super::{geometry::Geometry, heights::Heights, nodata::Nodata};
 use crate::sentinel::float_json;
 
 /// Names that mean something to readers, and so cannot be taken by free text.
@@ -47,13 +47,18 @@ const TAGS: [(u16, &str); 13] = [
 const COLORS: usize = 256;
 
 /// All attributes of an image's array, but for georeferencing.
-pub(super) fn of_image(ifd: &Ifd, geometry: &Geometry, nodata: &Nodata) -> Map<String, Value> {
+pub(super) fn of_image(
+    ifd: &Ifd,
+    geometry: &Geometry,
+    nodata: &Nodata,
+    heights: &Heights,
+) -> Map<String, Value> {
     let mut attributes = Map::new();
     add_tags(ifd, &mut attributes);
     add_colors(ifd, &mut attributes);
     let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(|item| is_shown(item, nodata)).collect();
     add_items(&items, geometry, &mut attributes);
-    add_roles(&ifd.gdal_metadata, geometry, &mut attributes);
+    add_roles(&ifd.gdal_metadata, geometry, heights, &mut attributes);
     attributes.extend(nodata.attributes.clone());
     attributes
 }
@@ -64,7 +69,12 @@ fn is_shown(item: &GdalItem, nodata: &Nodata) -> bool {
 }
 
 fn is_role(item: &GdalItem) -> bool {
-    matches!(item.role.as_deref(), Some("scale" | "offset" | "unittype" | "description"))
+    ["scale", "offset", "unittype", "description"].iter().any(|role| has_role(item, role))
+}
+
+/// GDAL compares roles whatever the case of their letters, and knows them of bands alone.
+fn has_role(item: &GdalItem, role: &str) -> bool {
+    item.sample.is_some() && item.role.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(role))
 }
 
 fn add_tags(ifd: &Ifd, attributes: &mut Map<String, Value>) {
@@ -168,10 +178,13 @@ fn photometric(code: u16) -> Option<&'static str> {
     })
 }
 
-/// Items of the default domain by their names, those of other domains together under the domain's name.
+/// Items of the default domain by their names, those of other domains together under the domain's name; those of the whole
+/// dataset first. Bands that there are not have none.
 fn add_items(items: &[&GdalItem], geometry: &Geometry, attributes: &mut Map<String, Value>) {
-    for item in items {
-        let bands = geometry.bands;
+    let bands = geometry.bands;
+    let of_all = items.iter().filter(|item| item.sample.is_none());
+    let of_bands = items.iter().filter(|item| item.sample.is_some_and(|band| u64::from(band) < bands));
+    for item in of_all.chain(of_bands) {
         if item.domain.is_empty() {
             let name = free_name(&item.name);
             put(attributes, &name, item, bands);
@@ -189,17 +202,17 @@ fn free_name(name: &str) -> String {
     if RESERVED.contains(&name) { format!("gdal_{name}") } else { name.to_owned() }
 }
 
-/// An item of the whole image as text; of one band among several under the band's number, counted from 1.
+/// An item of the whole image as text; of one band among several under the band's number, counted from 1. What the whole
+/// image says under the same name stays, and the bands have `NAME_by_band`.
 fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64) {
     let value = item_json(item);
     let Some(band) = item.sample.filter(|_| bands > 1) else {
         target.insert(name.to_owned(), value);
         return;
     };
-    let by_band = target.entry(name.to_owned()).or_insert_with(|| json!({}));
-    if !by_band.is_object() {
-        *by_band = json!({});
-    }
+    let is_taken = target.get(name).is_some_and(|value| !value.is_object());
+    let name = if is_taken { format!("{name}_by_band") } else { name.to_owned() };
+    let by_band = target.entry(name).or_insert_with(|| json!({}));
     if let Value::Object(by_band) = by_band {
         by_band.insert((u64::from(band) + 1).to_string(), value);
     }
@@ -214,26 +227,30 @@ fn item_json(item: &GdalItem) -> Value {
 }
 
 /// Scale, offset, units and description of bands, as rioxarray names them.
-fn add_roles(items: &[GdalItem], geometry: &Geometry, attributes: &mut Map<String, Value>) {
+fn add_roles(
+    items: &[GdalItem],
+    geometry: &Geometry,
+    heights: &Heights,
+    attributes: &mut Map<String, Value>,
+) {
     let texts = |role: &str| by_band(items, role, geometry.bands);
-    for (role, name) in [("description", "long_name"), ("unittype", "units")] {
-        let texts = texts(role);
+    for (role, name, default) in [("description", "long_name", None), ("unittype", "units", heights.unit)] {
+        let texts: Vec<Option<String>> =
+            texts(role).into_iter().map(|text| text.or_else(|| default.map(str::to_owned))).collect();
         if texts.iter().any(Option::is_some) {
             let list: Vec<String> = texts.into_iter().map(Option::unwrap_or_default).collect();
             let value = if geometry.bands == 1 { json!(list.first()) } else { json!(list) };
             attributes.insert(name.into(), value);
         }
     }
-    add_packing(&texts("scale"), &texts("offset"), attributes);
+    match heights.packing {
+        Some((scale, offset)) => add_packing(&[scale], &[offset], attributes),
+        None => add_packing(&numbers(&texts("scale"), 1.0), &numbers(&texts("offset"), 0.0), attributes),
+    }
 }
 
 /// `scale_factor` and `add_offset` where all bands agree, else lists by band that readers do not apply.
-fn add_packing(scales: &[Option<String>], offsets: &[Option<String>], attributes: &mut Map<String, Value>) {
-    let numbers = |texts: &[Option<String>], default: f64| -> Vec<f64> {
-        let number = |text: &Option<String>| text.as_ref().and_then(|text| text.trim().parse().ok());
-        texts.iter().map(|text| number(text).unwrap_or(default)).collect()
-    };
-    let (scales, offsets) = (numbers(scales, 1.0), numbers(offsets, 0.0));
+fn add_packing(scales: &[f64], offsets: &[f64], attributes: &mut Map<String, Value>) {
     let identity = scales.iter().all(|scale| *scale == 1.0) && offsets.iter().all(|offset| *offset == 0.0);
     let (Some(scale), Some(offset)) = (scales.first(), offsets.first()) else { return };
     if identity {
@@ -243,9 +260,14 @@ fn add_packing(scales: &[Option<String>], offsets: &[Option<String>], attributes
         attributes.insert("scale_factor".into(), float_json(*scale));
         attributes.insert("add_offset".into(), float_json(*offset));
     } else {
-        attributes.insert("scales".into(), scales.into_iter().map(float_json).collect());
-        attributes.insert("offsets".into(), offsets.into_iter().map(float_json).collect());
+        attributes.insert("scales".into(), scales.iter().copied().map(float_json).collect());
+        attributes.insert("offsets".into(), offsets.iter().copied().map(float_json).collect());
     }
+}
+
+fn numbers(texts: &[Option<String>], default: f64) -> Vec<f64> {
+    let number = |text: &Option<String>| text.as_ref().and_then(|text| text.trim().parse().ok());
+    texts.iter().map(|text| number(text).unwrap_or(default)).collect()
 }
 
 /// Descriptions of the bands, where one at least has any; empty for the others.
@@ -255,8 +277,9 @@ pub(super) fn band_names(items: &[GdalItem], bands: u64) -> Option<Vec<String>> 
     names.iter().any(|name| !name.is_empty()).then_some(names)
 }
 
+/// Texts of a role by band; of several for the same band the last counts.
 fn by_band(items: &[GdalItem], role: &str, bands: u64) -> Vec<Option<String>> {
-    let of_role = items.iter().rev().filter(|item| item.role.as_deref() == Some(role));
+    let of_role = items.iter().filter(|item| has_role(item, role));
     let texts: BTreeMap<u64, &str> =
         of_role.filter_map(|item| item.sample.map(|band| (u64::from(band), item.value.as_str()))).collect();
     (0..bands).map(|band| texts.get(&band).map(|text| (*text).to_owned())).collect()

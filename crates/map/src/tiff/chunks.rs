@@ -322,6 +322,14 @@ impl ChunkMaker<'_> {
                 part_size: u32::from(self.encoding.sample.bits / 16),
                 big_endian: self.encoding.endian == Endian::Big,
             },
+            Storage::Reversed24 => ElementTransform::Integer {
+                stored_size: 3,
+                stored_big_endian: false,
+                bit_offset: 0,
+                precision: 24,
+                signed: false,
+                big_endian: false,
+            },
             _ => ElementTransform::None,
         }
     }

@@ -80,7 +80,7 @@ impl<'a> Encoding<'a> {
     pub(super) fn is_declarable(&self) -> Result<bool, Refusal> {
         let scheme = self.scheme()?;
         let internal = matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme);
-        if internal || self.sample.storage == Storage::ComplexInteger {
+        if internal || matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24) {
             return Ok(false);
         }
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
@@ -108,7 +108,9 @@ impl<'a> Encoding<'a> {
     pub(super) fn short_strip(&self) -> Result<ShortStrip, Refusal> {
         Ok(match self.scheme()? {
             Scheme::Fax(_) => ShortStrip::AsItIs,
-            Scheme::Jpeg => ShortStrip::Taller,
+            Scheme::Jpeg | Scheme::Image("imagecodecs_jpeg2k" | "imagecodecs_png" | "imagecodecs_webp") => {
+                ShortStrip::Taller
+            }
             Scheme::Lerc => ShortStrip::Lerc,
             _ if self.is_decodable()? => ShortStrip::Reencode,
             _ => ShortStrip::Unreadable,
@@ -180,6 +182,7 @@ impl<'a> Encoding<'a> {
                 codecs.push(self.pack_bits(shape));
                 codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
             }
+            Storage::Reversed24 => codecs.push(bytes_codec(&self.sample.data_type, Endian::Little)),
             Storage::Float24 => codecs.push(self.float24()),
         }
         codecs.extend(tiff_schemes::scheme(self, shape)?.map(Codec::Tiff));
@@ -187,7 +190,9 @@ impl<'a> Encoding<'a> {
     }
 
     fn add_predictor(&self, shape: &[u64], codecs: &mut Vec<Codec>) -> Result<Endian, Refusal> {
-        if self.image.predictor <= 1 {
+        let knows_predictors =
+            matches!(self.scheme()?, Scheme::Deflate | Scheme::Lzw | Scheme::Zstd | Scheme::Lzma);
+        if self.image.predictor == 1 || self.image.predictor == 0 && !knows_predictors {
             return Ok(self.endian);
         }
         self.check_predictor()?;

@@ -8,21 +8,21 @@ use virtualize_tiff::model::{Geo, GeoKey};
 
 use super::{contradiction, registry, units, wkt};
 
-const MODEL_TYPE: u16 = 1024;
-const GEODETIC_CRS: u16 = 2048;
+pub(super) const MODEL_TYPE: u16 = 1024;
+pub(super) const GEODETIC_CRS: u16 = 2048;
 const ANGULAR_UNITS: u16 = 2054;
-const PROJECTED_CRS: u16 = 3072;
+pub(super) const PROJECTED_CRS: u16 = 3072;
 const PROJECTED_UNITS: u16 = 3076;
-const VERTICAL: u16 = 4096;
-const VERTICAL_DATUM: u16 = 4098;
-const VERTICAL_UNITS: u16 = 4099;
-const GEOGRAPHIC_2D: u16 = 2;
-const GEOCENTRIC: u16 = 3;
-const USER_DEFINED: u16 = 32767;
+pub(super) const VERTICAL: u16 = 4096;
+pub(super) const VERTICAL_DATUM: u16 = 4098;
+pub(super) const VERTICAL_UNITS: u16 = 4099;
+pub(super) const GEOGRAPHIC_2D: u16 = 2;
+pub(super) const GEOCENTRIC: u16 = 3;
+pub(super) const USER_DEFINED: u16 = 32767;
 const METRE: u16 = 9001;
 const DEGREE: u16 = 9102;
 /// Codes of ellipsoidal heights that GeoTIFF 1.0 had, and that of WGS 84.
-const ELLIPSOIDAL_HEIGHTS: std::ops::RangeInclusive<u16> = 5001..=5033;
+pub(super) const ELLIPSOIDAL_HEIGHTS: std::ops::RangeInclusive<u16> = 5001..=5033;
 const HEIGHTS_OF_WGS_84: u16 = 5030;
 
 /// What the GeoKeys say.

@@ -11,6 +11,7 @@ use super::{
     crs::Crs,
     geometry::{Geometry, Names},
     georeference::Georeference,
+    heights::Heights,
     nodata::{self, Nodata},
     refusal::Refusal,
     sample::{self, Sample},
@@ -67,7 +68,7 @@ impl ImageMapper<'_> {
     }
 
     fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts, Refusal> {
-        let sample = Sample::of(image)?;
+        let sample = Sample::of(image, self.endian)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
         let encoding = Encoding { image, sample: &sample, endian: self.endian, format: self.options.format };
         let maker = ChunkMaker {
@@ -96,7 +97,12 @@ impl ImageMapper<'_> {
             mapped.report.diagnostics.extend(of_crs(&georeference.crs, &join(group, ARRAY)));
         }
         let Some(target) = mapped.hierarchy.root.make_group(group) else { return };
-        let mut attributes = attributes::of_image(ifd, &parts.geometry, &parts.nodata);
+        let mut attributes = attributes::of_image(
+            ifd,
+            &parts.geometry,
+            &parts.nodata,
+            &Heights::of(ifd, parts.geometry.bands),
+        );
         if let Some(georeference) = &georeference {
             georeference.add_to_array(&mut attributes);
             georeference.add_to_group(&parts.geometry, &mut target.attributes);

@@ -8,6 +8,7 @@ mod coordinates;
 mod crs;
 mod geometry;
 mod georeference;
+mod heights;
 mod image;
 mod join;
 mod masks;

@@ -34,7 +34,8 @@ fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
     let bytes = match data_type {
         DataType::Float32 => {
             let value: f32 = text.parse().map_err(|_| NotAValue::NotANumber)?;
-            value.is_finite().then(|| value.to_le_bytes().to_vec())
+            // Beyond the largest number lies infinity, as GDAL has it.
+            Some(value.to_le_bytes().to_vec())
         }
         DataType::Float16 => {
             let value = FillValue::from_f64(data_type, wide).value().filter(|_| wide.is_finite());
@@ -43,7 +44,7 @@ fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
                 FillValue::Text(_) | FillValue::Variable(_) => None,
             })
         }
-        _ => wide.is_finite().then(|| wide.to_le_bytes().to_vec()),
+        _ => Some(wide.to_le_bytes().to_vec()),
     };
     bytes.ok_or(NotAValue::OutOfRange)
 }
@@ -156,8 +157,6 @@ mod tests {
         assert_eq!(bytes("256", DataType::UInt8), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("0.5", DataType::Int16), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("nan", DataType::Int16), Err(NotAValue::OutOfRange));
-        assert_eq!(bytes("1e400", DataType::Float64), Err(NotAValue::OutOfRange));
-        assert_eq!(bytes("1e39", DataType::Float32), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("65520", DataType::Float16), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("1e999999999999", DataType::UInt8), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("none", DataType::UInt8), Err(NotAValue::NotANumber));
@@ -172,6 +171,14 @@ mod tests {
         assert_eq!(bytes("0.1", DataType::Float32).unwrap(), 0.1_f32.to_le_bytes());
         assert_eq!(bytes("-9999", DataType::Complex64).unwrap(), [0, 0x3c, 0x1c, 0xc6, 0, 0, 0, 0]);
         assert_eq!(bytes("-9999", DataType::Float16).unwrap(), f16::from_f32(-9999.0).to_le_bytes());
+    }
+
+    /// rasterio 1.5: `-1.79e308` on float32 and `1e400` on float64 are infinities.
+    #[test]
+    fn beyond_the_largest_float_lies_infinity() {
+        assert_eq!(bytes("-1.79e308", DataType::Float32).unwrap(), f32::NEG_INFINITY.to_le_bytes());
+        assert_eq!(bytes("1e40", DataType::Float32).unwrap(), f32::INFINITY.to_le_bytes());
+        assert_eq!(bytes("1e400", DataType::Float64).unwrap(), f64::INFINITY.to_le_bytes());
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(super) enum Storage {
     Whole,
     /// Unsigned integers packed without gaps, each row starting at a byte, most significant bit first.
     Packed,
+    /// Integers of 24 bits, least significant byte first: libtiff reverses those of big-endian files, which GDAL has
+    /// written most significant byte first, as all packed integers.
+    Reversed24,
     /// Floats of 24 bits.
     Float24,
     /// Two signed integers, which become floats of the next larger size: these hold all of them.
@@ -31,7 +34,7 @@ pub(super) enum Storage {
 
 impl Sample {
     /// The type of an image's samples, which must be the same for all.
-    pub(super) fn of(image: &Image) -> Result<Self, Refusal> {
+    pub(super) fn of(image: &Image, endian: Endian) -> Result<Self, Refusal> {
         let bits = common("BitsPerSample", &image.bits_per_sample)?;
         let format = common("SampleFormat", &image.sample_format)?;
         let (data_type, storage) = match format {
@@ -43,6 +46,10 @@ impl Sample {
             SampleFormat::Unknown(_) => None,
         }
         .ok_or_else(|| Refusal::unsupported(format!("samples of type {}", describe(format, bits))))?;
+        let storage = match storage {
+            Storage::Packed if bits == 24 && endian == Endian::Big => Storage::Reversed24,
+            other => other,
+        };
         Ok(Self { data_type, bits, storage })
     }
 }

@@ -142,16 +142,18 @@ fn images_that_contradict_their_streams_are_refused() {
     assert!(colours.contains("colours with SamplesPerPixel 1"), "{colours}");
     let bits = left_out(&|image| (image.compression, image.bits_per_sample) = (50002, vec![1])).unwrap();
     assert!(bits.contains("JPEG XL (50002) with 1 bits"), "{bits}");
+    let predictor = left_out(&|image| (image.compression, image.predictor) = (8, 0)).unwrap();
+    assert!(predictor.contains("predictor 0 with Deflate (8) is unknown"), "{predictor}");
     let counts = left_out(&|image| (image.compression, image.derived_byte_counts) = (8, true)).unwrap();
     assert!(counts.contains("no byte counts for its 2 compressed pieces"), "{counts}");
 }
 
 #[test]
-fn lossy_short_strips_and_unknown_compressions_are_refused_by_name() {
+fn short_strips_without_an_encoder_and_unknown_compressions_are_refused_by_name() {
     let mut jpeg = image(4, 5, 1, 2);
     (jpeg.compression, jpeg.bits_per_sample) = (7, vec![8]);
     for (compression, word) in
-        [(34712, "JPEG 2000 (34712)"), (34676, "SGI LogLuv (34676)"), (9999, "9999 (unknown)")]
+        [(50002, "JPEG XL (50002)"), (34676, "SGI LogLuv (34676)"), (9999, "9999 (unknown)")]
     {
         let mapped = map(ifd(Image { compression, ..jpeg.clone() }), ZarrFormat::V2);
         let left_out = mapped.report.arrays["band_data"].left_out.clone().unwrap();
@@ -621,4 +623,54 @@ fn planes_of_ome_tiff_lie_along_their_axes() {
     let ChunkContent::Assemble { shape, .. } = &mapped.tasks[5].content else { panic!("a made chunk") };
     assert_eq!((shape, &mapped.tasks[5].positions), (&vec![1, 1, 1, 3, 4], &vec![17]));
     assert!(mapped.hierarchy.array("page").is_none());
+}
+
+/// GDAL shows scale 0.1, offset 6.8 and metres; with GeoTIFF 1.0 metres alone; of two bands no scale.
+#[test]
+fn heights_give_a_scale_an_offset_and_a_unit() {
+    let attributes = |minor_revision: u16, vertical: u16, bands: u16| {
+        let keys = [(1024, 1), (3072, 32633), (4096, vertical)];
+        let geo = Geo {
+            pixel_scale: Some([30.0, 30.0, 0.1]),
+            tie_points: vec![[0.0, 0.0, 2.0, 5e5, 5e6, 7.0]],
+            minor_revision,
+            keys: keys.into_iter().map(|(key, value)| (key, GeoKey::Short(value))).collect(),
+            ..Geo::default()
+        };
+        let scale = virtualize_tiff::model::Value::Float(vec![30.0, 30.0, 0.1]);
+        let ifd = Ifd { geo: Some(geo), tags: [(33550, scale)].into(), ..ifd(image(4, 4, bands, 4)) };
+        let mapped = map(ifd, ZarrFormat::V2);
+        let found = &main_array(&mapped).attributes;
+        ["scale_factor", "add_offset", "units"].map(|name| found.get(name).cloned())
+    };
+    assert_eq!(attributes(1, 5773, 1), [Some(json!(0.1)), Some(json!(6.8)), Some(json!("metre"))]);
+    assert_eq!(attributes(1, 6360, 1)[2], Some(json!("US survey foot")));
+    assert_eq!(attributes(0, 5773, 1), [None, None, Some(json!("metre"))]);
+    assert_eq!(attributes(1, 5773, 2), [None, None, Some(json!(["metre", "metre"]))]);
+    assert_eq!(attributes(1, 5030, 1), [None, None, None]);
+}
+
+/// GDAL keeps items of the dataset and of bands apart, and takes the last of several scales.
+#[test]
+fn items_of_bands_stand_beside_those_of_the_dataset() {
+    let item = |name: &str, sample: Option<u32>, role: Option<&str>, value: &str| GdalItem {
+        domain: String::new(),
+        name: name.into(),
+        sample,
+        role: role.map(str::to_owned),
+        value: value.into(),
+    };
+    let gdal_metadata = vec![
+        item("A", Some(1), None, "of band 2"),
+        item("A", None, None, "of all"),
+        item("A", Some(7), None, "of no band"),
+        item("SCALE", Some(0), Some("scale"), "2"),
+        item("SCALE", Some(0), Some("Scale"), "3"),
+        item("SCALE", Some(1), Some("scale"), "3"),
+    ];
+    let mapped = map(Ifd { gdal_metadata, ..ifd(image(4, 4, 2, 4)) }, ZarrFormat::V2);
+    let attributes = &main_array(&mapped).attributes;
+    assert_eq!(attributes["A"], json!("of all"));
+    assert_eq!(attributes["A_by_band"], json!({"2": "of band 2"}));
+    assert_eq!(attributes["scale_factor"], json!(3.0));
 }

@@ -101,13 +101,14 @@ impl Fields {
         T::try_from(number).map_err(|_| problem())
     }
 
-    /// One number for each of `samples` samples: repeated where only one is stored, or `default` where none is.
+    /// One number for each of `samples` samples: repeated where only one is stored, or `default` where none is. Libtiff
+    /// refuses other counts, but for more than there are samples.
     pub(crate) fn per_sample(&self, tag: u16, samples: u16, default: u16) -> Result<Vec<u16>, Error> {
         let wanted = usize::from(samples);
         let mut numbers = self.shorts(tag)?.unwrap_or_else(|| vec![default]);
         let first = numbers.first().copied().unwrap_or(default);
-        if numbers.len() < wanted && numbers.iter().any(|&number| number != first) {
-            let problem = format!("{} values that differ, expected 1 or {samples}", numbers.len());
+        if (2..wanted).contains(&numbers.len()) {
+            let problem = format!("{} values, expected 1 or {samples}", numbers.len());
             return Err(self.malformed(tag, problem));
         }
         numbers.resize(wanted, first);
@@ -170,8 +171,8 @@ mod tests {
     fn one_value_stands_for_all_samples() {
         let bits = |numbers: &[u64]| fields(Value::Unsigned(numbers.to_vec())).per_sample(258, 3, 1).ok();
         assert_eq!(bits(&[8]), Some(vec![8, 8, 8]));
-        assert_eq!(bits(&[8, 8]), Some(vec![8, 8, 8]));
         assert_eq!(bits(&[5, 6, 5, 9]), Some(vec![5, 6, 5]));
+        assert_eq!(bits(&[8, 8]), None);
         assert_eq!(bits(&[5, 6]), None);
         assert_eq!(bits(&[]), None);
         assert_eq!(bits(&[70_000]), None);

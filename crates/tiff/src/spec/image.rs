@@ -36,7 +36,7 @@ fn without_tables(fields: &Fields) -> Result<Image, Error> {
         bits_per_sample: bits_per_sample(fields, samples, compression)?,
         sample_format: sample_formats(fields, samples)?,
         samples_per_pixel: samples,
-        extra_samples: fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default(),
+        extra_samples: extra_samples(fields)?,
         photometric: photometric(fields)?,
         compression,
         predictor: fields.narrowed(tag::PREDICTOR)?.unwrap_or(1),
@@ -97,6 +97,22 @@ fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -> Result<Ve
         return Err(fields.malformed(tag::BITS_PER_SAMPLE, "0, expected 1 or more"));
     }
     Ok(bits)
+}
+
+/// Corel's code for what is 2 elsewhere.
+const COREL_ALPHA: u16 = 999;
+
+/// Libtiff refuses codes above 2, but for one that Corel's programs wrote.
+fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
+    let mut codes = fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default();
+    for code in &mut codes {
+        match *code {
+            0..=2 => {}
+            COREL_ALPHA => *code = 2,
+            other => return Err(fields.malformed(tag::EXTRA_SAMPLES, format!("{other}, expected 0 to 2"))),
+        }
+    }
+    Ok(codes)
 }
 
 fn sample_formats(fields: &Fields, samples: u16) -> Result<Vec<SampleFormat>, Error> {

@@ -13,8 +13,8 @@ use virtualize_zarr::{
 use super::{Context, Failure, remove};
 
 /// Headers that are read of all arrays of a local file, and of a remote one, where each may cost a request.
-const MOST_LOCAL: u64 = 1 << 20;
-const MOST_REMOTE: u64 = 1 << 10;
+pub(super) const MOST_LOCAL: u64 = 1 << 20;
+pub(super) const MOST_REMOTE: u64 = 1 << 10;
 /// Bytes that Deflate may need for its own tables.
 const DEFLATED_HEAD: u64 = 1 << 10;
 
@@ -278,7 +278,13 @@ fn is_nan(array: &Array, value: &FillValue) -> bool {
     value.to_f64(&array.data_type).is_some_and(f64::is_nan)
 }
 
-fn leave_out(mapped: &mut Mapped, path: NodePath, code: &'static str, why: String, hint: Option<String>) {
+pub(super) fn leave_out(
+    mapped: &mut Mapped,
+    path: NodePath,
+    code: &'static str,
+    why: String,
+    hint: Option<String>,
+) {
     remove_image(mapped, &path);
     warn(mapped, &path, code, format!("left out: {why}"), hint);
     mapped.tasks.retain(|task| task.array != path);

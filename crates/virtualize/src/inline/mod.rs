@@ -3,6 +3,7 @@
 
 mod assemble;
 mod headed;
+pub(crate) mod jpeg;
 pub(crate) mod lerc;
 mod place;
 mod sources;
@@ -11,7 +12,7 @@ mod vlen;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use virtualize_bytes::{ReadError, ReadErrorKind};
+use virtualize_bytes::{Limits, ReadError, ReadErrorKind};
 use virtualize_codec::lerc::Layout;
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, Mapped, Severity};
 use virtualize_zarr::{Array, Codec, Hierarchy, NodePath};
@@ -100,7 +101,7 @@ async fn chunk(
             Ok(fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect())
         }
         ChunkContent::TallerImage { source, range, width, rows, height } => {
-            taller(array, fetched.range(*source, *range)?, (*width, *rows, *height))
+            taller(context.limits, array, fetched.range(*source, *range)?, (*width, *rows, *height))
         }
         ChunkContent::Lerc { source, range, rows, height, columns, samples, has_alpha } => {
             let bytes = fetched.range(*source, *range)?;
@@ -121,12 +122,25 @@ async fn chunk(
 }
 
 /// An image with more rows, by the codec of its array.
-fn taller(array: &Array, bytes: &[u8], (width, rows, height): (u64, u64, u64)) -> Result<Bytes, Failure> {
-    let is_jpeg = |codec: &Codec| matches!(codec, Codec::Image { name: "imagecodecs_jpeg", .. });
-    if !array.codecs.iter().any(is_jpeg) {
-        return Err(Failure::Chunk("images of this format cannot be made taller".into()));
-    }
-    let taller = virtualize_codec::jpeg::with_rows(bytes, width, rows, height);
+fn taller(
+    limits: &Limits,
+    array: &Array,
+    bytes: &[u8],
+    (width, rows, height): (u64, u64, u64),
+) -> Result<Bytes, Failure> {
+    let name = array.codecs.iter().find_map(|codec| match codec {
+        Codec::Image { name, .. } => Some(*name),
+        _ => None,
+    });
+    let taller = match name {
+        Some("imagecodecs_jpeg") => virtualize_codec::jpeg::with_rows(bytes, width, rows, height),
+        Some("imagecodecs_jpeg2k") => virtualize_codec::jpeg2000::with_rows(bytes, width, rows, height),
+        Some("imagecodecs_png") => virtualize_codec::png::with_rows(bytes, width, rows, height),
+        Some("imagecodecs_webp") => {
+            virtualize_codec::webp::with_rows(bytes, width, rows, height, limits.structure_bytes)
+        }
+        _ => return Err(Failure::Chunk("images of this format cannot be made taller".into())),
+    };
     taller.map(Bytes::from).map_err(|error| {
         Failure::Chunk(format!(
             "its last strip: {error}; a Zarr v3 format with `--chunk-grid rectilinear` refers to it as it is"

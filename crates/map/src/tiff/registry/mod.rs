@@ -83,6 +83,16 @@ pub(super) fn is_vertical(code: u16) -> bool {
     find(tables::VERTICAL, code, |row| *row).is_some()
 }
 
+/// EPSG code of the unit of a vertical system.
+pub(super) fn unit_of_vertical(code: u16) -> u16 {
+    match code {
+        5614 | 6130..=6132 | 8050 | 8051 | 8228 | 8897 => 9002,
+        5702 | 6358..=6360 | 8052 | 8053 | 10919 => 9003,
+        5754 => 9095,
+        _ => 9001,
+    }
+}
+
 /// The row in whose range of codes this one lies; rows are in order.
 fn find<Row>(rows: &[Row], code: u16, range: impl Fn(&Row) -> (u16, u16)) -> Option<&Row> {
     let place = |row: &Row| {

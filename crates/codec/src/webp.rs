@@ -1,0 +1,60 @@
+//! WebP whose image gets more rows, so that readers which want a whole chunk decode a shorter one. The crate `image-webp`
+//! decodes to the bytes that libwebp shows, and encodes them without loss.
+
+use std::io::Cursor;
+
+use image_webp::{ColorType, WebPDecoder, WebPEncoder};
+
+use crate::{CodecFailure, corrupt};
+
+const NAME: &str = "WebP";
+
+/// Adds rows of zeros.
+///
+/// # Errors
+/// Another size, or more bytes than `limit`.
+pub fn with_rows(
+    bytes: &[u8],
+    width: u64,
+    rows: u64,
+    height: u64,
+    limit: u64,
+) -> Result<Vec<u8>, CodecFailure> {
+    let broken = |error: &dyn ToString| corrupt(NAME, error.to_string());
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(|error| broken(&error))?;
+    let (columns, lines) = decoder.dimensions();
+    if (u64::from(columns), u64::from(lines)) != (width, rows) {
+        let found = format!("an image of {lines} x {columns}, expected {rows} rows of {width}");
+        return Err(corrupt(NAME, found));
+    }
+    let (channels, color) = if decoder.has_alpha() { (4, ColorType::Rgba8) } else { (3, ColorType::Rgb8) };
+    let size = width.saturating_mul(height).saturating_mul(channels);
+    let size = usize::try_from(size).ok().filter(|_| size <= limit && rows <= height);
+    let size = size.ok_or_else(|| corrupt(NAME, format!("{height} rows of {width} are too many")))?;
+    decoder.set_memory_limit(size);
+    let mut pixels = vec![0; decoder.output_buffer_size().unwrap_or(0)];
+    decoder.read_image(&mut pixels).map_err(|error| broken(&error))?;
+    pixels.resize(size, 0);
+    let height = u32::try_from(height).map_err(|error| broken(&error))?;
+    let mut out = Vec::new();
+    WebPEncoder::new(&mut out).encode(&pixels, columns, height, color).map_err(|error| broken(&error))?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_added() {
+        let mut short = Vec::new();
+        WebPEncoder::new(&mut short).encode(&[1, 2, 3, 4, 5, 6], 2, 1, ColorType::Rgb8).unwrap();
+        let taller = with_rows(&short, 2, 1, 2, 12).unwrap();
+        let mut decoder = WebPDecoder::new(Cursor::new(&taller)).unwrap();
+        let mut pixels = vec![9; 12];
+        decoder.read_image(&mut pixels).unwrap();
+        assert_eq!(pixels, [1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0]);
+        assert!(with_rows(&short, 2, 1, 2, 11).is_err(), "the limit");
+        assert!(with_rows(&short, 3, 1, 2, 99).is_err() && with_rows(b"RIFF", 2, 1, 2, 99).is_err());
+    }
+}
