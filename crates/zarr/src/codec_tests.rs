@@ -99,6 +99,7 @@ fn examples() -> Vec<Codec> {
         Codec::Hdf5ScaleOffset(vec![0]),
         Codec::Hdf5Bitshuffle(vec![0, 0, 2, 0, 2]),
         Codec::Tiff(TiffScheme::Next { width: 4 }),
+        Codec::ReversedBytes { dtype: ">u2".into() },
     ];
     for cname in ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"] {
         for shuffle in 0..3 {
@@ -137,6 +138,9 @@ fn array(codec: &Codec) -> Array {
     let codecs = match codec {
         Codec::ReversedBytes { .. } => vec![codec.clone(), image],
         alone if makes_bytes => vec![alone.clone()],
+        Codec::ReversedBytes { .. } => {
+            vec![codec.clone(), Codec::Image { name: "imagecodecs_lerc", configuration: Map::new() }]
+        }
         behind if behind.is_bytes_to_bytes() => vec![bytes, behind.clone()],
         before => vec![before.clone(), bytes],
     };
