@@ -56,8 +56,11 @@ struct Merging<'a> {
     layout: &'a Layout,
     options: &'a PlanOptions,
     /// Coordinates of files that overlap others, by row and dimension, so that each is read once.
-    coordinates: RefCell<HashMap<(u64, String), Option<Vec<Scalar>>>>,
+    coordinates: RefCell<HashMap<OfRow, Option<Vec<Scalar>>>>,
 }
+
+/// Row and dimension.
+type OfRow = (u64, String);
 
 /// Most files whose coordinates are kept.
 const MOST_COORDINATES: usize = 10_000;

@@ -44,8 +44,8 @@ fn briefs(kinds: &[Signature], files: usize) -> Vec<Brief> {
     let one = |row: usize| {
         let kind = &kinds[row % kinds.len()];
         let range = Range {
-            first: Scalar::Int(row as i64),
-            last: Scalar::Int(row as i64 + 1),
+            first: Scalar::Unsigned(row as u64),
+            last: Scalar::Unsigned(row as u64 + 1),
             direction: Direction::Increasing,
             digest: row as u64,
             units: None,
@@ -69,7 +69,7 @@ fn planned(kinds: &[Signature], files: usize) -> (usize, usize) {
     let asked = Cell::new(0);
     let coordinates = |row: u64, _: &str| {
         asked.set(asked.get() + 1);
-        Some(vec![Scalar::Int(row as i64), Scalar::Int(row as i64 + 1)])
+        Some(vec![Scalar::Unsigned(row), Scalar::Unsigned(row + 1)])
     };
     let by_kind: Kinds = kinds.iter().map(|kind| (kind.kind(), kind.clone())).collect();
     let known = Known { kinds: by_kind, coordinates: &coordinates };
