@@ -112,7 +112,10 @@ def test_elements_are_those_of_h5py(tmp_path, seed, fmt):
             kind = draw.choice([integer, enumeration, floating])(draw)
             shape = (draw.randint(1, 6),)
             count = shape[0]
-            dataset = h5py.h5d.create(file.id, f"d{n}".encode(), kind, h5py.h5s.create_simple(shape))
+            try:
+                dataset = h5py.h5d.create(file.id, f"d{n}".encode(), kind, h5py.h5s.create_simple(shape))
+            except ValueError:  # libhdf5 writes no numbers that would fit half their bytes
+                continue
             if isinstance(kind, h5py.h5t.TypeEnumID):
                 size = kind.get_size()
                 order = "big" if kind.get_super().get_order() == h5py.h5t.ORDER_BE else "little"
