@@ -89,17 +89,19 @@ impl Batch {
     /// Looks at the files of earlier runs of which the listing does not say what they are now.
     async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
         let mut after = String::new();
-        while self.recheck {
+        if !self.recheck {
+            return Ok(());
+        }
+        loop {
             self.check_cancelled(listing)?;
             let files = journal.untold(self.append, &after, LISTED as u64)?;
-            let Some((_, last)) = files.last() else { break };
+            let Some((_, last)) = files.last() else { return Ok(()) };
             after.clone_from(&last.url);
             let changed = recheck::changed(files, self.files, &self.options.store).await;
             for (id, found) in changed.map_err(Error::Unchecked)? {
                 journal.found(id, &found)?;
             }
         }
-        Ok(())
     }
 
     /// Refuses what would lose files, or mix two versions of one.
