@@ -138,9 +138,6 @@ fn array(codec: &Codec) -> Array {
     let codecs = match codec {
         Codec::ReversedBytes { .. } => vec![codec.clone(), image],
         alone if makes_bytes => vec![alone.clone()],
-        Codec::ReversedBytes { .. } => {
-            vec![codec.clone(), Codec::Image { name: "imagecodecs_lerc", configuration: Map::new() }]
-        }
         behind if behind.is_bytes_to_bytes() => vec![bytes, behind.clone()],
         before => vec![before.clone(), bytes],
     };
