@@ -158,14 +158,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_was_replaced_is_no_longer_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder_path = folder.path().canonicalize().unwrap();
-        let path = |n: usize| folder_path.join(format!("{n}.raw"));
+        let folder = std::env::temp_dir().join(format!("virtualize-sources-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let folder = folder.canonicalize().unwrap();
+        let path = |n: usize| folder.join(format!("{n}.raw"));
         for n in 0..=OPEN {
             std::fs::write(path(n), b"one").unwrap();
         }
         let (options, limits) = (StoreOptions::default(), Limits::default());
-        let (budget, own) = (Budget::new(&limits, None), url(&folder_path.join("own.h5")));
+        let (budget, own) = (Budget::new(&limits, None), url(&folder.join("own.h5")));
         let sources = Sources::new(&own, &options, &budget);
         for n in 0..=OPEN {
             sources.open(&url(&path(n))).await.unwrap();
@@ -181,6 +182,7 @@ mod tests {
             3,
             "the version is that of the first time"
         );
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]
