@@ -71,7 +71,7 @@ async def client(at, host, port, paths, end, seen):
 
 async def main():
     command = [options.binary, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{os.path.realpath(options.folder)}/", "--log", "json",
-               "--rate", "1000000", "--burst", "1000000", *settings]
+               "--rate", "1000000", "--burst", "1000000", "--client-requests", "1000000", "--client-connections", "1000000", *settings]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "RUST_LOG": "info,virtualize_server::access=warn"})
     port = int(re.search(r"listening on http://[^:]+:(\d+)", process.stderr.readline())[1])
     threading.Thread(target=process.stderr.read, daemon=True).start()
