@@ -148,6 +148,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use futures::executor::block_on;
     use virtualize_bytes::Limits;
 
     use super::*;
@@ -156,8 +157,8 @@ mod tests {
         format!("file://{}", path.display())
     }
 
-    #[tokio::test]
-    async fn a_file_that_was_replaced_is_no_longer_read() {
+    #[test]
+    fn a_file_that_was_replaced_is_no_longer_read() {
         let folder = std::env::temp_dir().join(format!("virtualize-sources-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let folder = folder.canonicalize().unwrap();
@@ -169,28 +170,28 @@ mod tests {
         let (budget, own) = (Budget::new(&limits, None), url(&folder.join("own.h5")));
         let sources = Sources::new(&own, &options, &budget);
         for n in 0..=OPEN {
-            sources.open(&url(&path(n))).await.unwrap();
+            block_on(sources.open(&url(&path(n)))).unwrap();
         }
-        sources.verify().await.unwrap();
+        block_on(sources.verify()).unwrap();
         // The first is closed by now.
         std::fs::write(path(0), b"other").unwrap();
-        assert!(matches!(sources.open(&url(&path(0))).await, Err(Unopened::Changed(_))));
-        let error = sources.verify().await.unwrap_err();
+        assert!(matches!(block_on(sources.open(&url(&path(0)))), Err(Unopened::Changed(_))));
+        let error = block_on(sources.verify()).unwrap_err();
         assert!(error.to_string().contains("changed while it was read"), "{error}");
         assert_eq!(
-            sources.version(&url(&path(0))).await.unwrap().size,
+            block_on(sources.version(&url(&path(0)))).unwrap().size,
             3,
             "the version is that of the first time"
         );
         std::fs::remove_dir_all(folder).unwrap();
     }
 
-    #[tokio::test]
-    async fn only_files_beside_are_opened() {
+    #[test]
+    fn only_files_beside_are_opened() {
         let (options, limits) = (StoreOptions::default(), Limits::default());
         let budget = Budget::new(&limits, None);
         let sources = Sources::new("file:///d/a.h5", &options, &budget);
-        assert!(matches!(sources.open("file:///etc/passwd").await, Err(Unopened::Refused(_))));
-        assert!(matches!(sources.open("file:///d/nowhere.raw").await, Err(Unopened::Missing(_))));
+        assert!(matches!(block_on(sources.open("file:///etc/passwd")), Err(Unopened::Refused(_))));
+        assert!(matches!(block_on(sources.open("file:///d/nowhere.raw")), Err(Unopened::Missing(_))));
     }
 }

@@ -104,7 +104,10 @@ fn as_h5py_reads_them() {
                 if let Some(list) = list {
                     let expected: Vec<u8> =
                         list.iter().flat_map(|value| leaves(value, &values.data_type)).collect();
-                    assert_eq!(hex(&values.bytes), hex(&expected), "{} {name}", path.display());
+                    // A short variable is padded along its first axis, as netCDF shows it.
+                    let is_padded = node["shape"] != serde_json::json!(values.shape);
+                    let shown = if is_padded { &values.bytes[..expected.len()] } else { &values.bytes[..] };
+                    assert_eq!(hex(shown), hex(&expected), "{} {name}", path.display());
                 } else {
                     assert_eq!(
                         hex(&Sha256::digest(&values.bytes)),
