@@ -76,9 +76,10 @@ pub(crate) async fn read<C: Send + 'static>(
         if !std::mem::replace(&mut started, true) {
             events.tell(Event::Started { url: item.url.clone() });
         }
+        let begun = breaker.map_or(0, Breaker::begin);
         let result = once(item, read, fresh).await;
         if let Some(breaker) = breaker {
-            breaker.ended(result.as_ref().map(|_| item));
+            breaker.ended(begun, result.as_ref().map(|_| item));
         }
         let failure = match result {
             Ok(reading) => return Some(done(reading, attempt, fresh, start.elapsed())),

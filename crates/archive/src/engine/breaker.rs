@@ -31,10 +31,24 @@ pub(crate) struct Breaker {
 struct State {
     /// Failed attempts since the store last answered.
     failed: u32,
+    /// Failed attempts in all, and as they were when the first of those was known.
+    all_failed: u64,
+    since: u64,
     /// The failure of the last of them.
     last: Option<Failure>,
     /// The file that was read last.
     good: Option<Item>,
+}
+
+impl State {
+    fn fail(&mut self, failure: &Failure) {
+        self.all_failed += 1;
+        if self.failed == 0 {
+            self.since = self.all_failed;
+        }
+        self.failed = self.failed.saturating_add(1);
+        self.last = Some(failure.clone());
+    }
 }
 
 /// What a store is asked for to learn whether it answers.
@@ -48,16 +62,21 @@ impl Breaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt ended; with the file where it was read.
-    pub(crate) fn ended(&self, result: Result<&Item, &Failure>) {
+    /// An attempt begins; what it gives tells [`Breaker::ended`] which failures came before.
+    pub(crate) fn begin(&self) -> u64 {
+        self.state().all_failed
+    }
+
+    /// An attempt ended; with the file where it was read. An answer to what was asked before the store began to fail does
+    /// not say that it answers again.
+    pub(crate) fn ended(&self, begun: u64, result: Result<&Item, &Failure>) {
         let mut state = self.state();
         match result {
-            Err(failure) if blames_store(failure.class) => {
-                state.failed = state.failed.saturating_add(1);
-                state.last = Some(failure.clone());
-            }
+            Err(failure) if blames_store(failure.class) => state.fail(failure),
             other => {
-                state.failed = 0;
+                if begun >= state.since {
+                    state.failed = 0;
+                }
                 state.good = other.ok().cloned().or_else(|| state.good.take());
             }
         }
@@ -109,7 +128,7 @@ impl Breaker {
             let good = self.state().good.clone();
             let result = probe.probe(good.as_ref().unwrap_or(item)).await;
             match &result {
-                Err(failure) if blames_store(failure.class) => self.ended(Err(failure)),
+                Err(failure) if blames_store(failure.class) => self.state().fail(failure),
                 _ => {
                     self.state().failed = 0;
                     return true;
@@ -196,6 +215,18 @@ fn store_name(url: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_to_earlier_questions_say_nothing() {
+        let (breaker, item) = (Breaker::default(), Item::default());
+        let denied = Failure { class: ErrorClass::Denied, error: "no".to_owned() };
+        let before = breaker.begin();
+        breaker.ended(breaker.begin(), Err(&denied));
+        breaker.ended(before, Ok(&item));
+        assert!(breaker.is_failing());
+        breaker.ended(breaker.begin(), Ok(&item));
+        assert!(!breaker.is_failing());
+    }
 
     #[test]
     fn names_of_stores() {

@@ -26,12 +26,20 @@ def numbers(group, name, pick):
     if pick.random() < 0.2 or not shape:
         dataset = group.create_dataset(name, data=values(shape, dtype, pick))
     else:
-        dataset = group.create_dataset(name, shape, dtype, chunks=chunks, fillvalue=fill, **filters(dtype, pick))
+        dataset = chunked(group, name, shape, dtype, chunks, fill, filters(dtype, pick))
         write_some(dataset, pick)
     sentinel(dataset, dtype, fill, pick)
     if pick.random() < 0.2 and dtype.kind in "iu":
         dataset.attrs.update(scale_factor=0.5, add_offset=2.0)
     dataset.attrs["units"] = "K"
+
+
+def chunked(group, name, shape, dtype, chunks, fill, compression):
+    try:
+        return group.create_dataset(name, shape, dtype, chunks=chunks, fillvalue=fill, **compression)
+    except ValueError:
+        # Some plugins fail in a process that has two HDF5 libraries, h5py's and netCDF4's.
+        return group.create_dataset(name, shape, dtype, chunks=chunks, fillvalue=fill)
 
 
 def sentinel(dataset, dtype, fill, pick):
@@ -53,7 +61,7 @@ def structure(group, name, pick):
     data = np.frombuffer(pick.randbytes(int(np.prod(shape, dtype=int)) * dtype.itemsize), dtype).reshape(shape)
     if chunks and pick.random() < 0.5:
         fill = np.zeros((), dtype) if pick.random() < 0.5 else np.ones((), dtype)
-        dataset = group.create_dataset(name, shape, dtype, chunks=chunks, fillvalue=fill[()], **filters(dtype, pick, False))
+        dataset = chunked(group, name, shape, dtype, chunks, fill[()], filters(dtype, pick, False))
         dataset[:2] = data[:2]
     else:
         group.create_dataset(name, data=data, chunks=chunks)

@@ -119,7 +119,10 @@ def test_archives_of_references_open(server, name, format, opened, tmp_path):
     with h5py.File(FIXTURES / name) as file:
         for path, array in group.members(max_depth=None):
             if isinstance(array, zarr.Array) and array.dtype.kind in "iuf" and path in file:
-                np.testing.assert_array_equal(array[...], file[path][()], err_msg=path)
+                stored = file[path][()]
+                # Short variables are padded to the length of their unlimited dimension.
+                shown = array[...][tuple(map(slice, stored.shape))]
+                np.testing.assert_array_equal(shown, stored, err_msg=path)
                 compared += 1
     assert compared >= 3
 
