@@ -10,15 +10,15 @@ SHARED  := ../shared
 EVAL    := .eval
 # The C library is built by a newer CMake than many systems have.
 WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
-# The same choice everywhere, so that the library is built once.
-LIBHDF5 = --package virtualize-libhdf5 --package virtualize --package virtualize-cli --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
+# The same choice for lints and tests, so that everything is built once for each.
+ALL = --workspace --locked --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
 FORMAT  ?= kerchunk-json
 # What `make run` builds: dev shares its build with the tests.
 PROFILE ?= release
 # Seconds for each fuzz target.
 SECONDS_EACH ?= 60
 
-.PHONY: help build run env test test-rust test-interop check fmt clippy doc fixtures bench fuzz score ci
+.PHONY: help build run env test test-all test-rust test-libhdf5 test-interop check fmt clippy doc fixtures bench fuzz score ci
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,29 +33,29 @@ run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [
 env: ## the Python clients of the interop tests, and CMake, in .env/
 	@bash $(INTEROP)/setup.sh .env
 
-test: test-rust test-libhdf5 test-interop ## all tests: Rust, the HDF5 C library, then real clients
+test: test-all test-interop ## all tests: Rust with the HDF5 C library, then real clients
 
-test-rust: ## unit, golden and command-line tests
+test-all: env
+	$(WITH_CMAKE) cargo test $(ALL)
+
+test-rust: ## unit, golden and command-line tests that need Rust alone
 	cargo test --workspace --locked
 
 test-libhdf5: env ## our HDF5 reader beside the C library, file by file (CORPUS=folder for more files)
-	$(WITH_CMAKE) cargo test $(LIBHDF5) --test differential --test libhdf5_reader --locked
+	$(WITH_CMAKE) cargo test $(ALL) --test differential --test libhdf5_reader
 
 test-interop: env ## our references read by fsspec, zarr-python and xarray, beside the original
 	cargo build --locked --package virtualize-cli
 	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "no Chromium: the page of the service is not tested"
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
 
-check: fmt clippy clippy-libhdf5 doc ## formatting, lints and documentation, warnings denied
+check: fmt clippy doc ## formatting, lints and documentation, warnings denied
 
 fmt:
 	cargo fmt --all --check
 
-clippy:
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-
-clippy-libhdf5: env
-	$(WITH_CMAKE) cargo clippy $(LIBHDF5) --all-targets --locked -- -D warnings
+clippy: env
+	$(WITH_CMAKE) cargo clippy $(ALL) --all-targets -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
