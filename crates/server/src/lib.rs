@@ -39,6 +39,7 @@ mod routes;
 mod sources;
 mod stream;
 mod tick;
+mod weight;
 mod zarr;
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader, zarr::manifest::Lengths};
+use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader};
 
 use crate::{
     Config, Problem,
@@ -19,10 +19,9 @@ use crate::{
     context::Context,
     guard::Client,
     query::Wanted,
+    weight::{described, weight},
 };
 
-/// Bytes that an array takes beside its chunks, with its documents.
-const NODE: u64 = 16 << 10;
 /// Most places of chunks of an answer, and bytes of one while it is told.
 const PLACES: u64 = 200_000;
 const PLACE: u64 = 256;
@@ -70,18 +69,18 @@ impl Mapped {
     }
 
     /// Makes the metadata of the Zarr store, where that was not done yet: on a thread for work that takes long.
-    pub(crate) async fn document(self: &Arc<Self>) -> Result<(), Problem> {
+    pub(crate) async fn document(self: &Arc<Self>, client: &Client) -> Result<(), Problem> {
         if self.documents.get().is_some() {
             return Ok(());
         }
+        let share = client.quota.memory.take(self.documented()).await?;
         let this = Arc::clone(self);
-        on_thread(|_| async move { this.documents().map(drop) }, ()).await?
+        on_thread(|_| async move { this.documents().map(drop) }, share).await?
     }
 
     /// About how many bytes of memory it takes while its nodes are described.
     pub(crate) fn documented(&self) -> u64 {
-        let nodes = self.store.hierarchy.arrays().len() as u64;
-        nodes.saturating_mul(2 * NODE).saturating_add(2 << 20)
+        described(&self.store).saturating_mul(2).saturating_add(2 << 20)
     }
 
     /// About how many bytes of memory it takes while at most so many places of chunks of each array are told.
@@ -90,32 +89,6 @@ impl Mapped {
         let places = arrays.iter().map(|(_, array)| array.chunks.len().min(most as u64));
         places.fold(0, u64::saturating_add).min(PLACES).saturating_mul(PLACE)
     }
-
-    /// About how many bytes of memory it takes.
-    fn weight(&self) -> u64 {
-        weight(&self.store)
-    }
-}
-
-/// About how many bytes of memory a mapped file takes.
-fn weight(store: &VirtualStore) -> u64 {
-    let arrays = store.hierarchy.arrays();
-    let chunks = arrays.iter().map(|(_, array)| {
-        let references = array.chunks.references.iter().map(|column| {
-            let each = 8 + if column.positions.is_some() { 8 } else { 0 };
-            let lengths = if matches!(column.lengths, Lengths::Each(_)) { 4 } else { 0 };
-            (column.len() as u64).saturating_mul(each + lengths)
-        });
-        let inline = array.chunks.inline.values().map(|bytes| bytes.len() as u64 + 64);
-        references.sum::<u64>().saturating_add(inline.sum())
-    });
-    let pages = store.object().map_or(0, |object| remembered(object).min(36 << 20));
-    chunks.sum::<u64>().saturating_add(arrays.len() as u64 * NODE).saturating_add(pages)
-}
-
-/// Most bytes of a source that are kept beside what is known of it.
-fn remembered(object: &Object) -> u64 {
-    if object.path().is_some() { 0 } else { object.bytes() }
 }
 
 /// A short name for a stamp.
@@ -127,7 +100,7 @@ impl Sources {
     pub(crate) fn new(config: &Config) -> Self {
         let least = (config.stores_size >> 10).div_ceil(config.sources_kept.max(1) as u64);
         let weigh = move |_: &String, mapped: &Arc<Mapped>| {
-            u32::try_from((mapped.weight() >> 10).max(least)).unwrap_or(u32::MAX).max(1)
+            u32::try_from((weight(&mapped.store) >> 10).max(least)).unwrap_or(u32::MAX).max(1)
         };
         Self {
             kept: Cache::builder()

@@ -94,7 +94,7 @@ pub(crate) async fn asked(
         Some(_) => {}
         None => context.hold(&id, mapped.store.name(), &mapped).await?,
     }
-    mapped.document().await?;
+    mapped.document(client).await?;
     Ok(Asked { mapped, options: options.store, key, memory: client.quota.memory.clone(), id })
 }
 

@@ -1,5 +1,5 @@
 """`virtualize serve` on loopback: real clients read HDF5 and TIFF through it as Zarr stores, and see what h5py and tifffile see."""
-import base64, json, os, re, shutil, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request, zipfile
+import base64, contextlib, json, os, pathlib, re, shutil, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request, zipfile
 
 import clients
 import numpy as np
@@ -212,3 +212,58 @@ def test_a_source_that_another_names_must_be_allowed(tmp_path):
     assert set(shown(f"file://{tmp_path}/")["root"]["children"]) == {"own", "link", "virtual"}
     only = shown(url)
     assert "secret" not in json.dumps(only["root"]) and set(only["root"]["children"]) == {"own"}
+
+
+@contextlib.contextmanager
+def small(folder):
+    """Url of a service that has little memory, and how many MB it took at most so far."""
+    process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{folder}/", "--memory", "64M", "--rate",
+                                "100000", "--burst", "100000"], stderr=subprocess.PIPE, text=True)
+    try:
+        server = re.search(r"http://\S+", process.stderr.readline())[0]
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        yield server, lambda: int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) / 1024
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize("kind", ["attributes", "12 groups", "30 groups", "chunks", "a tree of 2^29", "references to long paths"])
+def test_files_that_need_too_much_are_refused_for_good(tmp_path, kind):
+    """A small file that names one structure many times: trying again does not help, so the answer is not 503."""
+    import h5py, test_bounds
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        test_bounds.HOSTILE[kind](file)
+    with small(tmp_path) as (server, most):
+        before = most()
+        for path in ("/v1/references", "/v1/inspect"):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                get(server, path, url=f"file://{tmp_path}/a.h5")
+            assert error.value.code == 422 and error.value.headers["retry-after"] is None
+        assert most() < before + 64 + 100
+
+
+@needs_proc
+@pytest.mark.parametrize("kind", ["numbers", "text", "names"])
+def test_what_is_kept_of_many_files_is_within_the_memory(tmp_path, kind):
+    """Attributes and names are most of these files; each is answered, and those that are kept count."""
+    import h5py
+    with small(tmp_path) as (server, most):
+        before = most()
+        for number in range(40):
+            with h5py.File(tmp_path / f"{number}.h5", "w", libver="latest") as file:
+                for n in range({"numbers": 2, "text": 60, "names": 200}[kind]):
+                    if kind == "names":
+                        file.create_group("n" * 4_000 + str(n))
+                    else:
+                        file.attrs[f"a{n}"] = np.full(60_000, 200, "u1") if kind == "numbers" else "x" * 60_000
+            url = f"file://{tmp_path}/{number}.h5"
+            assert json.loads(get(server, "/v1/inspect", url=url)) and json.loads(get(server, "/v1/references", url=url))
+        held = float(re.search(r"(?m)^virtualize_memory_held_bytes (\S+)", get(server, "/metrics").decode())[1])
+        assert 1 << 20 < held <= 64 << 20
+        assert most() < before + 64 + 100
