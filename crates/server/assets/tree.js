@@ -30,10 +30,10 @@ export class Tree {
     const isGroup = node.children !== null;
     const element = h("li", {
       role: "treeitem", tabindex: "-1", "data-path": node.path, "aria-level": level, "aria-posinset": position, "aria-setsize": siblings,
-      "aria-selected": "false", "aria-expanded": isGroup && node.children.length ? "false" : null, "aria-label": spoken(node),
+      "aria-selected": "false", "aria-expanded": isGroup && node.children.length ? "false" : null,
     }, h("div", { class: `row ${node.kind}` },
       h("span", { class: "twist", "aria-hidden": "true" }),
-      h("span", { class: "name" }, node.name),
+      h("span", { class: "name" }, node.name), h("span", { class: "away" }, spoken(node)),
       h("span", { class: "shape" }, node.summary)));
     element.style.setProperty("--level", level);
     this.items.set(node.path, { node, element, level });
@@ -180,10 +180,10 @@ function summary(description) {
   return description.shape.length ? description.shape.join(" × ") : "scalar";
 }
 
+/** What is read between name and shape; colour and marks say it to the eye. */
 function spoken(node) {
-  if (node.kind === "group") return `${node.name}, group, ${plural(node.children.length, "node")}`;
-  if (node.kind === "left-out") return `${node.name}, left out`;
-  return `${node.name}, array, ${node.description.data_type}, ${node.summary}`;
+  if (node.kind === "group") return ` group, ${plural(node.children.length, "node")} `;
+  return node.kind === "left-out" ? " " : ` array, ${node.description.data_type}, `;
 }
 
 const countNodes = (node) => 1 + (node.children ?? []).reduce((sum, child) => sum + countNodes(child), 0);

@@ -428,6 +428,84 @@ def test_nothing_of_a_file_is_taken_for_markup(page, tmp_path_factory):
     assert page.locator("#source img").count() == 0
 
 
+def test_no_number_is_said_to_be_none(page, tmp_path_factory):
+    """A `_FillValue` that is NaN has no word in JSON."""
+    page.expected.append("404 (Not Found)")
+    file = tmp_path_factory.getbasetemp() / "nan.h5"
+    with h5py.File(file, "w") as opened:
+        for name in ("f2", "f4", "f8", ">f4"):
+            values = opened.create_dataset(name, data=np.array([1, math.nan, 3], name), fillvalue=np.array(math.nan, name)[()])
+            values.attrs["_FillValue"] = np.array([math.nan], name)
+    show(page, file)
+    for name in ("f2", "f4", "f8", ">f4"):
+        page.locator(f'[role=treeitem][data-path="/{name}"] > .row').click()
+        settled(page)
+        assert page.locator("#facts [data-field=fill-value]").inner_text() == '"NaN"'
+        assert page.locator("#attributes tbody tr", has_text="_FillValue").inner_text().endswith("NaN")
+        assert "NaN" in page.locator("#fill dd").nth(1).inner_text()
+        page.locator("#look .picture").focus()
+        shown = []
+        for key in ("Home", "ArrowRight", "ArrowRight"):
+            page.locator("#look .picture").press(key)
+            shown.append(page.locator("#look .readout").get_attribute("data-value"))
+        assert shown == ["1", "NaN", "3"]
+
+
+def test_what_is_not_seen_is_spelled(page, tmp_path_factory):
+    """Controls, characters that turn the text around, and those of no width: in names, and in names and values of attributes."""
+    page.expected.append("400 (Bad Request)")  # the service reads no array whose name has a control character
+    file = tmp_path_factory.getbasetemp() / "unseen.h5"
+    unseen = "\x1b\x7f\x85\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u202a\u202e\u2060\u2066\u2069\ufeff\U000e0041"
+    spelled = {letter: f"a\\u{ord(letter):04x}b" if ord(letter) < 0x10000 else f"a\\U{ord(letter):08x}b" for letter in unseen}
+    with h5py.File(file, "w") as opened:
+        for letter in unseen:
+            opened[f"a{letter}b"] = np.arange(3)
+        opened["plain"] = np.arange(3)
+        for n, letter in enumerate(unseen):
+            opened["plain"].attrs[f"a{letter}b"] = f"c{n} a{letter}b"
+    show(page, file, "/plain")
+    tree, attributes = page.locator("#tree").inner_text(), page.locator("#attributes").inner_text()
+    for letter, text in spelled.items():
+        assert text in tree and attributes.count(text) == 2, text
+        page.locator("[role=treeitem] > .row", has_text=text).click()
+        assert page.locator("#node-title").inner_text() == f"/{text}"
+        whole = page.evaluate("document.body.innerText + [...document.querySelectorAll('[title],[aria-label]')].map((e) => e.title + e.ariaLabel).join()")
+        assert not set(whole) & set(unseen)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_names_of_any_length(page, tmp_path_factory, width):
+    file = tmp_path_factory.getbasetemp() / f"long{width}.h5"
+    group, array = "g" * 3000, "a" * 3000
+    with h5py.File(file, "w") as opened:
+        data = opened.create_dataset(f"{group}/{array}", data=np.arange(12.0).reshape(3, 4))
+        data.attrs["n" * 3000] = "v" * 3000
+        data.dims[0].label = "d" * 3000
+        opened[group].attrs["words"] = "w" * 3000
+    page.set_viewport_size({"width": width, "height": 800})
+    for path in ("/", f"/{group}", f"/{group}/{array}"):
+        show(page, file)
+        page.locator(f'[role=treeitem][data-path="{path}"] > .row').click(position={"x": 60, "y": 5})
+        until(page, f"document.querySelector('#node-title').textContent === {json.dumps(path)}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        heights = page.evaluate("[...document.querySelectorAll('.row, h2')].map((each) => each.getBoundingClientRect().height)")
+        assert max(heights) < 250
+
+
+def test_nodes_are_read_as_they_are_shown(page):
+    """The name that is read has all that is shown, in its order, and nothing of what is below."""
+    show(page, NETCDF)
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    read = sorted(node["name"]["value"].split() for node in nodes if node.get("role", {}).get("value") == "treeitem")
+    rows = page.locator("[role=treeitem] > .row")
+    assert read == sorted(row.split() for row in rows.all_inner_texts()) and len(read) > 5
+    assert "temperature array, float32, 3 × 4 × 6".split() in read
+    shown = rows.evaluate_all("rows => rows.map((row) => [...row.querySelectorAll(':scope > :not(.away)')].map((part) => part.innerText).filter(Boolean))")
+    assert all(any(set(" ".join(parts).split()) <= set(name) for name in read) for parts in shown)
+    assert page.locator("[role=treeitem][aria-label]").count() == 0
+
+
 def test_token_is_kept_for_the_tab(page, base):
     sent = []
     page.on("request", lambda request: sent.append((request.url, request.headers.get("authorization"))))
