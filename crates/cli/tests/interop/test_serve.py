@@ -255,7 +255,7 @@ def test_what_is_kept_of_many_files_is_within_the_memory(tmp_path, kind):
     import h5py
     with small(tmp_path) as (server, most):
         before = most()
-        for number in range(40):
+        for number in range(20):
             with h5py.File(tmp_path / f"{number}.h5", "w", libver="latest") as file:
                 for n in range({"numbers": 2, "text": 60, "names": 200}[kind]):
                     if kind == "names":
