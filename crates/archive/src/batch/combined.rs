@@ -43,14 +43,13 @@ impl Combination {
         layout: &Layout,
         options: &PlanOptions,
         others: &str,
-        output: &str,
     ) -> Result<Self, Error> {
-        let rows = journal.planned(output)?;
+        let rows = journal.planned()?;
         let mut hasher = Sha256::new();
         hasher.update(format!("{options:?} {others}"));
         let mut briefs = Vec::with_capacity(rows.len());
         let (mut ids, mut runs) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-        for (place, Planned { id, run, brief, .. }) in (0_u64..).zip(rows) {
+        for (place, Planned { id, run, brief }) in (0_u64..).zip(rows) {
             hasher.update(format!("{place} {run} {brief}"));
             let mut brief: Brief = serde_json::from_str(&brief).map_err(|error| JournalError::Failed {
                 path: journal.path().to_owned(),

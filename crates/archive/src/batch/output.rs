@@ -32,7 +32,7 @@ impl Batch {
         let combine = &self.combine;
         let others = format!("{:?} {:?} {}", self.target, self.relocation, self.output);
         let name = present::name(&self.output);
-        let combination = Combination::plan(&journal, &combine.layout, &combine.plan, &others, &name)?;
+        let combination = Combination::plan(&journal, &combine.layout, &combine.plan, &others)?;
         self.say_plan(&combination, summary, events);
         summary.output = Some(self.output.clone());
         let digest = combination.digest.clone();

@@ -9,7 +9,6 @@ use virtualize::ErrorClass;
 
 use super::{
     Journal, JournalError, OptionDifference,
-    outputs::LAST_OUTPUT,
     rows::{Counts, Found, Listing, State},
     work::{ITEM, known_of, signed, unsigned},
 };
@@ -293,23 +292,14 @@ fn restart(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     )
 }
 
-/// Takes away the files that are none of this run. An output that has some of them holds more than the rest.
+/// Takes away the files that are none of this run.
 fn forget(transaction: &Transaction<'_>, how: Accept) -> rusqlite::Result<()> {
     let condition = match (how.append, how.drop_unwritten) {
         (false, _) => UNNAMED.to_owned(),
         (true, false) => format!("{GONE} AND {UNNAMED}"),
         (true, true) => format!("{UNNAMED} AND ({GONE} OR {UNWRITTEN})"),
     };
-    let used: bool = transaction.query_row(
-        &format!("SELECT EXISTS (SELECT 1 FROM files WHERE committed IS NOT NULL AND {condition})"),
-        [],
-        |row| row.get(0),
-    )?;
-    transaction.execute(&format!("DELETE FROM files WHERE {condition}"), [])?;
-    if used {
-        transaction.execute("DELETE FROM facts WHERE name = ?1", [LAST_OUTPUT])?;
-    }
-    Ok(())
+    transaction.execute(&format!("DELETE FROM files WHERE {condition}"), []).map(drop)
 }
 
 /// Gives the listed files their rows and places. Of files that have changed nothing is known any more.

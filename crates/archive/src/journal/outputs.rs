@@ -4,9 +4,6 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{Journal, JournalError};
 
-/// The fact that names the output to which `files.committed` belongs.
-pub(super) const LAST_OUTPUT: &str = "last-output";
-
 /// A combined output as the journal knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Known {
@@ -61,8 +58,6 @@ impl Journal {
             let sql = "UPDATE outputs SET plan = begun_plan, receipt = ?2, begun_plan = NULL, begun = NULL WHERE url = ?1";
             transaction.execute(sql, params![url, receipt])?;
             transaction.execute("UPDATE files SET committed = begun, begun = NULL", [])?;
-            let sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)";
-            transaction.execute(sql, params![LAST_OUTPUT, url])?;
             transaction.commit()
         };
         let done = run();

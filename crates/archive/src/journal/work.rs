@@ -6,7 +6,6 @@ use virtualize::zarr::Source;
 
 use super::{
     Content, Done, Failed, Journal, JournalError, MemberRow, Outcome, Work,
-    outputs::LAST_OUTPUT,
     rows::{Counts, State},
 };
 use crate::{Item, error::class_name};
@@ -140,9 +139,6 @@ pub(crate) struct Planned {
     pub(crate) id: i64,
     /// The run in which it was read.
     pub(crate) run: i64,
-    /// Whether what was read then is in the output's last commit.
-    #[cfg_attr(not(test), allow(dead_code, reason = "repositories keep what they hold by themselves"))]
-    pub(crate) committed: bool,
     /// The [`crate::combine::Brief`], as JSON.
     pub(crate) brief: String,
 }
@@ -197,17 +193,13 @@ impl Journal {
         self.connection.execute(sql, [id]).map(drop).map_err(|error| self.failed(error))
     }
 
-    /// What is done, in order. What an output has is known of the one that was written last.
-    pub(crate) fn planned(&self, output: &str) -> Result<Vec<Planned>, JournalError> {
-        let is_last = self.fact(LAST_OUTPUT)?.as_deref() == Some(output);
+    /// What is done, in order.
+    pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         let all = || {
-            let sql = "SELECT id, run, coalesce(committed = run, 0) AND ?1, brief FROM files
-                WHERE state = 1 AND brief IS NOT NULL ORDER BY position, id";
+            let sql = "SELECT id, run, brief FROM files WHERE state = 1 AND brief IS NOT NULL ORDER BY position, id";
             let mut statement = self.connection.prepare(sql)?;
-            let row = |row: &Row<'_>| {
-                Ok(Planned { id: row.get(0)?, run: row.get(1)?, committed: row.get(2)?, brief: row.get(3)? })
-            };
-            statement.query_map([is_last], row)?.collect::<rusqlite::Result<Vec<_>>>()
+            let row = |row: &Row<'_>| Ok(Planned { id: row.get(0)?, run: row.get(1)?, brief: row.get(2)? });
+            statement.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()
         };
         all().map_err(|error| self.failed(error))
     }
