@@ -49,5 +49,5 @@ pub use meter::Stats;
 pub use object::{Object, is_same, open, open_listed};
 pub use options::StoreOptions;
 pub use output::{SideFile, create_folder, put, receipt_of_bytes};
-pub use receipt::{Parts, Receipt, look, receipt};
+pub use receipt::{Parts, Receipt, Receipted, look, receipt};
 pub use region::{known_regions, other_settings};

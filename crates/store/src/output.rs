@@ -29,8 +29,6 @@ const PART: usize = 32 << 20;
 pub struct SideFile {
     target: PathBuf,
     kind: Kind,
-    size: u64,
-    hasher: Sha256,
 }
 
 #[derive(Debug)]
@@ -51,7 +49,7 @@ impl SideFile {
             }
             Some(_) => {
                 let file = File::options().write(true).open(target).map_err(|error| failed(&error))?;
-                return Ok(Self::new(target.to_owned(), Kind::Direct(file)));
+                return Ok(Self { target: target.to_owned(), kind: Kind::Direct(file) });
             }
             None => {}
         }
@@ -70,11 +68,7 @@ impl SideFile {
         if let Some(mode) = mode.filter(|_| target.exists()) {
             side.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
         }
-        Ok(Self::new(target, Kind::Side(side)))
-    }
-
-    fn new(target: PathBuf, kind: Kind) -> Self {
-        Self { target, kind, size: 0, hasher: Sha256::new() }
+        Ok(Self { target, kind: Kind::Side(side) })
     }
 
     /// Whether it really lies where it may be written.
@@ -84,13 +78,6 @@ impl SideFile {
             Kind::Side(side) => writable.check_side(side.path()),
             Kind::Direct(_) => Err(StoreError::NotAllowed { name: self.target.display().to_string() }),
         }
-    }
-
-    /// What was written so far.
-    pub fn receipt(&self) -> Receipt {
-        let mut parts = Parts::default();
-        parts.add_content("", self.size, &self.hasher.clone().finalize());
-        parts.receipt()
     }
 
     /// Sees to it that the file is on the disk: it outlives a power cut once it is at its place.
@@ -114,13 +101,10 @@ impl SideFile {
 
 impl Write for SideFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = match &mut self.kind {
+        match &mut self.kind {
             Kind::Side(side) => side.write(bytes),
             Kind::Direct(file) => file.write(bytes),
-        }?;
-        self.hasher.update(bytes.get(..count).unwrap_or_default());
-        self.size = self.size.saturating_add(count as u64);
-        Ok(count)
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

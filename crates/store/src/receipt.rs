@@ -2,7 +2,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Write},
     path::Path,
 };
 
@@ -48,6 +48,40 @@ impl Receipt {
         let mut parts = Parts::default();
         parts.add_object("", object);
         parts.receipt()
+    }
+}
+
+/// Passes bytes on, and knows the receipt of a file that has them.
+pub struct Receipted<W> {
+    out: W,
+    size: u64,
+    hasher: Sha256,
+}
+
+impl<W: Write> Receipted<W> {
+    /// Passes bytes on to `out`.
+    pub fn new(out: W) -> Self {
+        Self { out, size: 0, hasher: Sha256::new() }
+    }
+
+    /// That of what was written.
+    pub fn receipt(self) -> Receipt {
+        let mut parts = Parts::default();
+        parts.add_content("", self.size, &self.hasher.finalize());
+        parts.receipt()
+    }
+}
+
+impl<W: Write> Write for Receipted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.hasher.update(bytes.get(..count).unwrap_or_default());
+        self.size = self.size.saturating_add(count as u64);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
 
 use bytes::Bytes;
 use virtualize_emit::{EmitError, Format, Sink};
-use virtualize_store::{OutputLock, Receipt, SideFile, SideFolder, StoreOptions};
+use virtualize_store::{OutputLock, Receipt, Receipted, SideFile, SideFolder, StoreOptions};
 
 use crate::{Error, VirtualStore};
 
@@ -42,9 +42,57 @@ async fn write_locked(
     options: &StoreOptions,
 ) -> Result<(), Error> {
     let lock = OutputLock::acquire(target, options).await?;
-    let written = prepare(store, format, target, overwrite, options)?.publish(options).await;
+    let written = match local(format, target) {
+        Some(path) => write_local(store, format, (target, path), options),
+        None => publish(prepare(store, format, target, overwrite, options), options).await,
+    };
     lock.release().await;
-    written.map(drop)
+    written
+}
+
+async fn publish(prepared: Result<PreparedOutput, Error>, options: &StoreOptions) -> Result<(), Error> {
+    prepared?.publish(options).await.map(drop)
+}
+
+/// The path of an output that is one local file.
+fn local(format: Format, target: &str) -> Option<&Path> {
+    let path = target.strip_prefix("file://").or_else(|| (!target.contains("://")).then_some(target));
+    path.filter(|_| !format.is_several_files()).map(Path::new)
+}
+
+/// Writes one local file, of which nobody wants a receipt: for large outputs a digest takes longer than their writing.
+fn write_local(
+    store: &VirtualStore,
+    format: Format,
+    (target, path): (&str, &Path),
+    options: &StoreOptions,
+) -> Result<(), Error> {
+    let mut file = start_file(store, (target, path), options)?;
+    write_to(store, format, &mut file).map_err(|error| named(target, error))?;
+    Ok(file.finish()?)
+}
+
+/// A file beside the output, where it may be written.
+fn start_file(
+    store: &VirtualStore,
+    (target, path): (&str, &Path),
+    options: &StoreOptions,
+) -> Result<SideFile, Error> {
+    check_target(store, target, options)?;
+    let file = SideFile::create(path)?;
+    file.check_place(options.writable.as_ref())?;
+    Ok(file)
+}
+
+/// Refuses an output that may not be written, or that is one of the files referred to.
+fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> Result<(), Error> {
+    if let Some(writable) = &options.writable {
+        writable.check_output(&virtualize_store::url_of(target)?)?;
+    }
+    match store.places().any(|url| virtualize_store::is_same(url, target)) {
+        true => Err(Error::OverInput { name: target.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// An output that is complete and on the disk, but not at its place yet. Dropped, it leaves nothing.
@@ -70,13 +118,18 @@ pub fn prepare(
     overwrite: bool,
     options: &StoreOptions,
 ) -> Result<PreparedOutput, Error> {
-    let writable = options.writable.as_ref();
-    if let Some(writable) = writable {
-        writable.check_output(&virtualize_store::url_of(target)?)?;
+    if let Some(path) = local(format, target) {
+        let mut file = start_file(store, (target, path), options)?;
+        let mut out = Receipted::new(&mut file);
+        write_to(store, format, &mut out).map_err(|error| named(target, error))?;
+        let content = out.receipt();
+        file.sync()?;
+        return Ok(PreparedOutput { content, place: Place::File(file) });
     }
+    check_target(store, target, options)?;
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite)?;
-        folder.check_place(writable)?;
+        folder.check_place(options.writable.as_ref())?;
         if store.places().any(|url| folder.holds(url)) {
             return Err(Error::OverInput { name: target.to_owned() });
         }
@@ -84,21 +137,10 @@ pub fn prepare(
             .map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
     }
-    if store.places().any(|url| virtualize_store::is_same(url, target)) {
-        return Err(Error::OverInput { name: target.to_owned() });
-    }
-    if target.contains("://") && !target.starts_with("file://") {
-        let mut bytes = Vec::new();
-        write_to(store, format, &mut bytes).map_err(|error| named(target, error))?;
-        let content = virtualize_store::receipt_of_bytes(&bytes);
-        return Ok(PreparedOutput { content, place: Place::Object(target.to_owned(), bytes.into()) });
-    }
-    let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
-    let mut file = SideFile::create(path)?;
-    file.check_place(writable)?;
-    write_to(store, format, &mut file).map_err(|error| named(target, error))?;
-    file.sync()?;
-    Ok(PreparedOutput { content: file.receipt(), place: Place::File(file) })
+    let mut bytes = Vec::new();
+    write_to(store, format, &mut bytes).map_err(|error| named(target, error))?;
+    let content = virtualize_store::receipt_of_bytes(&bytes);
+    Ok(PreparedOutput { content, place: Place::Object(target.to_owned(), bytes.into()) })
 }
 
 impl PreparedOutput {

@@ -66,7 +66,7 @@ impl Journal {
         let failed =
             |error: std::io::Error| JournalError::Failed { path: path.to_owned(), reason: error.to_string() };
         // First what would be taken for a part of a new one.
-        for end in ["-wal", "-shm", ""] {
+        for end in ["-journal", "-wal", "-shm", ""] {
             let mut name = path.as_os_str().to_owned();
             name.push(end);
             match std::fs::remove_file(&name) {

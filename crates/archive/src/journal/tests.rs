@@ -251,10 +251,14 @@ fn a_damaged_journal_goes_and_nothing_else() {
     ];
     for bytes in damaged {
         std::fs::write(&path, &bytes).unwrap();
-        std::fs::write(folder.path().join("out.json.journal-wal"), "x").unwrap();
+        let beside = ["-journal", "-wal"].map(|end| folder.path().join(format!("out.json.journal{end}")));
+        for file in &beside {
+            std::fs::write(file, "x").unwrap();
+        }
         let opened = Journal::open(&path).is_ok();
         Journal::remove_unusable(&path).unwrap();
         assert_eq!(path.exists(), opened);
+        assert!(opened || !beside.iter().any(|file| file.exists()));
         drop(Journal::open(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
     }

@@ -556,7 +556,7 @@ fn crashed(record: &mut Record, place: &Path) -> io::Result<()> {
 }
 
 fn remove_journal(place: &Path) {
-    for name in ["journal", "journal-wal", "journal-shm"] {
+    for name in ["journal-journal", "journal-wal", "journal-shm", "journal"] {
         let _ = fs::remove_file(place.join(name));
     }
 }
