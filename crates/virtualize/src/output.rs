@@ -20,21 +20,11 @@ pub async fn write(
     target: &str,
     options: &StoreOptions,
 ) -> Result<(), Error> {
-    write_locked(store, format, target, false, options).await
+    write_folder(store, format, target, false, options).await
 }
 
-/// Writes a format of several files to a folder or below a url. Unless it is to overwrite, there may be nothing yet.
+/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced with `overwrite`, else refused.
 pub async fn write_folder(
-    store: &VirtualStore,
-    format: Format,
-    target: &str,
-    overwrite: bool,
-    options: &StoreOptions,
-) -> Result<(), Error> {
-    write_locked(store, format, target, overwrite, options).await
-}
-
-async fn write_locked(
     store: &VirtualStore,
     format: Format,
     target: &str,
