@@ -11,16 +11,20 @@ use std::{
 
 /// Which of our crates each may use: the one direction in which data flow.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("virtualize-bytes", &[]),
+    ("virtualize-remedy", &[]),
+    ("virtualize-bytes", &["virtualize-remedy"]),
     ("virtualize-zarr", &[]),
-    ("virtualize-store", &["virtualize-bytes"]),
+    ("virtualize-store", &["virtualize-bytes", "virtualize-remedy"]),
     ("virtualize-hdf5", &["virtualize-bytes"]),
     ("virtualize-libhdf5", &["virtualize-bytes", "virtualize-hdf5"]),
     ("virtualize-tiff", &["virtualize-bytes"]),
-    ("virtualize-map", &["virtualize-bytes", "virtualize-hdf5", "virtualize-tiff", "virtualize-zarr"]),
+    (
+        "virtualize-map",
+        &["virtualize-bytes", "virtualize-hdf5", "virtualize-remedy", "virtualize-tiff", "virtualize-zarr"],
+    ),
     ("virtualize-codec", &["virtualize-zarr"]),
     ("virtualize-emit", &["virtualize-zarr"]),
-    ("virtualize-icechunk", &["virtualize-zarr"]),
+    ("virtualize-icechunk", &["virtualize-remedy", "virtualize-zarr"]),
     ("virtualize-references", &["virtualize-zarr"]),
     (
         "virtualize",
@@ -33,14 +37,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "virtualize-libhdf5",
             "virtualize-map",
             "virtualize-references",
+            "virtualize-remedy",
             "virtualize-store",
             "virtualize-tiff",
             "virtualize-zarr",
         ],
     ),
-    ("virtualize-archive", &["virtualize", "virtualize-store"]),
-    ("virtualize-server", &["virtualize", "virtualize-archive", "virtualize-store"]),
-    ("virtualize-cli", &["virtualize", "virtualize-archive", "virtualize-server"]),
+    ("virtualize-archive", &["virtualize", "virtualize-remedy", "virtualize-store"]),
+    ("virtualize-server", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-store"]),
+    ("virtualize-cli", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-server"]),
 ];
 
 /// Crates that may name a runtime or an object store: where bytes come in, and the edges.

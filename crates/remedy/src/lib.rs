@@ -1,0 +1,120 @@
+//! What a user can do about an error, as data.
+//!
+//! A library does not know how its caller passes options: as flags of a command, as members of a JSON request, as
+//! keyword arguments. An error therefore carries a [`Remedy`], and each edge renders it in its own [`Notation`].
+
+mod option_name;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+pub use option_name::OptionName;
+
+/// What a user can do about an error or a diagnostic.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedy {
+    /// Set an option.
+    Set {
+        /// The option to set.
+        option: OptionName,
+        /// Its value; `None` for a switch, or where the user has to choose one.
+        value: Option<Cow<'static, str>>,
+        /// What this achieves, as an infinitive without "to": "fill them with the fill value".
+        effect: Cow<'static, str>,
+    },
+    /// Do something else, as an imperative clause: "download the file first".
+    Advice(Cow<'static, str>),
+    /// Any one of these, the most common first.
+    AnyOf(Vec<Self>),
+}
+
+/// How an edge (the command, the service, Python) writes an option.
+pub trait Notation {
+    /// Returns the option as the user passes it, such as `--on-mismatch split`; `None` if this edge does not have it.
+    fn option(&self, option: OptionName, value: Option<&str>) -> Option<String>;
+}
+
+impl Remedy {
+    /// Sets `option` to `value`.
+    pub fn set(
+        option: OptionName,
+        value: impl Into<Cow<'static, str>>,
+        effect: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::Set { option, value: Some(value.into()), effect: effect.into() }
+    }
+
+    /// Turns `option` on, or gives it a value of the user's choice.
+    pub fn turn_on(option: OptionName, effect: impl Into<Cow<'static, str>>) -> Self {
+        Self::Set { option, value: None, effect: effect.into() }
+    }
+
+    /// Advice that involves no option.
+    pub fn advice(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Advice(text.into())
+    }
+
+    /// This remedy or another one.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::AnyOf(mut all) => {
+                all.push(other);
+                Self::AnyOf(all)
+            }
+            first => Self::AnyOf(vec![first, other]),
+        }
+    }
+
+    /// Renders the remedy in one line: "use --allow-holes to fill them with the fill value, or write the files again".
+    /// Options that the edge does not have are omitted; `None` if nothing is left.
+    pub fn render(&self, notation: &dyn Notation) -> Option<String> {
+        match self {
+            Self::Set { option, value, effect } => {
+                let option = notation.option(*option, value.as_deref())?;
+                Some(format!("use {option} to {effect}"))
+            }
+            Self::Advice(text) => Some(text.to_string()),
+            Self::AnyOf(all) => {
+                let all: Vec<_> = all.iter().filter_map(|remedy| remedy.render(notation)).collect();
+                (!all.is_empty()).then(|| all.join(", or "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Flags;
+
+    impl Notation for Flags {
+        fn option(&self, option: OptionName, value: Option<&str>) -> Option<String> {
+            if option == OptionName::Journal {
+                return None;
+            }
+            let flag = option.as_str().replace('_', "-");
+            Some(value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}")))
+        }
+    }
+
+    #[test]
+    fn renders_alternatives_and_omits_options_that_the_edge_lacks() {
+        let remedy = Remedy::set(OptionName::OnMismatch, "split", "make each a group")
+            .or(Remedy::turn_on(OptionName::Journal, "choose another place"))
+            .or(Remedy::advice("write the files again"));
+        let expected = "use --on-mismatch split to make each a group, or write the files again";
+        assert_eq!(remedy.render(&Flags).as_deref(), Some(expected));
+        assert_eq!(Remedy::turn_on(OptionName::Journal, "choose another place").render(&Flags), None);
+    }
+
+    #[test]
+    fn names_are_those_of_the_serialized_form() {
+        for option in OptionName::ALL {
+            assert_eq!(serde_json::to_value(option).ok(), Some(option.as_str().into()));
+        }
+    }
+}

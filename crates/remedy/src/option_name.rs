@@ -1,0 +1,63 @@
+use serde::{Deserialize, Serialize};
+
+/// Declares [`OptionName`] with the name of each option, so that a name is written once.
+macro_rules! option_names {
+    ($($variant:ident = $name:literal),* $(,)?) => {
+        /// An option that a remedy may name. The command writes `--allow-holes`, JSON and Python `allow_holes`.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[allow(missing_docs, reason = "the names are those of the command's options, documented in docs/cli.md")]
+        pub enum OptionName { $($variant),* }
+
+        impl OptionName {
+            /// Every option that a remedy may name.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Returns the name in snake case, such as `allow_holes`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+        }
+    };
+}
+
+option_names! {
+    AllowHoles = "allow_holes",
+    Anonymous = "anonymous",
+    Append = "append",
+    AppendDim = "append_dim",
+    Asset = "asset",
+    AssumeEqual = "assume_equal",
+    BearerToken = "bearer_token",
+    ChunkGrid = "chunk_grid",
+    ConcatDim = "concat_dim",
+    ConcatVar = "concat_var",
+    CoordFromName = "coord_from_name",
+    CopyLimit = "copy_limit",
+    DropUnwritten = "drop_unwritten",
+    DropVanished = "drop_vanished",
+    Each = "each",
+    FollowExternal = "follow_external",
+    Format = "format",
+    Group = "group",
+    Hdf5Reader = "hdf5_reader",
+    InlineBelow = "inline_below",
+    InlineLimit = "inline_limit",
+    InlineTotal = "inline_total",
+    InvalidNodata = "invalid_nodata",
+    Journal = "journal",
+    NoRecheck = "no_recheck",
+    OnDuplicate = "on_duplicate",
+    OnMismatch = "on_mismatch",
+    OptionalVar = "optional_var",
+    Overwrite = "overwrite",
+    RelativeTo = "relative_to",
+    Replace = "replace",
+    RereadChanged = "reread_changed",
+    Restart = "restart",
+    RetryFailed = "retry_failed",
+    SkipFailed = "skip_failed",
+    StackDim = "stack_dim",
+    StoreOption = "store_option",
+    Strict = "strict",
+}
