@@ -1,4 +1,4 @@
-use virtualize::{Error as FileError, ErrorClass};
+use virtualize::{Error as FileError, ErrorClass, Notation, OptionName, Remedy};
 
 use crate::{combine::CombineError, journal::JournalError, list::ListError};
 
@@ -134,30 +134,42 @@ impl Error {
         }
     }
 
-    /// What the user can do, in one line.
-    pub fn hint(&self) -> Option<&str> {
-        match self {
-            Self::File(error) => error.hint(),
-            Self::List(error) => error.hint(),
-            Self::Journal(error) => error.hint(),
-            Self::Usage(_) | Self::Combine(_) | Self::Internal(_) | Self::ScanStopped { .. } => None,
-            Self::Mismatch { .. } => Some(
-                "--on-mismatch split makes each a group, --on-mismatch skip keeps the most; --append --drop-unwritten forgets files that earlier runs added in vain; `virtualize scan` tells all",
-            ),
-            Self::Vanished { .. } => Some("--drop-vanished leaves them out"),
-            Self::Replaced { .. } => Some("--reread-changed reads them again"),
-            Self::Unchecked(_) => {
-                Some("run again, or give --no-recheck to believe that such files are as they were")
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        use OptionName as O;
+        Some(match self {
+            Self::File(error) => return error.remedy(),
+            Self::List(error) => return error.remedy(),
+            Self::Journal(error) => return error.remedy(),
+            Self::Usage(_) | Self::Combine(_) | Self::Internal(_) | Self::ScanStopped { .. } => return None,
+            Self::Mismatch { .. } => Remedy::set(O::OnMismatch, "split", "make each a group")
+                .or(Remedy::set(O::OnMismatch, "skip", "keep the largest"))
+                .or(Remedy::turn_on(O::DropUnwritten, "forget files that earlier runs added in vain"))
+                .or(Remedy::advice("list all differences with a scan")),
+            Self::Vanished { .. } => Remedy::turn_on(O::DropVanished, "leave them out"),
+            Self::Replaced { .. } => Remedy::turn_on(O::RereadChanged, "read them again"),
+            Self::Unchecked(_) => Remedy::advice("run again")
+                .or(Remedy::turn_on(O::NoRecheck, "trust that such files are unchanged")),
+            Self::OtherOutput { .. } => {
+                Remedy::turn_on(O::Overwrite, "replace it with what the journal describes")
             }
-            Self::OtherOutput { .. } => Some("--overwrite replaces it by what the journal has"),
-            Self::UnknownOutput { .. } => Some(
-                "give the journal that belongs to it with --journal, or name all files and leave --append out, or give --overwrite",
-            ),
-            Self::Failures { .. } => Some(
-                "the same command tries again what failed because a store was not available, --retry-failed all of them; --skip-failed leaves them out, --append --drop-unwritten forgets those that earlier runs added",
-            ),
-            Self::Stopped { .. } => Some("the same command goes on from there"),
-            Self::Outage { .. } => Some("once it answers again, the same command reads the rest"),
+            Self::UnknownOutput { .. } => Remedy::turn_on(O::Journal, "name the journal that belongs to it")
+                .or(Remedy::advice("name all files and do not append"))
+                .or(Remedy::turn_on(O::Overwrite, "replace it")),
+            Self::Failures { .. } => Remedy::advice("run again to retry files whose store was unavailable")
+                .or(Remedy::turn_on(O::RetryFailed, "retry all of them"))
+                .or(Remedy::turn_on(O::SkipFailed, "leave them out"))
+                .or(Remedy::turn_on(O::DropUnwritten, "forget those that earlier runs added")),
+            Self::Stopped { .. } => Remedy::advice("run the same command again to continue"),
+            Self::Outage { .. } => Remedy::advice("run the same command again when the store answers"),
+        })
+    }
+
+    /// Renders the error as one line, with its remedy in parentheses.
+    pub fn render(&self, notation: Notation) -> String {
+        match self.remedy().and_then(|remedy| remedy.render(notation)) {
+            Some(remedy) => format!("{self} ({remedy})"),
+            None => self.to_string(),
         }
     }
 }

@@ -168,7 +168,7 @@ async fn filters_and_duplicates() {
     let text = listed(inputs(), large, &options).await.0.unwrap_err().to_string();
     assert!(text.contains("10 do not pass the filter (at least 8 bytes)"), "{text}");
     let error = list(inputs(), Filter::named("[a"), options.clone()).err().unwrap();
-    assert!(error.hint().unwrap().contains("[*]"));
+    assert!(format!("{:?}", error.remedy()).contains("[*]"));
 }
 
 const KEY: &str = "AKEXAMPLE";

@@ -1,6 +1,7 @@
 use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
+use virtualize_remedy::Remedy;
 
 use crate::{Budget, ByteRange};
 
@@ -83,6 +84,8 @@ pub struct ReadError {
     pub kind: ReadErrorKind,
     /// One line for people.
     pub message: Arc<str>,
+    /// What the user can do.
+    pub remedy: Option<Box<Remedy>>,
 }
 
 /// Classes of failed reads.
@@ -105,7 +108,7 @@ pub enum ReadErrorKind {
 impl ReadError {
     /// An error of the given class.
     pub fn new(kind: ReadErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), remedy: None }
     }
 }
 

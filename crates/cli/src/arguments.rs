@@ -367,6 +367,7 @@ impl Mapping {
                 Hdf5ReaderChoice::Native => virtualize::Hdf5Reader::Native,
                 Hdf5ReaderChoice::Libhdf5 => virtualize::Hdf5Reader::Libhdf5,
             },
+            notation: crate::messages::FLAGS,
             ..Options::default()
         }
     }

@@ -50,8 +50,7 @@ pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
             _ => report(&error, 1),
         },
         Err(Failure::Archive(error)) => {
-            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            messages::line(&format!("error: {error}{hint}"));
+            messages::line(&format!("error: {}", error.render(messages::FLAGS)));
             ExitCode::from(if error.class() == ErrorClass::Usage { 2 } else { 1 })
         }
         Err(Failure::Usage(reason)) => {

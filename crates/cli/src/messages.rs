@@ -1,6 +1,12 @@
 use std::io::Write;
 
-use virtualize::{Diagnostic, Error};
+use virtualize::{Diagnostic, Error, Notation};
+
+/// Remedies name options as flags: `--on-mismatch split`.
+pub(crate) const FLAGS: Notation = Notation(|option, value| {
+    let flag = option.as_str().replace('_', "-");
+    Some(value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}")))
+});
 
 /// Prints a line to standard error. Nobody may be listening, which is no reason to fail.
 pub(crate) fn line(text: &str) {
@@ -10,7 +16,7 @@ pub(crate) fn line(text: &str) {
 /// Prints warnings, one a line.
 pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Diagnostic>) {
     for warning in warnings {
-        line(&format!("warning: {name}: {warning}"));
+        line(&format!("warning: {name}: {}", warning.render(FLAGS)));
     }
 }
 
@@ -19,17 +25,14 @@ pub(crate) fn error(error: &Error) {
     match error {
         Error::Refused { name, diagnostics } if !diagnostics.is_empty() => {
             for diagnostic in diagnostics {
-                line(&format!("error: {name}: {diagnostic}"));
+                line(&format!("error: {name}: {}", diagnostic.render(FLAGS)));
             }
             return;
         }
         Error::Strict { name, diagnostics } => warnings(name, diagnostics),
         _ => {}
     }
-    match error.hint() {
-        Some(hint) => line(&format!("error: {error} ({hint})")),
-        None => line(&format!("error: {error}")),
-    }
+    line(&format!("error: {}", error.render(FLAGS)));
 }
 
 /// Text from a file without control characters, which could end the line or speak to the terminal.

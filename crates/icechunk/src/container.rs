@@ -63,9 +63,8 @@ fn container(
         "gs" => ObjectStoreConfig::Gcs(options.google_endpoint().into_iter().collect()),
         "az" | "abfs" => {
             let account = options.azure_account();
-            let account = account.ok_or_else(|| {
-                refuse("Azure needs an account: --store-option azure_storage_account_name=NAME")
-            })?;
+            let account =
+                account.ok_or_else(|| refuse("Azure needs the store option azure_storage_account_name"))?;
             let account = ("account".to_owned(), account);
             ObjectStoreConfig::Azure(options.azure_endpoint().into_iter().chain([account]).collect())
         }

@@ -1,5 +1,7 @@
 use std::fmt::Display;
 
+use virtualize_remedy::{OptionName, Remedy};
+
 /// Why a hierarchy was not committed. The branch is as it was.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IcechunkError {
@@ -86,15 +88,18 @@ pub enum IcechunkError {
 }
 
 impl IcechunkError {
-    /// What the user can do, in one line.
-    pub fn hint(&self) -> Option<&'static str> {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Exists { .. } => {
-                Some("--replace takes its place, --append-dim adds to it, --group writes elsewhere")
+                let replace = Remedy::turn_on(OptionName::Replace, "replace it");
+                let append = Remedy::turn_on(OptionName::AppendDim, "append to it");
+                Some(replace.or(append).or(Remedy::turn_on(OptionName::Group, "write elsewhere")))
             }
-            Self::Conflict { .. } => Some("run the same command again"),
+            Self::Conflict { .. } => Some(Remedy::advice("run the same command again")),
             Self::History { .. } | Self::Foreign { .. } => {
-                Some("--overwrite writes this dataset anew; what others added beside it stays")
+                let effect = "write this dataset again; nodes that others added beside it stay";
+                Some(Remedy::turn_on(OptionName::Overwrite, effect))
             }
             _ => None,
         }

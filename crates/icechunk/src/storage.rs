@@ -128,8 +128,7 @@ impl RepositoryLocation {
                 };
                 let account = options.azure_account().ok_or_else(|| IcechunkError::Location {
                     location: format!("az://{container}/{prefix}"),
-                    reason: "Azure needs an account: --store-option azure_storage_account_name=NAME"
-                        .to_owned(),
+                    reason: "Azure needs the store option azure_storage_account_name".to_owned(),
                 })?;
                 new_azure_blob_storage(
                     account,

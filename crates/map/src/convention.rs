@@ -71,6 +71,6 @@ fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
         message: format!(
             "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
         ),
-        hint: None,
+        remedy: None,
     }
 }

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use virtualize_remedy::{Notation, Remedy};
+
 /// Something that a user should know about how a file was mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
@@ -11,8 +13,8 @@ pub struct Diagnostic {
     pub path: String,
     /// What happened and why, in one line.
     pub message: String,
-    /// What the user can do, in one line.
-    pub hint: Option<String>,
+    /// What the user can do.
+    pub remedy: Option<Remedy>,
 }
 
 /// How grave a diagnostic is.
@@ -36,13 +38,20 @@ impl fmt::Display for Severity {
     }
 }
 
-/// `path: message (hint) [code]`, one line.
+impl Diagnostic {
+    /// Renders the diagnostic as one line, `path: message (remedy) [code]`.
+    pub fn render(&self, notation: Notation) -> String {
+        let Self { path, message, code, .. } = self;
+        match self.remedy.as_ref().and_then(|remedy| remedy.render(notation)) {
+            Some(remedy) => format!("{path}: {message} ({remedy}) [{code}]"),
+            None => format!("{path}: {message} [{code}]"),
+        }
+    }
+}
+
+/// `path: message [code]`, one line without the remedy.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)?;
-        if let Some(hint) = &self.hint {
-            write!(f, " ({hint})")?;
-        }
-        write!(f, " [{}]", self.code)
+        write!(f, "{}: {} [{}]", self.path, self.message, self.code)
     }
 }

@@ -4,6 +4,7 @@
 //! What these codecs cannot say stays as attributes ([`Kept`] says why).
 
 use serde_json::{Map, Value};
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_zarr::{
     Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
 };
@@ -232,7 +233,7 @@ pub(crate) fn kept(why: &Kept, path: &str) -> Diagnostic {
         code: "not-unpacked",
         path: format!("/{path}"),
         message: format!("the numbers stay packed, with their attributes: {why}"),
-        hint: None,
+        remedy: None,
     }
 }
 
@@ -243,7 +244,7 @@ pub(crate) fn needs_v3() -> Diagnostic {
         code: "unpack-needs-v3",
         path: "/".into(),
         message: "Zarr v2 has no codecs that unpack numbers".into(),
-        hint: Some("choose a Zarr v3 format".into()),
+        remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
     }
 }
 

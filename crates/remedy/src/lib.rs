@@ -30,10 +30,19 @@ pub enum Remedy {
     AnyOf(Vec<Self>),
 }
 
-/// How an edge (the command, the service, Python) writes an option.
-pub trait Notation {
-    /// Returns the option as the user passes it, such as `--on-mismatch split`; `None` if this edge does not have it.
-    fn option(&self, option: OptionName, value: Option<&str>) -> Option<String>;
+/// How an edge (the command, the service, Python) writes an option with its value, such as `--on-mismatch split`. The
+/// function returns `None` for an option that the edge does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Notation(pub fn(OptionName, Option<&str>) -> Option<String>);
+
+/// The notation for callers of the library: `allow_holes`, `on_mismatch=split`.
+impl Default for Notation {
+    fn default() -> Self {
+        Self(|option, value| {
+            let name = option.as_str();
+            Some(value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}")))
+        })
+    }
 }
 
 impl Remedy {
@@ -70,10 +79,10 @@ impl Remedy {
 
     /// Renders the remedy in one line: "use --allow-holes to fill them with the fill value, or write the files again".
     /// Options that the edge does not have are omitted; `None` if nothing is left.
-    pub fn render(&self, notation: &dyn Notation) -> Option<String> {
+    pub fn render(&self, notation: Notation) -> Option<String> {
         match self {
             Self::Set { option, value, effect } => {
-                let option = notation.option(*option, value.as_deref())?;
+                let option = (notation.0)(*option, value.as_deref())?;
                 Some(format!("use {option} to {effect}"))
             }
             Self::Advice(text) => Some(text.to_string()),
@@ -89,16 +98,10 @@ impl Remedy {
 mod tests {
     use super::*;
 
-    struct Flags;
-
-    impl Notation for Flags {
-        fn option(&self, option: OptionName, value: Option<&str>) -> Option<String> {
-            if option == OptionName::Journal {
-                return None;
-            }
-            let flag = option.as_str().replace('_', "-");
-            Some(value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}")))
-        }
+    fn flags(option: OptionName, value: Option<&str>) -> Option<String> {
+        let flag = option.as_str().replace('_', "-");
+        let shown = value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}"));
+        (option != OptionName::Journal).then_some(shown)
     }
 
     #[test]
@@ -107,8 +110,11 @@ mod tests {
             .or(Remedy::turn_on(OptionName::Journal, "choose another place"))
             .or(Remedy::advice("write the files again"));
         let expected = "use --on-mismatch split to make each a group, or write the files again";
-        assert_eq!(remedy.render(&Flags).as_deref(), Some(expected));
-        assert_eq!(Remedy::turn_on(OptionName::Journal, "choose another place").render(&Flags), None);
+        assert_eq!(remedy.render(Notation(flags)).as_deref(), Some(expected));
+        assert_eq!(
+            Remedy::turn_on(OptionName::Journal, "choose another place").render(Notation(flags)),
+            None
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     Problem,
     context::Context,
     guard::Client,
+    problem::PARAMETERS,
     query::{OF_MAPPING, Parameters},
     sources::Mapped,
     zarr,
@@ -48,7 +49,7 @@ pub(crate) async fn get(
 }
 
 fn described(mapped: &Mapped, url: &str, places: usize) -> Value {
-    let mut described = describe::store(&mapped.store);
+    let mut described = describe::store(&mapped.store, PARAMETERS);
     let Some(members) = described.as_object_mut() else { return described };
     let links = json!({
         "store": zarr::link(url, None),

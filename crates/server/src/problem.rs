@@ -2,12 +2,44 @@
 
 use std::io;
 
+use crate::query::OF_MAPPING;
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use virtualize::{Error, ErrorClass, StoreError};
+use virtualize::{Error, ErrorClass, Notation, OptionName, Remedy, StoreError};
+
+/// Remedies for a request about one source name options as its query parameters do: `chunk-grid=rectilinear`.
+pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
+    let name = option.as_str().replace('_', "-");
+    let shown = value.map_or_else(|| name.clone(), |value| format!("{name}={value}"));
+    OF_MAPPING.contains(&name.as_str()).then_some(shown)
+});
+
+/// Remedies for a job name options as the members of its request do: `on_mismatch=split`. The rest are options of the
+/// command alone.
+pub(crate) const MEMBERS: Notation = Notation(|option, value| {
+    use OptionName as O;
+    let is_of_command = matches!(
+        option,
+        O::Anonymous
+            | O::Append
+            | O::BearerToken
+            | O::DropUnwritten
+            | O::DropVanished
+            | O::Hdf5Reader
+            | O::InlineTotal
+            | O::Journal
+            | O::NoRecheck
+            | O::RelativeTo
+            | O::RereadChanged
+            | O::Restart
+            | O::RetryFailed
+            | O::StoreOption
+    );
+    if is_of_command { None } else { (Notation::default().0)(option, value) }
+});
 
 /// Why there is no answer: a status, a code that does not change, one line, and what can be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +111,12 @@ impl Problem {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// The same with what the client can do, if it can do anything.
+    #[must_use]
+    pub(crate) fn remedy(self, remedy: Option<Remedy>) -> Self {
+        Self { hint: remedy.and_then(|remedy| remedy.render(MEMBERS)), ..self }
+    }
+
     /// The same with a time.
     #[must_use]
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
@@ -86,16 +124,23 @@ impl Problem {
     }
 }
 
-/// What the library refused. What stores say may hold names of machines and accounts, so that it goes to the log alone.
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
+        Self::of_error(&error, PARAMETERS)
+    }
+}
+
+impl Problem {
+    /// What the library refused, with its remedy in the notation of the request. The text of a store may name machines and
+    /// accounts, so it goes to the log only.
+    pub(crate) fn of_error(error: &Error, notation: Notation) -> Self {
         tracing::debug!("{error}");
-        let (status, code) = kind(&error);
+        let (status, code) = kind(error);
         if code == "source-unavailable" && is_out_of_descriptors(&error.to_string()) {
             tracing::error!("{error}");
             return Self::no_descriptors();
         }
-        let detail = match &error {
+        let detail = match error {
             Error::Store(StoreError::Denied { name, .. }) => {
                 format!("{name}: the store does not let the service read it")
             }
@@ -111,7 +156,7 @@ impl From<Error> for Problem {
         };
         let hint = match code {
             "source-denied" | "not-allowed" | "url" => None,
-            _ => error.hint().map(str::to_owned),
+            _ => error.remedy().and_then(|remedy| remedy.render(notation)),
         };
         Self { status, code, detail, hint, retry_after: None }
     }

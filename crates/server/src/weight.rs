@@ -30,11 +30,14 @@ pub(crate) fn weight(store: &VirtualStore) -> u64 {
     chunks.fold(described(store), u64::saturating_add).saturating_add(pages)
 }
 
+/// Bytes that a remedy may take.
+const REMEDY: usize = 256;
+
 /// Bytes of what describes it: nodes, attributes, diagnostics.
 pub(crate) fn described(store: &VirtualStore) -> u64 {
     let diagnostics = store.report.diagnostics.iter().map(|each| {
-        let hint = each.hint.as_ref().map_or(0, |hint| hint.len());
-        ((each.path.len() + each.message.len() + hint) as u64).saturating_add(DIAGNOSTIC)
+        let remedy = each.remedy.as_ref().map_or(0, |_| REMEDY);
+        ((each.path.len() + each.message.len() + remedy) as u64).saturating_add(DIAGNOSTIC)
     });
     diagnostics.fold(group(&store.hierarchy.root, 0), u64::saturating_add)
 }

@@ -1,6 +1,7 @@
 use std::{borrow::Cow, io};
 
 use virtualize_bytes::{ReadError, ReadErrorKind};
+use virtualize_remedy::{OptionName, Remedy};
 
 /// Why a file could not be opened, read or written. Each is one line that names the file as the user did, without
 /// the query of its url, which may hold a signature.
@@ -116,28 +117,30 @@ impl StoreError {
         }
     }
 
-    /// What the user can do, in one line.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NotFound { name } if !name.contains("://") => Some("check the path"),
-            Self::NotFound { .. } => {
-                Some("check the url; a private store may hide files without credentials")
-            }
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        let advice = match self {
             Self::Denied { reason, .. } if reason.starts_with(EXPIRED) => {
-                Some("get new credentials, such as a new session token, and run again")
+                "get new credentials, such as a new session token, and run again"
             }
-            Self::Denied { name, .. } => Some(denied_hint(name)),
-            Self::Region { .. } => Some("set AWS_REGION to it, or leave it out: it is then found"),
-            Self::Changed { .. } => Some("run again when it is complete"),
-            Self::NoRanges { .. } => Some("download the file first"),
-            Self::Option { .. } => Some("see object_store's configuration keys for this kind of store"),
-            Self::Occupied { .. } => Some("choose another place, or give --overwrite"),
-            Self::Locked { .. } => Some("wait until it has ended, or choose another output"),
+            Self::Denied { name, .. } => return Some(denied_remedy(name)),
+            Self::Occupied { .. } => {
+                let overwrite = Remedy::turn_on(OptionName::Overwrite, "replace it");
+                return Some(overwrite.or(Remedy::advice("choose another output")));
+            }
+            Self::NotFound { name } if !name.contains("://") => "check the path",
+            Self::NotFound { .. } => "check the url; a private store may hide files without credentials",
+            Self::Region { .. } => "set AWS_REGION to that region, or unset it to detect the region",
+            Self::Changed { .. } => "run again when the file is complete",
+            Self::NoRanges { .. } => "download the file first",
+            Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
+            Self::Locked { .. } => "wait until that process ends, or choose another output",
             Self::NotAFile { .. }
             | Self::NotAllowed { .. }
             | Self::Location { .. }
-            | Self::Unavailable { .. } => None,
-        }
+            | Self::Unavailable { .. } => return None,
+        };
+        Some(Remedy::advice(advice))
     }
 
     /// An error of the local file system.
@@ -194,24 +197,22 @@ const EXPIRED_CODES: [&str; 4] = ["ExpiredToken", "TokenRefreshRequired", "Reque
 
 impl From<StoreError> for ReadError {
     fn from(error: StoreError) -> Self {
-        let message = match error.hint() {
-            Some(hint) => format!("{error} ({hint})"),
-            None => error.to_string(),
-        };
-        Self::new(error.kind(), message)
+        Self { remedy: error.remedy().map(Box::new), ..Self::new(error.kind(), error.to_string()) }
     }
 }
 
-fn denied_hint(name: &str) -> &'static str {
-    match name.split_once("://").map(|(scheme, _)| scheme) {
-        Some("s3" | "s3a") => {
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --anonymous for a public bucket"
+fn denied_remedy(name: &str) -> Remedy {
+    let credentials = match name.split_once("://").map(|(scheme, _)| scheme) {
+        Some("s3" | "s3a") => "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        Some("gs") => "set GOOGLE_APPLICATION_CREDENTIALS",
+        Some("http" | "https") => {
+            let token = Remedy::turn_on(OptionName::BearerToken, "send a token");
+            return token.or(Remedy::advice("set VIRTUALIZE_BEARER_TOKEN"));
         }
-        Some("gs") => "set GOOGLE_APPLICATION_CREDENTIALS, or give --anonymous for a public bucket",
-        Some("http" | "https") => "give --bearer-token or set VIRTUALIZE_BEARER_TOKEN",
-        Some("file") | None => "check the permissions of the file and its folders",
-        Some(_) => "set AZURE_STORAGE_ACCOUNT_NAME and a key, or give --anonymous for a public container",
-    }
+        Some("file") | None => return Remedy::advice("check the permissions of the file and its folders"),
+        Some(_) => "set AZURE_STORAGE_ACCOUNT_NAME and a key",
+    };
+    Remedy::advice(credentials).or(Remedy::turn_on(OptionName::Anonymous, "read a public bucket"))
 }
 
 /// Some refusals reach us without a class of their own: credentials that could not be had, a region that is not right.

@@ -113,7 +113,7 @@ fn a_region_that_someone_set_is_not_changed_but_the_right_one_is_named() {
     ];
     for error in errors {
         assert!(error.to_string().contains("is in the region eu-north-1"), "{error}");
-        assert!(error.hint().unwrap().contains("AWS_REGION"));
+        assert!(format!("{:?}", error.remedy()).contains("AWS_REGION"));
     }
     assert_eq!(server.requests().len(), 2);
 }

@@ -139,7 +139,7 @@ fn expired_credentials_are_said_at_once() {
         let error = within(open(URL, &options(&server))).unwrap_err();
         assert_eq!(error.kind(), ReadErrorKind::Unavailable, "new ones may come: {error}");
         assert_eq!(error.to_string(), format!("{URL}: access denied: the credentials expired ({code})"));
-        assert!(error.hint().unwrap().contains("session token"));
+        assert!(format!("{:?}", error.remedy()).contains("session token"));
         assert_eq!(server.requests().len(), 1);
     }
     let server = Faulty::start(content(), vec![], Fault::Refused(403, "AccessDenied", None));

@@ -103,7 +103,7 @@ fn the_token_goes_with_every_request() {
     });
     let error = failure(&server, &options());
     assert_eq!(error.kind(), ReadErrorKind::Denied);
-    assert!(error.hint().unwrap().contains("--bearer-token"));
+    assert!(format!("{:?}", error.remedy()).contains("BearerToken"));
     let anonymous = StoreOptions { anonymous: true, ..with };
     assert_eq!(failure(&server, &anonymous).kind(), ReadErrorKind::Denied);
     assert!(!format!("{anonymous:?}").contains("abc"));
@@ -169,7 +169,7 @@ fn a_large_file_without_ranges_is_refused() {
     });
     let error = failure(&server, &options());
     assert!(matches!(error, StoreError::NoRanges { .. }), "{error}");
-    assert_eq!(error.hint(), Some("download the file first"));
+    assert_eq!(error.remedy(), Some(virtualize_remedy::Remedy::advice("download the file first")));
 }
 
 #[test]

@@ -84,7 +84,7 @@ async fn wrong_or_missing_credentials() {
     for options in [signed(&endpoint, "wrong"), anonymous(&endpoint)] {
         let error = open(URL, &options).await.unwrap_err();
         assert_eq!(error.kind(), ReadErrorKind::Denied, "{error}");
-        assert!(error.hint().unwrap().contains("--anonymous"));
+        assert!(format!("{:?}", error.remedy()).contains("Anonymous"));
     }
 }
 

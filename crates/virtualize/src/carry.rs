@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadError};
 use virtualize_map::{Diagnostic, Mapped, Severity};
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
 
 use crate::{
@@ -123,7 +124,10 @@ fn too_much(path: &str, total: u64) -> Diagnostic {
         code: "inline-total",
         path: format!("/{path}"),
         message: format!("chunks stay references: inlined they would pass the {total} bytes for all arrays"),
-        hint: Some("give a greater --inline-total or a smaller --inline-below".to_owned()),
+        remedy: Some(
+            Remedy::turn_on(OptionName::InlineTotal, "raise the limit")
+                .or(Remedy::turn_on(OptionName::InlineBelow, "inline fewer chunks")),
+        ),
     }
 }
 
@@ -133,7 +137,7 @@ fn not_read(path: &str, why: &str) -> Diagnostic {
         code: "inline-failed",
         path: format!("/{path}"),
         message: format!("chunks that were to be inlined stay references: {why}"),
-        hint: None,
+        remedy: None,
     }
 }
 

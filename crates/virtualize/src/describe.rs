@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use virtualize_map::{ArrayReport, Diagnostic, FillDecision, FillPolicy, Outcome};
+use virtualize_remedy::Notation;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
     node::join,
@@ -11,7 +12,7 @@ use virtualize_zarr::{
 use crate::VirtualStore;
 
 /// All that is known of a mapped file, as JSON. Keys are added over time, never renamed.
-pub fn store(store: &VirtualStore) -> Value {
+pub fn store(store: &VirtualStore, notation: Notation) -> Value {
     let own = store.hierarchy.sources.first();
     let sources = store.hierarchy.sources.iter();
     json!({
@@ -26,7 +27,7 @@ pub fn store(store: &VirtualStore) -> Value {
         "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),
         "root": group(store, "", &store.hierarchy.root),
         "left_out": left_out(store),
-        "diagnostics": store.report.diagnostics.iter().map(diagnostic).collect::<Vec<_>>(),
+        "diagnostics": store.report.diagnostics.iter().map(|each| diagnostic(each, notation)).collect::<Vec<_>>(),
     })
 }
 
@@ -159,14 +160,14 @@ pub fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     }
 }
 
-/// A diagnostic as JSON.
-pub fn diagnostic(diagnostic: &Diagnostic) -> Value {
+/// A diagnostic as JSON, its remedy in the given notation.
+pub fn diagnostic(diagnostic: &Diagnostic, notation: Notation) -> Value {
     json!({
         "severity": diagnostic.severity.to_string(),
         "code": diagnostic.code,
         "path": diagnostic.path,
         "message": diagnostic.message,
-        "hint": diagnostic.hint,
+        "hint": diagnostic.remedy.as_ref().and_then(|remedy| remedy.render(notation)),
     })
 }
 

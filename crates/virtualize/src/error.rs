@@ -1,5 +1,6 @@
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_map::Diagnostic;
+use virtualize_remedy::{Notation, OptionName, Remedy};
 use virtualize_store::StoreError;
 
 /// Why a file was not made into references, or these were not written. One line that names the file.
@@ -52,7 +53,7 @@ pub enum Error {
         diagnostics: Vec<Diagnostic>,
     },
     /// There are warnings, and the user wants none.
-    #[error("{name}: refused because of {} warning{} (--strict)", diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
+    #[error("{name}: refused because of {} warning{} ", diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
     Strict {
         /// The file.
         name: String,
@@ -89,6 +90,12 @@ pub enum Error {
     Relocation {
         /// Which, and why.
         reason: String,
+    },
+    /// A relative url in references names two different files.
+    #[error("url of a source: {url:?} exists both beside the references and in the working directory")]
+    AmbiguousUrl {
+        /// The relative url.
+        url: String,
     },
     /// The references could not be put into words.
     #[error("{name}: {reason}")]
@@ -127,7 +134,8 @@ impl Error {
         match self {
             Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. })
             | Self::OverInput { .. }
-            | Self::Relocation { .. } => ErrorClass::Usage,
+            | Self::Relocation { .. }
+            | Self::AmbiguousUrl { .. } => ErrorClass::Usage,
             #[cfg(feature = "icechunk")]
             Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
                 ErrorClass::Usage
@@ -144,29 +152,48 @@ impl Error {
         }
     }
 
-    /// What the user can do, in one line.
-    pub fn hint(&self) -> Option<&str> {
-        match self {
-            Self::Store(error) => error.hint(),
-            Self::Format { found, .. } => Some(match found.as_str() {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        let advice = match self {
+            Self::Store(error) => return error.remedy(),
+            Self::Read(error)
+            | Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
+            | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => {
+                return error.remedy.as_deref().cloned();
+            }
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk { source, .. } => return source.remedy(),
+            Self::AmbiguousUrl { .. } => {
+                return Some(Remedy::turn_on(OptionName::RelativeTo, "choose one of them"));
+            }
+            Self::Format { found, .. } => match found.as_str() {
                 "looks like NetCDF-3 classic" | "looks like NetCDF-3 with 64-bit offsets" => {
                     "convert it with `nccopy -k nc4`"
                 }
                 "looks like gzip" | "looks like bzip2" | "looks like xz" | "looks like Zstandard" => {
                     "decompress it first"
                 }
-                "looks like an HTML page" => "the url may need a login, or lead to a page about the file",
+                "looks like an HTML page" => {
+                    "check the url: it may need a login, or lead to a page about the file"
+                }
                 "looks like Git LFS pointer" => "fetch it with `git lfs pull`",
-                _ => "HDF5, NetCDF-4, TIFF, GeoTIFF and COG are read",
-            }),
+                _ => "pass an HDF5, NetCDF-4, TIFF, GeoTIFF or COG file",
+            },
             Self::Hdf5 { source: virtualize_hdf5::Error::Truncated { .. }, .. }
             | Self::Tiff { source: virtualize_tiff::Error::Truncated { .. }, .. } => {
-                Some("the file may be incomplete: compare its size with the original")
+                "compare its size with the original: the file may be incomplete"
             }
-            #[cfg(feature = "icechunk")]
-            Self::Icechunk { source, .. } => source.hint(),
-            Self::OverInput { .. } => Some("choose another output"),
-            _ => None,
+            Self::OverInput { .. } => "choose another output",
+            _ => return None,
+        };
+        Some(Remedy::advice(advice))
+    }
+
+    /// Renders the error as one line, with its remedy in parentheses.
+    pub fn render(&self, notation: Notation) -> String {
+        match self.remedy().and_then(|remedy| remedy.render(notation)) {
+            Some(remedy) => format!("{self} ({remedy})"),
+            None => self.to_string(),
         }
     }
 }

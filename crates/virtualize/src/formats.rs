@@ -91,7 +91,7 @@ async fn read_hdf5(
             None => Err(virtualize_hdf5::Error::Unsupported {
                 structure: "file",
                 address: 0,
-                problem: "libhdf5 reads local files only; leave --hdf5-reader out".to_owned(),
+                problem: "libhdf5 reads local files only; the native reader reads remote ones".to_owned(),
             }),
         },
     }

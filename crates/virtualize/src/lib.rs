@@ -62,5 +62,6 @@ pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
     MapOptions, Outcome, Report, Severity,
 };
+pub use virtualize_remedy::{Notation, OptionName, Remedy};
 pub use virtualize_store::{Listed, Object, Stats, StoreError, StoreOptions, open_listed};
 pub use virtualize_zarr as zarr;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use virtualize_bytes::{Gate, Limits};
 use virtualize_map::MapOptions;
+use virtualize_remedy::Notation;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::readers::Client;
 
@@ -25,6 +26,8 @@ pub struct Options {
     pub hdf5_reader: Hdf5Reader,
     /// Asked, while a file is opened, whether to go on.
     pub gate: Option<Arc<dyn Gate>>,
+    /// How remedies name options, where an error becomes text in a journal or an event.
+    pub notation: Notation,
 }
 
 impl Options {

@@ -54,7 +54,7 @@ pub(crate) fn adapt(mapped: &mut Mapped, clients: &[Client], options: &MapOption
             code: "reader-adapted",
             path: format!("/{path}"),
             message: format!("for the readers that are wanted, {message}"),
-            hint: None,
+            remedy: None,
         });
     }
 }

@@ -8,7 +8,8 @@ use crate::Layout;
 
 /// All options of reading and mapping that change what is read of a file. How it is reached does not.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
-    let Options { store: _, map, limits, carry, strict, readable_by, hdf5_reader, gate: _ } = options;
+    let Options { store: _, map, limits, carry, strict, readable_by, hdf5_reader, gate: _, notation: _ } =
+        options;
     let mut all = BTreeMap::new();
     let mut say = |name: &str, value: &dyn Debug| {
         all.insert(name.to_owned(), format!("{value:?}"));

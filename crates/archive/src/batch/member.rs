@@ -17,9 +17,11 @@ pub(super) async fn row(
     layout: &Layout,
     options: &Options,
 ) -> Result<MemberRow, Failure> {
-    let (packed, hierarchy) = pack_hierarchy(&store.hierarchy, store.name())?;
-    let (values, digests) = wanted(&hierarchy, layout).read(store, &options.store).await?;
-    let packed_values = pack_values(&values, store.name())?;
+    let failed = |error: virtualize::Error| Failure::new(error, options.notation);
+    let (packed, hierarchy) = pack_hierarchy(&store.hierarchy, store.name()).map_err(failed)?;
+    let read = wanted(&hierarchy, layout).read(store, &options.store).await;
+    let (values, digests) = read.map_err(failed)?;
+    let packed_values = pack_values(&values, store.name()).map_err(failed)?;
     let sources = hierarchy.sources.clone();
     let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item, layout)? };
     let signature = Signature::of(&member, layout);

@@ -42,7 +42,8 @@ impl Becomes {
             Self::Each(each) => {
                 let name = each.name(&item.url);
                 let name = name.map_err(|error| Failure { class: ErrorClass::File, error })?;
-                Ok(each.write(store, name, options).await?)
+                let written = each.write(store, name, options).await;
+                written.map_err(|error| Failure::new(error, options.notation))
             }
             Self::Member(layout) => {
                 let row = member::row(item, store, layout, options).await?;

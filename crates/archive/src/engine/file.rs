@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use virtualize::{Object, Options, StoreError, VirtualStore};
+use virtualize::{Notation, Object, OptionName, Options, Remedy, VirtualStore};
 use virtualize_store::Listed;
 
 use super::{Failure, ReadFile, ReadFuture, Reading, breaker::Probe};
@@ -48,7 +48,8 @@ impl<M: Make> Probe for FileReader<M> {
 impl<M: Make> FileReader<M> {
     async fn read_file(&self, item: &Item, fresh: bool) -> Result<Reading<M::Content>, Failure> {
         let (object, options) = (self.open(item, fresh).await?, self.options.for_file());
-        let mut store = virtualize::open_object(Arc::clone(&object), &options).await?;
+        let store = virtualize::open_object(Arc::clone(&object), &options).await;
+        let mut store = store.map_err(|error| self.failure(error))?;
         let opened = Item {
             size: store
                 .hierarchy
@@ -61,9 +62,9 @@ impl<M: Make> FileReader<M> {
             ..item.clone()
         };
         let content = self.make.make(item, &mut store, &options).await?;
-        object.verify()?;
+        object.verify().map_err(|error| self.failure(error))?;
         let stats = object.stats();
-        let warnings = store.warnings().map(ToString::to_string).collect();
+        let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
         Ok(Reading { opened, requests: stats.requests, bytes: stats.bytes, warnings, content })
     }
 
@@ -74,24 +75,29 @@ impl<M: Make> FileReader<M> {
             let Item { size, etag, modified, .. } = item.clone();
             listed = Listed { size, etag, modified, ..listed };
         }
-        Ok(virtualize_store::open_listed(&listed, &self.options.store).await?)
+        let object = virtualize_store::open_listed(&listed, &self.options.store).await;
+        object.map_err(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: impl Into<virtualize::Error>) -> Failure {
+        Failure::new(error, self.options.notation)
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        virtualize::Error::from(error).into()
-    }
-}
-
-impl From<virtualize::Error> for Failure {
-    fn from(error: virtualize::Error) -> Self {
-        let hint = match &error {
+impl Failure {
+    /// The failure of a file, with its remedy in the caller's notation.
+    pub(crate) fn new(error: impl Into<virtualize::Error>, notation: Notation) -> Self {
+        let error = error.into();
+        let text = match &error {
             virtualize::Error::Values { path, .. } => {
-                format!(" (--assume-equal {path} takes the first file's)")
+                let remedy =
+                    Remedy::set(OptionName::AssumeEqual, path.clone(), "take the first file's values");
+                remedy
+                    .render(notation)
+                    .map_or_else(|| error.to_string(), |remedy| format!("{error} ({remedy})"))
             }
-            other => other.hint().map(|hint| format!(" ({hint})")).unwrap_or_default(),
+            _ => error.render(notation),
         };
-        Self { class: error.class(), error: format!("{error}{hint}").replace('\n', " ") }
+        Self { class: error.class(), error: text.replace('\n', " ") }
     }
 }

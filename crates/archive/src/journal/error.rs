@@ -3,6 +3,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use virtualize::{OptionName, Remedy};
+
 /// Why a journal cannot be used. One line each.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -81,13 +83,14 @@ impl JournalError {
         !matches!(self, Self::Failed { .. } | Self::Locked { .. })
     }
 
-    /// What the user can do, in one line.
-    pub fn hint(&self) -> Option<&'static str> {
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        let elsewhere = Remedy::turn_on(OptionName::Journal, "choose another place");
         Some(match self {
-            Self::Locked { .. } => "wait for it, or stop it",
-            Self::NotAJournal { .. } => "choose another place with --journal",
+            Self::Locked { .. } => Remedy::advice("wait for the other run, or stop it"),
+            Self::NotAJournal { .. } => elsewhere,
             Self::Version { .. } | Self::OtherOptions { .. } => {
-                "--restart begins anew, --journal chooses another place"
+                Remedy::turn_on(OptionName::Restart, "start again").or(elsewhere)
             }
             Self::Failed { .. } => return None,
         })

@@ -1,3 +1,4 @@
+use virtualize::{OptionName, Remedy};
 use virtualize_store::StoreError;
 
 /// Why files could not be listed. Each is one line.
@@ -61,19 +62,21 @@ pub enum ListError {
 }
 
 impl ListError {
-    /// What the user can do, in one line.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Store(error) => error.hint(),
+    /// What the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::Store(error) => return error.remedy(),
             Self::Pattern { .. } => {
-                Some("* ? [a-z] {a,b} and ** are known; [*] stands for the character itself")
+                Remedy::advice("write patterns with * ? [a-z] {a,b} and **; [*] matches the character itself")
             }
-            Self::Line { .. } => Some("a list has a path, a url, or a JSON object with \"url\" a line"),
-            Self::Nothing { .. } => Some("check the pattern; * does not match a slash, ** does"),
+            Self::Line { .. } => {
+                Remedy::advice("write a path, a url, or a JSON object with \"url\" on each line")
+            }
+            Self::Nothing { .. } => Remedy::advice("check the pattern; * does not match a slash, ** does"),
             Self::AllLeftOut { without_asset: 1.., .. } => {
-                Some("name assets with --asset, or widen the filter")
+                Remedy::turn_on(OptionName::Asset, "name assets").or(Remedy::advice("widen the filter"))
             }
-            Self::Catalogue { .. } | Self::Empty { .. } | Self::AllLeftOut { .. } => None,
-        }
+            Self::Catalogue { .. } | Self::Empty { .. } | Self::AllLeftOut { .. } => return None,
+        })
     }
 }

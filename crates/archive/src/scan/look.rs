@@ -38,7 +38,8 @@ impl Look {
         let guessed = if self.guesses { dimension_of_time(store) } else { None };
         let mut layout = self.layout.clone();
         layout.along.extend(guessed.clone().map(Along::Concat));
-        let (values, digests) = wanted(&store.hierarchy, &layout).read(store, &options.store).await?;
+        let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
+        let (values, digests) = read.map_err(|error| Failure::new(error, options.notation))?;
         let (item, given) = (item.clone(), given(item, &layout)?);
         let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
         Ok((Seen::of(&member, &layout), guessed))

@@ -5,14 +5,14 @@ mod text;
 
 use std::io::{self, Write};
 
-use crate::{arguments::Inspect, exit::Failure};
+use crate::{arguments::Inspect, exit::Failure, messages};
 
 pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
     let options = arguments.input.options();
     let store = virtualize::open(arguments.input.file(), &options).await?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
-        let described = virtualize::describe::store(&store);
+        let described = virtualize::describe::store(&store, messages::FLAGS);
         serde_json::to_writer_pretty(&mut out, &described).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {

@@ -8,7 +8,7 @@ use virtualize::{
 };
 
 use super::readers;
-use crate::messages::printable;
+use crate::messages::{self, printable};
 use virtualize::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
 
 /// Longest attribute value that is shown whole, in characters.
@@ -27,7 +27,7 @@ pub(crate) fn write(store: &VirtualStore, out: &mut impl Write) -> io::Result<()
         writeln!(out, "\nDiagnostics")?;
     }
     for diagnostic in &store.report.diagnostics {
-        writeln!(out, "  {}: {}", diagnostic.severity, printable(&diagnostic.to_string()))?;
+        writeln!(out, "  {}: {}", diagnostic.severity, printable(&diagnostic.render(messages::FLAGS)))?;
     }
     Ok(())
 }

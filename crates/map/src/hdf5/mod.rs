@@ -81,9 +81,8 @@ pub fn map_file_among(
     let mut mapped = map_within(file, source, shared, options, &chain);
     if let Some(refused) = budget.refused() {
         let (severity, path) = (Severity::Error, "/".to_owned());
-        let hint = None;
         let (code, message) = ("too-large", refused.to_string());
-        mapped.report.diagnostics.push(Diagnostic { severity, code, path, message, hint });
+        mapped.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy: None });
     }
     if options.unpack && options.format == ZarrFormat::V2 {
         mapped.report.diagnostics.push(unpack::needs_v3());
@@ -185,7 +184,7 @@ impl<'a> Mapper<'a> {
 
     /// `path` without a leading slash.
     fn diagnose(&mut self, severity: Severity, code: &'static str, path: &str, message: String) {
-        let diagnostic = Diagnostic { severity, code, path: format!("/{path}"), message, hint: None };
+        let diagnostic = Diagnostic { severity, code, path: format!("/{path}"), message, remedy: None };
         self.report.diagnostics.push(diagnostic);
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_zarr::{Group, Node, node::join};
 
 use super::Mapper;
@@ -300,7 +301,7 @@ impl Mapper<'_> {
             code: "link-left-out",
             path: format!("/{}", link.at),
             message: format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
-            hint: Some("--follow-external follows it".to_owned()),
+            remedy: Some(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
         });
     }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_zarr::{
     ChunkManifest, Codec, Endian, Lengths, References, SourceId, ZarrFormat, greatest_common_divisor,
 };
@@ -202,11 +203,12 @@ impl ChunkMaker<'_> {
                 self.geometry.height % rows,
                 words(self.encoding.image).join(", ")
             );
-            let hint = match self.encoding.format {
-                ZarrFormat::V2 => "a Zarr v3 format with `--chunk-grid rectilinear` refers to it as it is",
-                ZarrFormat::V3 => "`--chunk-grid rectilinear` refers to it as it is",
+            let effect = match self.encoding.format {
+                ZarrFormat::V2 => "reference it as it is (in a Zarr v3 format)",
+                ZarrFormat::V3 => "reference it as it is",
             };
-            return Err(Refusal { hint: Some(hint.into()), ..Refusal::unsupported(message) });
+            let remedy = Remedy::set(OptionName::ChunkGrid, "rectilinear", effect);
+            return Err(Refusal { remedy: Some(remedy), ..Refusal::unsupported(message) });
         }
         self.check_inline(short.len() as u64, rows)?;
         match self.encoding.short_strip()? {
@@ -309,7 +311,7 @@ impl ChunkMaker<'_> {
                     "{bytes} bytes would have to be inlined, the limit is {}",
                     self.inline_limit
                 ),
-                hint: Some("raise `--inline-limit`".into()),
+                remedy: Some(Remedy::turn_on(OptionName::InlineLimit, "raise the limit")),
                 is_error: false,
             });
         }

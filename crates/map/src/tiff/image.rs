@@ -1,5 +1,6 @@
 //! One image → one array with what belongs to it.
 
+use virtualize_remedy::Remedy;
 use virtualize_tiff::model::{Ifd, Image};
 use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat, node::join};
 
@@ -173,7 +174,7 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
         code,
         path: format!("/{path}"),
         message: format!("the {left_out} is left out: {problem}"),
-        hint: Some("assign the coordinate reference system after opening".into()),
+        remedy: Some(Remedy::advice("assign the coordinate reference system after opening")),
     })
 }
 
@@ -183,6 +184,6 @@ fn diagnostic(refusal: Refusal, path: &str) -> Diagnostic {
         code: refusal.code,
         path: format!("/{path}"),
         message: format!("left out: {}", refusal.message),
-        hint: refusal.hint,
+        remedy: refusal.remedy,
     }
 }

@@ -31,6 +31,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 
@@ -57,7 +58,7 @@ pub fn map_file_among(file: &File, source: Source, others: &OtherTiffs, options:
             code: "tiff-chain",
             path: "/".into(),
             message: format!("further images may be missing: {error}"),
-            hint: None,
+            remedy: None,
         });
     }
     let main = file.ifds.first();
@@ -101,7 +102,7 @@ fn no_such_image(path: &[usize]) -> Diagnostic {
         code: "tiff-no-such-ifd",
         path: "/".into(),
         message: format!("the file has no image {}", spelled(path)),
-        hint: Some("`virtualize inspect` lists the images".into()),
+        remedy: Some(Remedy::advice("list the images with `virtualize inspect`")),
     }
 }
 
@@ -112,7 +113,7 @@ fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
         code: "chunk-grid",
         path: "/".into(),
         message: "Zarr v2 knows regular chunk grids only: these are written".into(),
-        hint: Some("choose a Zarr v3 format".into()),
+        remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
@@ -107,15 +108,15 @@ fn check_values(
         let Err(why) = &candidate.value else { continue };
         let message = complaint(candidate, why, data_type);
         if options.invalid_nodata == InvalidNodata::Error {
-            let hint = Some("`--invalid-nodata warn` drops it".to_owned());
-            return Err(Refusal { code: "invalid-nodata", message, hint, is_error: true });
+            let remedy = Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it"));
+            return Err(Refusal { code: "invalid-nodata", message, remedy, is_error: true });
         }
         diagnostics.push(Diagnostic {
             severity: Severity::Warning,
             code: "nodata-dropped",
             path: format!("/{path}"),
             message: format!("{message}; it is dropped"),
-            hint: None,
+            remedy: None,
         });
     }
     Ok(())
@@ -165,7 +166,7 @@ fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec
         code: "nodata-disagrees",
         path: format!("/{path}"),
         message: format!("nodata sources disagree: {}; {} is used", values.join(", "), used.origin),
-        hint: None,
+        remedy: None,
     });
 }
 

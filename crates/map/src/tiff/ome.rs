@@ -102,7 +102,13 @@ pub(super) fn join_series(
 }
 
 fn warning(path: &str, message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, code: "ome-series", path: path.to_owned(), message, hint: None }
+    Diagnostic {
+        severity: Severity::Warning,
+        code: "ome-series",
+        path: path.to_owned(),
+        message,
+        remedy: None,
+    }
 }
 
 /// Another file, mapped by itself, with its number among the sources.

@@ -59,7 +59,7 @@ fn page_numbers(pages: &[&Ifd]) -> Vec<u64> {
 }
 
 fn note(message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Info, code: "tiff-stack", path: "/".into(), message, hint: None }
+    Diagnostic { severity: Severity::Info, code: "tiff-stack", path: "/".into(), message, remedy: None }
 }
 
 /// An image of the main chain that was mapped, and is neither an overview nor a mask.

@@ -24,7 +24,7 @@ pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) ->
             code: "tiff-tag",
             path: format!("/{path}"),
             message: format!("a tag is not read whole: {message}"),
-            hint: None,
+            remedy: None,
         });
     }
     Ok(())

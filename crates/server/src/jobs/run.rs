@@ -25,7 +25,7 @@ use virtualize_archive::{
 use virtualize_store::Allowed;
 
 use super::{Inner, Job, Stop, record::write_whole, request::Kind};
-use crate::{Problem, budget::JobGate};
+use crate::{Problem, budget::JobGate, problem::MEMBERS};
 
 /// Time that a run is given to stop by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -65,6 +65,7 @@ impl Work {
         }
         let gate = JobGate { budget: self.inner.memory.clone(), most: config.file_memory };
         options.gate = Some(Arc::new(gate));
+        options.notation = MEMBERS;
         Ok(options)
     }
 
@@ -299,31 +300,24 @@ fn not_committed(error: IcechunkError) -> Problem {
         let detail = format!("{doing}: the repository cannot be reached, or is none");
         return Problem::new(StatusCode::BAD_GATEWAY, "source-unavailable", detail);
     }
-    let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "commit", error.to_string());
-    match error {
-        IcechunkError::Exists { .. } => {
-            problem.hint("replace takes its place, append_dim adds to it, group writes elsewhere")
-        }
-        IcechunkError::Conflict { .. } => problem.hint("send the same job again"),
-        _ => problem,
-    }
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "commit", error.to_string()).remedy(error.remedy())
 }
 
 /// Why a run came to no good end.
 fn problem(error: Error) -> Problem {
-    let refused =
-        |code, error: &Error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string());
+    let refused = |code, error: &Error| {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string()).remedy(error.remedy())
+    };
     match error {
         #[cfg(feature = "icechunk")]
         Error::File(FileError::Icechunk { source, .. }) => not_committed(source),
-        Error::File(error) => error.into(),
-        Error::List(ListError::Store(error)) => FileError::from(error).into(),
+        Error::File(error) => Problem::of_error(&error, MEMBERS),
+        Error::List(ListError::Store(error)) => Problem::of_error(&error.into(), MEMBERS),
         Error::Journal(_) | Error::Internal(_) => {
             tracing::error!("a job failed: {error}");
             Problem::internal()
         }
-        Error::Mismatch { .. } => refused("mismatch", &error)
-            .hint("on_mismatch \"split\" makes each a group, \"skip\" keeps the most; a scan tells all"),
+        Error::Mismatch { .. } => refused("mismatch", &error),
         Error::List(_) => refused("listing", &error),
         Error::Vanished { .. } => refused("source-changed", &error),
         Error::Usage(_) => refused("parameter", &error),

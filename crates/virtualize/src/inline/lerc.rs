@@ -6,6 +6,7 @@ use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Limits, ReadError};
 use virtualize_codec::lerc::{self, Head, Layout};
 use virtualize_map::{ChunkContent, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
+use virtualize_remedy::{OptionName, Remedy};
 use virtualize_zarr::{
     Array, ChunkGrid, Codec, DataType, FillValue, NodePath, Reference, SourceId, chunk_indices,
 };
@@ -23,7 +24,7 @@ enum Verdict {
     /// These chunks have to be made again.
     Remake(Vec<(u64, Reference)>),
     /// It cannot be shown.
-    LeaveOut { code: &'static str, why: String, hint: Option<String> },
+    LeaveOut { code: &'static str, why: String, remedy: Option<Remedy> },
     /// Nobody looked.
     Unknown,
 }
@@ -46,7 +47,7 @@ pub(crate) async fn check(
                 left = rest;
                 match odd_chunks(context, array, outer, chunks).await {
                     Ok(odd) => Verdict::Remake(odd),
-                    Err(Failure::Chunk(why)) => Verdict::LeaveOut { code: "tiff-lerc", why, hint: None },
+                    Err(Failure::Chunk(why)) => Verdict::LeaveOut { code: "tiff-lerc", why, remedy: None },
                     Err(Failure::Read(error)) => return Err(error),
                 }
             }
@@ -234,7 +235,7 @@ fn act(mapped: &mut Mapped, path: NodePath, verdict: Verdict, options: &MapOptio
                     chunks.len(),
                     options.inline_limit
                 );
-                return leave_out(mapped, path, "inline-limit", why, Some("raise `--inline-limit`".into()));
+                return leave_out(mapped, path, "inline-limit", why, Some(Remedy::turn_on(OptionName::InlineLimit, "raise the limit")));
             }
             let task = |((position, chunk), layout): ((u64, Reference), Layout)| InlineTask {
                 array: path.clone(),
@@ -251,27 +252,27 @@ fn act(mapped: &mut Mapped, path: NodePath, verdict: Verdict, options: &MapOptio
             };
             mapped.tasks.extend(chunks.into_iter().zip(layouts).map(task));
         }
-        Verdict::LeaveOut { code, why, hint } => leave_out(mapped, path, code, why, hint),
+        Verdict::LeaveOut { code, why, remedy } => leave_out(mapped, path, code, why, remedy),
         Verdict::Unknown if has_alpha(array) => {
             let why = "LERC stores alpha as a mask, which Zarr readers do not see; there are too many chunks to look at each";
-            leave_out(mapped, path, "tiff-lerc-mask", why.into(), copy_hint());
+            leave_out(mapped, path, "tiff-lerc-mask", why.into(), copy_remedy());
         }
         Verdict::Unknown if nan_means_nothing => {
             let why = "LERC stores NaN as a mask, which Zarr readers show as 0, and NaN is the nodata value; there are too many chunks to look at each";
-            leave_out(mapped, path, "tiff-lerc-mask", why.into(), copy_hint());
+            leave_out(mapped, path, "tiff-lerc-mask", why.into(), copy_remedy());
         }
         Verdict::Unknown => warn(
             mapped,
             &path,
             "tiff-lerc-mask",
             "LERC stores NaN as a mask, which Zarr readers show as 0; there are too many chunks to look at each: where the image has NaN, it reads as 0".into(),
-            copy_hint(),
+            copy_remedy(),
         ),
     }
 }
 
-fn copy_hint() -> Option<String> {
-    Some("a local copy of the file is looked at whole".into())
+fn copy_remedy() -> Option<Remedy> {
+    Some(Remedy::advice("read a local copy, which is examined whole"))
 }
 
 fn is_nan(array: &Array, value: &FillValue) -> bool {
@@ -283,10 +284,10 @@ pub(super) fn leave_out(
     path: NodePath,
     code: &'static str,
     why: String,
-    hint: Option<String>,
+    remedy: Option<Remedy>,
 ) {
     remove_image(mapped, &path);
-    warn(mapped, &path, code, format!("left out: {why}"), hint);
+    warn(mapped, &path, code, format!("left out: {why}"), remedy);
     mapped.tasks.retain(|task| task.array != path);
     mapped.report.arrays.entry(path).or_default().left_out = Some(why);
 }
@@ -300,13 +301,13 @@ pub(super) fn remove_image(mapped: &mut Mapped, path: &str) {
     }
 }
 
-fn warn(mapped: &mut Mapped, path: &str, code: &'static str, message: String, hint: Option<String>) {
+fn warn(mapped: &mut Mapped, path: &str, code: &'static str, message: String, remedy: Option<Remedy>) {
     mapped.report.diagnostics.push(Diagnostic {
         severity: Severity::Warning,
         code,
         path: format!("/{path}"),
         message,
-        hint,
+        remedy,
     });
 }
 

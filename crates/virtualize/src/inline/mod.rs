@@ -143,7 +143,7 @@ fn taller(
     };
     taller.map(Bytes::from).map_err(|error| {
         Failure::Chunk(format!(
-            "its last strip: {error}; a Zarr v3 format with `--chunk-grid rectilinear` refers to it as it is"
+            "its last strip: {error}; a rectilinear chunk grid (Zarr v3) references it as it is"
         ))
     })
 }
@@ -169,7 +169,7 @@ pub(crate) fn leave_out(
         code,
         path: format!("/{path}"),
         message,
-        hint: None,
+        remedy: None,
     });
 }
 

@@ -163,7 +163,7 @@ fn said(set: &ReferenceSet) -> Vec<Diagnostic> {
 }
 
 pub(super) fn warning(code: &'static str, path: &str, message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, hint: None }
+    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
 }
 
 /// The folder or prefix in which references lie: that of the file, or the one in which the folder `store.zarr` lies.

@@ -51,11 +51,7 @@ fn from_folder(
             said.push(warning("relative-url", "", message));
             Ok(relative.to_owned())
         }
-        (Some(one), Some(other)) if one != other => Err(Error::Relocation {
-            reason: format!(
-                "{relative:?} lies beside the references and in the working directory: say with --relative-to which is meant"
-            ),
-        }),
+        (Some(one), Some(other)) if one != other => Err(Error::AmbiguousUrl { url: relative.to_owned() }),
         _ => Ok(there),
     }
 }
