@@ -77,19 +77,34 @@ impl Remedy {
         }
     }
 
-    /// Renders the remedy in one line: "use --allow-holes to fill them with the fill value, or write the files again".
+    /// Renders the remedy in one line: "use --overwrite to replace it, --group to write elsewhere, or delete the folder".
     /// Options that the edge does not have are omitted; `None` if nothing is left.
     pub fn render(&self, notation: Notation) -> Option<String> {
+        let mut line = String::new();
+        let mut was_option = false;
+        let clauses: Vec<_> = self.clauses(notation).collect();
+        for (index, (is_option, clause)) in clauses.iter().enumerate() {
+            line += match index {
+                0 => "",
+                _ if index + 1 == clauses.len() => ", or ",
+                _ => ", ",
+            };
+            line += if *is_option && !was_option { "use " } else { "" };
+            line += clause;
+            was_option = *is_option;
+        }
+        (!line.is_empty()).then_some(line)
+    }
+
+    /// Each alternative as a clause, and whether it sets an option (its clause lacks the verb "use").
+    fn clauses(&self, notation: Notation) -> Box<dyn Iterator<Item = (bool, String)> + '_> {
         match self {
             Self::Set { option, value, effect } => {
-                let option = (notation.0)(*option, value.as_deref())?;
-                Some(format!("use {option} to {effect}"))
+                let option = (notation.0)(*option, value.as_deref());
+                Box::new(option.map(|option| (true, format!("{option} to {effect}"))).into_iter())
             }
-            Self::Advice(text) => Some(text.to_string()),
-            Self::AnyOf(all) => {
-                let all: Vec<_> = all.iter().filter_map(|remedy| remedy.render(notation)).collect();
-                (!all.is_empty()).then(|| all.join(", or "))
-            }
+            Self::Advice(text) => Box::new(std::iter::once((false, text.to_string()))),
+            Self::AnyOf(all) => Box::new(all.iter().flat_map(move |remedy| remedy.clauses(notation))),
         }
     }
 }
@@ -108,8 +123,9 @@ mod tests {
     fn renders_alternatives_and_omits_options_that_the_edge_lacks() {
         let remedy = Remedy::set(OptionName::OnMismatch, "split", "make each a group")
             .or(Remedy::turn_on(OptionName::Journal, "choose another place"))
+            .or(Remedy::turn_on(OptionName::SkipFailed, "leave it out"))
             .or(Remedy::advice("write the files again"));
-        let expected = "use --on-mismatch split to make each a group, or write the files again";
+        let expected = "use --on-mismatch split to make each a group, --skip-failed to leave it out, or write the files again";
         assert_eq!(remedy.render(Notation(flags)).as_deref(), Some(expected));
         assert_eq!(
             Remedy::turn_on(OptionName::Journal, "choose another place").render(Notation(flags)),
