@@ -2,6 +2,7 @@
 //! and the trait through which the readers ask for byte ranges.
 //!
 //! Architecture invariant: nothing here does I/O, and nothing here panics, whatever the bytes are.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod budget;
 mod cursor;

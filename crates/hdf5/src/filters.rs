@@ -95,7 +95,7 @@ fn inflate(bytes: &[u8], size: u64, address: u64) -> Result<Vec<u8>, Error> {
 
 fn unshuffle(bytes: &[u8], element: u32) -> Vec<u8> {
     let element = usize::try_from(element).unwrap_or(1).max(1);
-    let count = bytes.len() / element;
+    let count = bytes.len().checked_div(element).unwrap_or(0);
     let (planes, rest) = bytes.split_at_checked(count.saturating_mul(element)).unwrap_or((bytes, &[]));
     let mut plain = vec![0; planes.len()];
     for (at, plane) in planes.chunks_exact(count.max(1)).enumerate() {

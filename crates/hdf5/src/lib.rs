@@ -4,8 +4,8 @@
 //! level, all ranges of a level in one batch; [`model`] is the plain data that comes out.
 //!
 //! Architecture invariants: `spec` contains no `async`; nothing here knows Zarr.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-#[allow(dead_code, reason = "until the readers that raise them are all here")]
 mod error;
 mod filters;
 pub mod model;

@@ -4,6 +4,7 @@
 //! values, all that can be named at once in one batch; [`model`] is the plain data that comes out.
 //!
 //! Architecture invariants: `spec` contains no `async`; nothing here knows Zarr.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod error;
 pub mod model;

@@ -207,10 +207,10 @@ impl Fields {
     }
 
     fn into_header(self, address: u64, format: Format) -> Result<Btree2Header, Error> {
-        if self.record_size == 0 {
+        let leaf = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD);
+        let Some(leaf) = leaf.checked_div(self.record_size.into()) else {
             return Err(Error::malformed(HEADER, address, "record size 0"));
-        }
-        let leaf = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD) / u64::from(self.record_size);
+        };
         let mut header = Btree2Header {
             record_type: self.record_type,
             record_size: self.record_size,
@@ -241,7 +241,7 @@ impl Fields {
         for depth in 1..=self.depth {
             let pointer = header.pointer_size(depth, format);
             let room = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD.saturating_add(pointer));
-            let most = room / pointer.saturating_add(self.record_size.into());
+            let most = room.checked_div(pointer.saturating_add(self.record_size.into())).unwrap_or(0);
             let total = most.saturating_add(1).checked_mul(below).and_then(|sum| sum.checked_add(most));
             let Some(total) = total.filter(|_| most > 0) else {
                 let problem = format!("depth {}, too deep for nodes of {} bytes", self.depth, self.node_size);

@@ -7,7 +7,8 @@ pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
     let start = u32::try_from(bytes.len()).unwrap_or(u32::MAX).wrapping_add(0xdead_beef);
     let mut state = [start; 3];
     // The last block holds 1 to 12 bytes and is mixed in another way.
-    let body = bytes.len().saturating_sub(1) / 12 * 12;
+    let before_last = bytes.len().saturating_sub(1);
+    let body = before_last.saturating_sub(before_last % 12);
     let (body, tail) = bytes.split_at_checked(body).unwrap_or((bytes, &[]));
     let (blocks, _) = body.as_chunks::<12>();
     for block in blocks {

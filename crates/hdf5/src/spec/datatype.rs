@@ -35,7 +35,7 @@ impl Head {
 
     /// `count` bits (at most 8) from `first`.
     fn field(self, first: u32, count: u32) -> u8 {
-        let [low, ..] = (self.bits >> first & ((1 << count) - 1)).to_le_bytes();
+        let [low, ..] = (self.bits >> first & !u32::MAX.unbounded_shl(count)).to_le_bytes();
         low
     }
 }

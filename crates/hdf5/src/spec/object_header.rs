@@ -161,7 +161,7 @@ fn parse_messages(
     while reader.remaining() >= envelope {
         let (kind, size, flags) = envelope_of(&mut reader, prefix)?;
         let address = reader.position();
-        let start = (block.len() - reader.remaining()) as u64;
+        let start = block.len().saturating_sub(reader.remaining()) as u64;
         let size = u64::from(size);
         reader.skip(size)?;
         let unknown = kind > kind::LAST_KNOWN || kind == kind::BOGUS;
