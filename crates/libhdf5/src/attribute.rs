@@ -12,7 +12,7 @@ use crate::{
     call::{At, Handle, Result},
     dataspace,
     datatype::{self, Type},
-    tree::Format,
+    format::Format,
 };
 
 /// Most bytes of an attribute's value in memory.

@@ -15,8 +15,8 @@ use crate::{
     call::{At, Handle, Result, property_list},
     dataspace,
     datatype::{self, Type},
+    format::{Format, address_of},
     layout::{self, Opened},
-    tree::{self, Format},
 };
 
 /// Most parameters of a filter that the library gives away.
@@ -62,7 +62,7 @@ pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> 
 fn committed(at: At, type_id: &Handle, format: Format) -> Result<Option<Address>> {
     // SAFETY: the handle is open.
     match at.truth(unsafe { h5t::H5Tcommitted(type_id.id()) })? {
-        true => tree::address_of(at, type_id, format).map(Some),
+        true => address_of(at, type_id, format).map(Some),
         false => Ok(None),
     }
 }

@@ -20,6 +20,7 @@ mod chunks;
 mod dataset;
 mod dataspace;
 mod datatype;
+mod format;
 mod layout;
 mod links;
 mod selection;

@@ -16,7 +16,7 @@ use virtualize_hdf5::model::LinkTarget;
 
 use crate::{
     call::{At, Handle, Result},
-    tree::{self, Format},
+    format::{Format, address},
 };
 
 /// Largest value of a soft or external link, in bytes.
@@ -119,7 +119,7 @@ fn target(
         0 => {
             // SAFETY: the value of a hard link is a token.
             let token = unsafe { listed.info.value.token };
-            Ok((LinkTarget::Hard(tree::address(at, group, token, format)?), Some(token)))
+            Ok((LinkTarget::Hard(address(at, group, token, format)?), Some(token)))
         }
         1 => value(at, group, listed).map(|value| (LinkTarget::Soft(part(&value, 0)), None)),
         64 => {

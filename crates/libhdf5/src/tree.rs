@@ -1,15 +1,15 @@
 //! From a file to its model: objects and links.
 
-use std::{collections::BTreeMap, os::raw::c_int, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use hdf5_metno::plist::file_access::FileCloseDegree;
 use hdf5_metno_sys::{
     LOCK,
     h5::H5open,
     h5f, h5g,
-    h5i::{self, H5I_type_t, hid_t},
+    h5i::{self, H5I_type_t},
     h5o::{self, H5O_token_t},
-    h5p, h5t,
+    h5t,
 };
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Datatype, File, Group, Link, LinkTarget, Object};
@@ -18,24 +18,9 @@ use crate::{
     attribute,
     call::{At, Handle, Result, property_list, silence},
     dataset, datatype,
+    format::{Format, address_of, format, token_of},
     links::links_of,
 };
-
-unsafe extern "C" {
-    /// The address that a token of the native file format stands for, counted from the base address.
-    fn H5VLnative_token_to_addr(location: hid_t, token: H5O_token_t, address: *mut u64) -> c_int;
-}
-
-/// What all parts of a file share.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Format {
-    /// Where the superblock lies.
-    pub(crate) base: u64,
-    /// Bytes of an address.
-    pub(crate) offset_size: u8,
-    /// Bytes of a length.
-    length_size: u8,
-}
 
 /// Reads what a local file holds and where, with the HDF5 C library. Only one file is read at a time in a process.
 ///
@@ -76,48 +61,11 @@ fn open(at: At, path: &Path) -> Result<Handle> {
     at.handle(file.id())
 }
 
-fn format(at: At, creation: &Handle) -> Result<Format> {
-    let (mut base, mut offset_size, mut length_size) = (0, 0, 0);
-    // SAFETY: the handle is open, and the numbers outlive the calls.
-    let status = unsafe {
-        [
-            h5p::H5Pget_userblock(creation.id(), &raw mut base),
-            h5p::H5Pget_sizes(creation.id(), &raw mut offset_size, &raw mut length_size),
-        ]
-    };
-    status.into_iter().try_for_each(|status| at.done(status))?;
-    let byte =
-        |size: usize| u8::try_from(size).map_err(|_| at.malformed(format!("addresses of {size} bytes")));
-    Ok(Format { base, offset_size: byte(offset_size)?, length_size: byte(length_size)? })
-}
-
 fn superblock_version(at: At, file: &Handle) -> Result<u8> {
     let mut info = h5f::H5F_info2_t::default();
     // SAFETY: the handle is open, and the structure outlives the call.
     at.done(unsafe { h5f::H5Fget_info2(file.id(), &raw mut info) })?;
     u8::try_from(info.super_.version).map_err(|_| at.malformed("superblock version"))
-}
-
-/// The address of an open object's header.
-pub(crate) fn address_of(at: At, object: &Handle, format: Format) -> Result<Address> {
-    token_of(at, object).and_then(|token| address(at, object, token, format))
-}
-
-fn token_of(at: At, object: &Handle) -> Result<H5O_token_t> {
-    // SAFETY: the structure is plain data of the library, for which zeros are valid.
-    let mut info: h5o::H5O_info2_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the handle is open, and the structure outlives the call.
-    at.done(unsafe { h5o::H5Oget_info3(object.id(), &raw mut info, h5o::H5O_INFO_BASIC) })?;
-    Ok(info.token)
-}
-
-/// The address of the object header that a token stands for.
-pub(crate) fn address(at: At, location: &Handle, token: H5O_token_t, format: Format) -> Result<Address> {
-    let mut address = 0;
-    // SAFETY: the token belongs to the handle's file, and the number outlives the call.
-    at.done(unsafe { H5VLnative_token_to_addr(location.id(), token, &raw mut address) })?;
-    let address = format.base.checked_add(address).ok_or_else(|| at.malformed("address past 64 bits"))?;
-    Ok(Address(address))
 }
 
 /// Objects found so far.

@@ -247,7 +247,9 @@ impl ExtensibleArray {
     /// Pages of each data block of a super block; 0 where these have none.
     fn pages(&self, level: u32) -> u64 {
         match self.block_elements(level) {
-            elements if elements > self.page_elements => elements.checked_div(self.page_elements).unwrap_or(0),
+            elements if elements > self.page_elements => {
+                elements.checked_div(self.page_elements).unwrap_or(0)
+            }
             _ => 0,
         }
     }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
-use super::{Io, batch::read_whole, chunks::Job};
+use super::{Io, batch::read_whole, chunk_request::Job};
 use crate::{
     Error,
     spec::{
@@ -175,7 +175,8 @@ mod tests {
     use crate::{
         model::{ChunkSizes, ChunkTable},
         walk::{
-            chunks::{ChunkIndex, ChunkRequest, read_chunk_tables},
+            chunk_request::{ChunkIndex, ChunkRequest},
+            chunks::read_chunk_tables,
             ready::ready,
         },
     };

@@ -8,7 +8,7 @@
 use super::{
     Io,
     btree2::{Btree2Sink, walk_trees},
-    chunks::Job,
+    chunk_request::Job,
 };
 use crate::{
     Error,

@@ -7,67 +7,15 @@ use super::{
     chunk_btree1::read_btree1,
     chunk_btree2::read_btree2,
     chunk_columns::{ChunkBudget, ChunkColumns},
+    chunk_request::{ChunkIndex, ChunkRequest, Job},
     extensible_array::read_extensible_arrays,
     fixed_array::read_fixed_arrays,
 };
 use crate::{
     Error,
     model::ChunkTable,
-    spec::{
-        Format,
-        chunk_element::ChunkElement,
-        chunk_grid::{ChunkGrid, ChunkNumbering},
-    },
+    spec::{Format, chunk_element::ChunkElement, chunk_grid::ChunkGrid},
 };
-
-/// Where the index of a dataset's chunks lies. An undefined address is a dataset without chunks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ChunkIndex {
-    /// Version 1 B-tree.
-    BTree1 { address: Option<u64> },
-    /// The whole dataset is one chunk. Size and mask count for filtered chunks only.
-    Single { address: Option<u64>, size: u64, filter_mask: u32 },
-    /// Chunks one after the other.
-    Implicit { address: Option<u64> },
-    /// Fixed array.
-    FixedArray { address: Option<u64> },
-    /// Extensible array.
-    ExtensibleArray { address: Option<u64> },
-    /// Version 2 B-tree.
-    BTree2 { address: Option<u64> },
-}
-
-/// A dataset whose chunks are to be listed. Axes are slowest first, sizes in elements.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ChunkRequest {
-    pub(crate) index: ChunkIndex,
-    /// Current extent.
-    pub(crate) shape: Vec<u64>,
-    /// Largest extent, `None` for unlimited.
-    pub(crate) max_shape: Vec<Option<u64>>,
-    /// Shape of a chunk, without the element-size "dimension" of old layout messages.
-    pub(crate) chunk_shape: Vec<u64>,
-    /// Bytes of an element.
-    pub(crate) element_size: u32,
-    /// The dataset has a filter.
-    pub(crate) filtered: bool,
-}
-
-/// An index that is being read: the request, its place in the answer, and the table so far.
-pub(super) struct Job<'a> {
-    pub(super) request: &'a ChunkRequest,
-    pub(super) address: u64,
-    pub(super) columns: ChunkColumns,
-    pub(super) budget: &'a ChunkBudget<'a>,
-    place: usize,
-}
-
-impl Job<'_> {
-    pub(super) fn numbering(&self, extensible: bool) -> Result<ChunkNumbering, Error> {
-        let new = if extensible { ChunkNumbering::extensible } else { ChunkNumbering::bounded };
-        new(self.columns.grid(), &self.request.max_shape, &self.request.chunk_shape)
-    }
-}
 
 /// Lists the chunks of each dataset, in the order of the requests.
 pub(crate) async fn read_chunk_tables(
@@ -168,17 +116,4 @@ fn list_implicit(io: &Io<'_>, job: &mut Job<'_>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-impl ChunkIndex {
-    fn address(self) -> Option<u64> {
-        match self {
-            Self::BTree1 { address }
-            | Self::Single { address, .. }
-            | Self::Implicit { address }
-            | Self::FixedArray { address }
-            | Self::ExtensibleArray { address }
-            | Self::BTree2 { address } => address,
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
-use super::{Io, batch::read_whole, chunks::Job};
+use super::{Io, batch::read_whole, chunk_request::Job};
 use crate::{
     Error,
     spec::{

@@ -4,6 +4,7 @@ use super::{
     Io,
     dense::{DenseKind, read_dense},
     headers::Header,
+    links::{OrderedLink, hold_link},
     symbol_tables::read_symbol_tables,
 };
 use crate::{
@@ -22,14 +23,6 @@ use crate::{
 pub(crate) fn is_group(header: &Header) -> bool {
     header.find(kind::SYMBOL_TABLE).is_some() || header.find(kind::LINK_INFO).is_some()
 }
-
-/// Takes memory for a link with so many bytes of names.
-pub(super) fn hold_link(io: &Io<'_>, names: usize) -> Result<(), Error> {
-    io.hold("links", (size_of::<OrderedLink>() as u64).saturating_add(names as u64))
-}
-
-/// A link and its place in the order of creation, where that is tracked.
-type OrderedLink = (Option<u64>, Link);
 
 /// The links of each group.
 pub(crate) async fn read_links(

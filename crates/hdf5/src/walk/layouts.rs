@@ -5,7 +5,8 @@ use virtualize_bytes::ByteRange;
 
 use super::{
     Io,
-    chunks::{ChunkIndex, ChunkRequest, read_chunk_tables},
+    chunk_request::{ChunkIndex, ChunkRequest},
+    chunks::read_chunk_tables,
     global_heap::fetch_collections,
     symbol_tables::read_local_heaps,
 };

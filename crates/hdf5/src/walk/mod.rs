@@ -6,7 +6,8 @@ pub(crate) mod btree2;
 mod chunk_btree1;
 mod chunk_btree2;
 mod chunk_columns;
-pub(crate) mod chunks;
+mod chunk_request;
+mod chunks;
 mod dense;
 mod extensible_array;
 mod fixed_array;
@@ -17,6 +18,7 @@ mod groups;
 pub(crate) mod headers;
 mod io;
 pub(crate) mod layouts;
+mod links;
 #[cfg(test)]
 pub(crate) mod ready;
 pub(crate) mod shared;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use virtualize_bytes::{Address, ByteRange};
 
-use super::{Io, batch::read_whole, groups::hold_link, sized::read_sized};
+use super::{Io, batch::read_whole, links::hold_link, sized::read_sized};
 use crate::{
     Error,
     model::{Link, LinkTarget},

@@ -91,6 +91,15 @@ impl Fields {
         }
     }
 
+    /// Returns whether a tag that must be 1 or 2, and is 1 by default, is 2.
+    pub(crate) fn one_or_two(&self, tag: u16) -> Result<bool, Error> {
+        match self.integer(tag)? {
+            None | Some(1) => Ok(false),
+            Some(2) => Ok(true),
+            Some(other) => Err(self.malformed(tag, format!("{other}, expected 1 or 2"))),
+        }
+    }
+
     /// One integer that fits the type asked for.
     pub(crate) fn narrowed<T: TryFrom<u64>>(&self, tag: u16) -> Result<Option<T>, Error> {
         self.integer(tag)?.map(|number| self.narrow(tag, number)).transpose()

@@ -1,6 +1,6 @@
 //! How large an image is, and into how many strips or tiles it is cut (TIFF 6.0, sections 8 and 15).
 
-use super::{fields::Fields, image::samples_per_pixel, tag};
+use super::{fields::Fields, samples::samples_per_pixel, tag};
 use crate::{Error, model::Cut};
 
 /// Extents of an image and of its pieces.
@@ -24,7 +24,7 @@ impl Geometry {
             height,
             depth: depth(fields, tag::IMAGE_DEPTH)?,
             samples,
-            planar: samples > 1 && one_or_two(fields, tag::PLANAR_CONFIGURATION)?,
+            planar: samples > 1 && fields.one_or_two(tag::PLANAR_CONFIGURATION)?,
             cut: cut(fields, height)?,
         })
     }
@@ -63,15 +63,6 @@ fn extent(fields: &Fields, tag: u16) -> Result<u64, Error> {
 /// SGI's writers leave the depth of a plane at 0 or out.
 fn depth(fields: &Fields, tag: u16) -> Result<u64, Error> {
     Ok(fields.integer(tag)?.unwrap_or(1).max(1))
-}
-
-/// Whether a tag that is 1 or 2, and 1 where absent, is 2.
-pub(crate) fn one_or_two(fields: &Fields, tag: u16) -> Result<bool, Error> {
-    match fields.integer(tag)? {
-        None | Some(1) => Ok(false),
-        Some(2) => Ok(true),
-        Some(other) => Err(fields.malformed(tag, format!("{other}, expected 1 or 2"))),
-    }
 }
 
 fn cut(fields: &Fields, height: u64) -> Result<Cut, Error> {

@@ -3,12 +3,13 @@
 
 use super::{
     fields::Fields,
-    geometry::{Geometry, one_or_two},
+    geometry::Geometry,
+    samples::{bits_per_sample, compression, extra_samples, photometric, sample_formats},
     tables, tag,
 };
 use crate::{
     Error,
-    model::{Image, SampleFormat, Value},
+    model::{Image, Value},
 };
 
 /// The image that a directory of a file of `size` bytes describes; at most `most` strips or tiles. Takes the tables of
@@ -40,7 +41,7 @@ fn without_tables(fields: &Fields) -> Result<Image, Error> {
         photometric: photometric(fields)?,
         compression,
         predictor: fields.narrowed(tag::PREDICTOR)?.unwrap_or(1),
-        reversed_bits: one_or_two(fields, tag::FILL_ORDER)?,
+        reversed_bits: fields.one_or_two(tag::FILL_ORDER)?,
         planar,
         cut,
         offsets: Vec::new(),
@@ -56,17 +57,6 @@ fn without_tables(fields: &Fields) -> Result<Image, Error> {
     })
 }
 
-/// JPEG as TIFF 6.0 had it, whose writers leave out what the JPEG stream says too.
-const OLD_JPEG: u16 = 6;
-
-fn compression(fields: &Fields) -> Result<u16, Error> {
-    Ok(fields.narrowed(tag::COMPRESSION)?.unwrap_or(1))
-}
-
-fn photometric(fields: &Fields) -> Result<Option<u16>, Error> {
-    fields.narrowed(tag::PHOTOMETRIC)
-}
-
 fn subfile_type(fields: &Fields) -> Result<u32, Error> {
     if let Some(bits) = fields.narrowed(tag::NEW_SUBFILE_TYPE)? {
         return Ok(bits);
@@ -76,60 +66,6 @@ fn subfile_type(fields: &Fields) -> Result<u32, Error> {
         Some(3) => 2,
         _ => 0,
     })
-}
-
-/// SamplesPerPixel, with libtiff's default for old JPEG.
-pub(crate) fn samples_per_pixel(fields: &Fields) -> Result<u16, Error> {
-    match fields.narrowed(tag::SAMPLES_PER_PIXEL)? {
-        Some(0) => Err(fields.malformed(tag::SAMPLES_PER_PIXEL, "0, expected 1 or more")),
-        Some(samples) => Ok(samples),
-        None if compression(fields)? == OLD_JPEG && matches!(photometric(fields)?, None | Some(2 | 6)) => {
-            Ok(3)
-        }
-        None => Ok(1),
-    }
-}
-
-fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -> Result<Vec<u16>, Error> {
-    let default = if compression == OLD_JPEG { 8 } else { 1 };
-    let bits = fields.per_sample(tag::BITS_PER_SAMPLE, samples, default)?;
-    if bits.contains(&0) {
-        return Err(fields.malformed(tag::BITS_PER_SAMPLE, "0, expected 1 or more"));
-    }
-    Ok(bits)
-}
-
-/// Corel's code for what is 2 elsewhere.
-const COREL_ALPHA: u16 = 999;
-
-/// Libtiff refuses codes above 2, but for one that Corel's programs wrote.
-fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
-    let mut codes = fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default();
-    for code in &mut codes {
-        match *code {
-            0..=2 => {}
-            COREL_ALPHA => *code = 2,
-            other => return Err(fields.malformed(tag::EXTRA_SAMPLES, format!("{other}, expected 0 to 2"))),
-        }
-    }
-    Ok(codes)
-}
-
-fn sample_formats(fields: &Fields, samples: u16) -> Result<Vec<SampleFormat>, Error> {
-    let formats = fields.per_sample(tag::SAMPLE_FORMAT, samples, 1)?;
-    Ok(formats.into_iter().map(sample_format).collect())
-}
-
-fn sample_format(code: u16) -> SampleFormat {
-    match code {
-        1 => SampleFormat::Unsigned,
-        2 => SampleFormat::Signed,
-        3 => SampleFormat::Float,
-        4 => SampleFormat::Void,
-        5 => SampleFormat::ComplexInteger,
-        6 => SampleFormat::ComplexFloat,
-        other => SampleFormat::Unknown(other),
-    }
 }
 
 fn jpeg_tables(fields: &Fields) -> Result<Option<Vec<u8>>, Error> {

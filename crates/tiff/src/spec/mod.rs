@@ -11,6 +11,7 @@ mod header;
 mod ifd;
 mod image;
 mod ome;
+mod samples;
 mod tables;
 pub(crate) mod tag;
 mod value;
