@@ -23,6 +23,7 @@ mod member;
 #[cfg(feature = "icechunk")]
 mod repository;
 mod scan;
+mod values;
 
 pub use batch::{Batch, BatchBuilder, Summary, Target};
 pub use error::Error;

@@ -18,7 +18,8 @@ use crate::{
         Block, Brief, CombineError, Direction, Known, PlanOptions, PlannedEra, Range, combine, coordinates,
         plan, wanted,
     },
-    eras::{Signature, date_of, differences},
+    eras::{Signature, differences},
+    values::dates::date_of,
 };
 
 /// Commits a dataset to a repository, as [`virtualize::commit`]; [`CommitMode::Append`] joins it with what is there.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use virtualize::zarr::{Array, FillValue, ZarrFormat};
 
-use super::sentinel::Sentinels;
+use crate::values::sentinel::Sentinels;
 
 /// Makes missing chunks read as "missing".
 ///

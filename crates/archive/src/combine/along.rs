@@ -2,10 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::{
-    Brief, CombineError, Direction, Note, Range, Scalar, calendar::TimeUnits, plan::two, scalar::Key,
-};
-use crate::eras::date_of;
+use super::{Brief, CombineError, Direction, Note, Range, plan::two};
+use crate::values::{Scalar, calendar::TimeUnits, dates::date_of, scalar::Key};
 
 /// A file's coordinates along the dimension, ready to be compared.
 pub(super) struct Span<'a> {

@@ -2,13 +2,16 @@ use serde::{Deserialize, Serialize};
 use virtualize::ArrayValues;
 use virtualize::zarr::{Array, Hierarchy, NodePath};
 
-use super::{
-    CombineError, is_coordinate,
-    scalar::{Given, Scalar, elements},
-    sentinel::Sentinels,
-    time::text,
+use super::{CombineError, is_coordinate, time::text};
+use crate::{
+    Along, Member,
+    eras::Signature,
+    values::{
+        Scalar,
+        scalar::{Given, elements},
+        sentinel::Sentinels,
+    },
 };
-use crate::{Along, Member, eras::Signature};
 
 /// What must be known of a file to find its place among the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, DataType, FillValue, ZarrFormat};
 
-pub(super) use super::scalar::Given;
-use super::{copied, scalar::Scalar};
+use super::copied;
+use crate::values::{Scalar, scalar::Given};
 
 /// The coordinate array of a dimension; nothing where values are of several kinds.
 pub(super) fn array(name: &str, given: Vec<Given>, format: ZarrFormat) -> Option<Array> {

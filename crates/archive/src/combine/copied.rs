@@ -6,9 +6,11 @@ use bytes::Bytes;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian};
 
 use super::{
-    boxes::{advance, paste},
     geometry::Geometry,
     grow::{Growing, Piece},
+};
+use crate::values::{
+    paste::{advance, paste},
     variable::{self, Table, is_variable},
 };
 

@@ -12,9 +12,8 @@ use super::{
     numbers, refer,
     store::{Allowed, Storing, decide, grid},
     unify::unify,
-    variable,
 };
-use crate::{Along, Layout};
+use crate::{Along, Layout, values::variable};
 
 /// The last step of a [`super::combine`].
 pub(super) struct Finish<'a> {

@@ -7,8 +7,14 @@ use serde_json::Value;
 use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, DataType, ZarrFormat};
 
-use super::{Place, attributes::Merged, packing, sentinel::Sentinels, time};
-use crate::eras::{MISSING, attributes::of_array, decode_alike, fill_value, is_number};
+use super::{Place, attributes::Merged, time};
+use crate::{
+    eras::{MISSING, attributes::of_array, decode_alike, fill_value},
+    values::{
+        convert::{is_number, packing},
+        sentinel::Sentinels,
+    },
+};
 
 /// An array in all files that were seen.
 #[derive(Debug)]

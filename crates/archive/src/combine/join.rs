@@ -10,14 +10,13 @@ use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, Source, SourceId
 use super::{
     Block, CombineError, Note, Place, PlanOptions, PlannedEra, Scalar,
     attributes::Merged,
-    coordinate::Given,
     finish::Finish,
     grow::{Growing, Read},
     is_coordinate, part, places,
     places::bytes_of,
     time::{self, bounds_of},
 };
-use crate::{Along, Layout, Member};
+use crate::{Along, Layout, Member, values::scalar::Given};
 
 /// Joins the references of the files of an era: `members` gives the file of a row, and is asked for each once, in order.
 ///

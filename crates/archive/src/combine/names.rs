@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::{
-    CombineError,
-    calendar::{Calendar, digits},
-    scalar::time_value,
+use super::CombineError;
+use crate::{
+    Item, Layout,
+    values::{
+        calendar::{Calendar, digits, reference},
+        time_value,
+    },
 };
-use crate::{Item, Layout};
 
 /// A pattern of names, parts of which are coordinates.
 ///
@@ -303,7 +305,7 @@ fn seconds(fields: &BTreeMap<char, i64>) -> Option<i64> {
 /// 1970-01-01 where they are whole.
 pub fn catalogue_value(value: &Value) -> Value {
     let parsed = value.as_str().filter(|text| text.len() >= 19 && text.contains(['T', ' ']));
-    let nanoseconds = parsed.and_then(|text| super::calendar::reference(text, Calendar::Gregorian));
+    let nanoseconds = parsed.and_then(|text| reference(text, Calendar::Gregorian));
     let epoch = Calendar::Gregorian.day(1970, 1, 1).map(i128::from);
     let seconds = nanoseconds.zip(epoch).and_then(|(time, epoch)| {
         let time = time - epoch * 86_400_000_000_000;

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use bytes::{Bytes, BytesMut};
 use virtualize::zarr::{DataType, FillValue, ZarrFormat};
 
-use super::{
-    grow::{Growing, Piece},
-    sentinel::Sentinels,
+use super::grow::{Growing, Piece};
+use crate::{
+    eras::MISSING,
+    values::{convert::converted, sentinel::Sentinels},
 };
-use crate::eras::{MISSING, converted};
 
 /// Brings the values of an array that is copied to one type where files have several, or several values that mean
 /// "missing" and do not occur. Returns what was done.

@@ -6,9 +6,8 @@ use super::{
     Brief, CombineError, LeftOut, Note, OnDuplicate, Plan, Scalar, Taken,
     along::{Kind, Span, is_same, key_of, kind_of, spans},
     plan::two,
-    scalar::Key,
 };
-use crate::{Along, Layout};
+use crate::{Along, Layout, values::scalar::Key};
 
 /// All coordinates of a file, by its row, along a dimension; nothing where they are not known.
 pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;

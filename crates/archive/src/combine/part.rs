@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, ReferencesBuilder, chunk_indices, chunk_position};
 
-use super::{
-    Taken,
-    store::is_plain,
-    variable::{self, Table, is_variable},
-};
+use super::{Taken, store::is_plain};
+use crate::values::variable::{self, Table, is_variable};
 
 /// Makes of an array, and of its values where they were read, what is taken along an axis.
 ///

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath};
 
-use super::{store::may_be_copied, time, variable};
-use crate::{Along, Layout, Wanted};
+use super::{store::may_be_copied, time};
+use crate::{Along, Layout, Wanted, values::variable};
 
 /// How an array varies along one dimension of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

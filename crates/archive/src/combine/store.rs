@@ -8,9 +8,8 @@ use super::{
     geometry::{Axis, Geometry},
     grow::{Growing, Piece},
     places::{Place, bytes_of},
-    variable::is_variable,
 };
-use crate::Layout;
+use crate::{Layout, values::variable::is_variable};
 
 /// How an array is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, Hierarchy, NodePath};
 
-use super::{
-    calendar::is_time,
-    places::{bytes_of, find, is_coordinate},
-};
+use super::places::{bytes_of, find, is_coordinate};
+use crate::values::calendar::is_time;
 
 /// Arrays that hold times and are read whole, for files may count from different reference times: coordinates, small
 /// arrays with units of time, and the bounds of both.

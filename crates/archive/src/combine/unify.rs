@@ -7,14 +7,13 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize::zarr::{DataType, FillValue, NodePath, ZarrFormat};
 
-use super::{
+use super::{grow::Growing, time::text};
+use crate::values::{
     calendar::{TimeUnits, UNITS, Unit},
-    grow::Growing,
+    convert::{converted, packing},
     scalar::{Dyadic, shift},
     sentinel::{Sentinels, fill_attribute},
-    time::text,
 };
-use crate::eras::converted;
 
 /// Brings an array of times and those that follow its units (its bounds) to one unit, where files have several.
 /// Returns what was done.
@@ -89,11 +88,6 @@ pub(super) fn unify(
         }
     }
     Ok(Some(format!("files count in several units: converted to \"{spelled}\"")))
-}
-
-/// An attribute by which numbers are not what is stored.
-pub(crate) fn packing(attributes: &serde_json::Map<String, Value>) -> Option<&'static str> {
-    ["scale_factor", "add_offset", "_Unsigned"].into_iter().find(|name| attributes.contains_key(*name))
 }
 
 /// Units that an array has itself in the file at a place.

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use virtualize::zarr::{Array, Hierarchy, NodePath, cf::attributes};
 
-use super::time::time_units;
-use crate::Layout;
 use crate::combine::places::find;
+use crate::{Layout, values::dates::time_units};
 
 /// What units of times that are converted are spelled as.
 const A_TIME: &str = "a time";

@@ -7,9 +7,11 @@ use virtualize::zarr::{FillValue, Hierarchy};
 
 use super::difference::{Difference, differences};
 use super::signature::Signature;
-use super::time::{self, Number};
-use crate::combine::SECONDS;
 use crate::combine::{Brief, Kinds, Known, OnDuplicate, PlanOptions, merge};
+use crate::values::{
+    dates::{self, Number},
+    scalar::SECONDS,
+};
 use crate::{Along, Layout, Member};
 
 /// Signatures that are kept, for differences to be told; of eras past these only that they are others is known.
@@ -79,7 +81,7 @@ fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     if let Some(given) = member.given.get(name) {
         if let Some(seconds) = given.get(SECONDS).and_then(Value::as_i64) {
             let (time, date) =
-                time::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
+                dates::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
             return Some(Coordinate { first: date.clone(), last: date, order: nanoseconds(time) });
         }
         let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
@@ -96,7 +98,7 @@ fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     let count = values.shape.iter().product::<u64>();
     let said = |at: u64| {
         let number = number(values, at)?;
-        let date = text("units").and_then(|units| time::decode(number, units, text("calendar")));
+        let date = text("units").and_then(|units| dates::decode(number, units, text("calendar")));
         Some(date.map_or_else(|| plain(number), |(time, date)| (nanoseconds(time), date)))
     };
     let ((order, first), (_, last)) = (said(0)?, said(count.checked_sub(1)?)?);

@@ -9,15 +9,12 @@ mod difference;
 mod group;
 mod signature;
 mod stored;
-mod time;
 
 pub use difference::{Difference, differences};
 pub use group::{Coordinate, Era, Eras, Seen, Stretch};
 pub use signature::{ArraySignature, Signature};
 pub(crate) use signature::{MISSING, decode_alike, fill_value};
 pub use stored::{Numbers, Stored};
-pub(crate) use stored::{converted, is_number};
-pub(crate) use time::date_of;
 
 #[cfg(test)]
 mod tests;

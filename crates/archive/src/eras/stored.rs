@@ -5,7 +5,12 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{Array, ChunkGrid, DataType, FillValue, ZarrFormat};
 
 use crate::Layout;
-use crate::combine::{Place, may_be_copied, packing, scalar::elements, sentinel::Sentinels, store::is_plain};
+use crate::combine::{Place, may_be_copied, store::is_plain};
+use crate::values::{
+    convert::{converted, is_number, packing},
+    scalar::elements,
+    sentinel::Sentinels,
+};
 
 /// How an array that grows is stored in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -105,18 +110,5 @@ impl Numbers {
             found.are_float &= converted(&number, data_type, &DataType::Float64).is_some();
         }
         Some(found)
-    }
-}
-
-/// Whether elements are integers or floats.
-pub(crate) fn is_number(data_type: &DataType) -> bool {
-    data_type.is_integer() || data_type.is_float()
-}
-
-/// The same number in another type; nothing where that does not hold it exactly.
-pub(crate) fn converted(value: &FillValue, old: &DataType, new: &DataType) -> Option<FillValue> {
-    match value.to_i128(old).filter(|_| old.is_integer()) {
-        Some(int) => FillValue::from_i128(new, int).exact(),
-        None => FillValue::from_f64(new, value.to_f64(old)?).exact(),
     }
 }

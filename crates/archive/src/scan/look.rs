@@ -5,9 +5,10 @@ use virtualize::{Options, VirtualStore};
 
 use crate::{
     Along, Item, Layout, Member,
-    combine::{calendar::is_time, given, is_coordinate, wanted},
+    combine::{given, is_coordinate, wanted},
     engine::{Failure, Make},
     eras::Seen,
+    values::calendar::is_time,
 };
 
 /// Looks at files for a layout.

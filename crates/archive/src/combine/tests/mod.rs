@@ -1,6 +1,5 @@
 //! What several files of this module do together.
 
-mod calendar;
 mod merge;
 mod plan;
 mod refer;

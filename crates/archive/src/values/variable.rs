@@ -4,18 +4,18 @@ use bytes::Bytes;
 use virtualize::zarr::{Array, Codec, DataType, FillValue};
 
 /// Whether elements are of variable length.
-pub(super) fn is_variable(data_type: &DataType) -> bool {
+pub(crate) fn is_variable(data_type: &DataType) -> bool {
     matches!(data_type, DataType::String | DataType::VariableBytes)
 }
 
 /// Bytes of all chunks as they are stored; nothing where some lie in a file.
-pub(super) fn bytes_of(array: &Array) -> Option<u64> {
+pub(crate) fn bytes_of(array: &Array) -> Option<u64> {
     let within = is_variable(&array.data_type) && array.chunks.references.is_empty();
     within.then(|| array.chunks.inline.values().map(|chunk| chunk.len() as u64).sum())
 }
 
 /// The elements one by one. What is broken off has none.
-pub(super) fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (length, after) = rest.split_first_chunk::<4>()?;
@@ -26,7 +26,7 @@ pub(super) fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Elements in a row.
-pub(super) fn join<'a>(elements: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+pub(crate) fn join<'a>(elements: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut joined = Vec::new();
     for element in elements {
         joined.extend(u32::try_from(element.len()).ok()?.to_le_bytes());
@@ -36,7 +36,7 @@ pub(super) fn join<'a>(elements: impl IntoIterator<Item = &'a [u8]>) -> Option<V
 }
 
 /// What a missing element reads as.
-pub(super) fn fill(array: &Array) -> Vec<u8> {
+pub(crate) fn fill(array: &Array) -> Vec<u8> {
     match &array.fill_value {
         Some(FillValue::Text(text)) => text.clone().into_bytes(),
         Some(FillValue::Variable(bytes) | FillValue::Fixed(bytes)) => bytes.to_vec(),
@@ -46,18 +46,18 @@ pub(super) fn fill(array: &Array) -> Vec<u8> {
 
 /// Numbers that stand for elements while these are laid out, 8 bytes each.
 #[derive(Default)]
-pub(super) struct Table<'a>(Vec<&'a [u8]>);
+pub(crate) struct Table<'a>(Vec<&'a [u8]>);
 
 impl<'a> Table<'a> {
     /// The numbers of elements.
-    pub(super) fn numbers(&mut self, bytes: &'a [u8]) -> Bytes {
+    pub(crate) fn numbers(&mut self, bytes: &'a [u8]) -> Bytes {
         let first = self.0.len();
         self.0.extend(split(bytes));
         (first..self.0.len()).flat_map(|number| (number as u64).to_le_bytes()).collect()
     }
 
     /// The elements of numbers.
-    pub(super) fn elements(&self, numbers: &[u8]) -> Option<Vec<&'a [u8]>> {
+    pub(crate) fn elements(&self, numbers: &[u8]) -> Option<Vec<&'a [u8]>> {
         let element =
             |number: &[u8; 8]| self.0.get(usize::try_from(u64::from_le_bytes(*number)).ok()?).copied();
         numbers.as_chunks::<8>().0.iter().map(element).collect()
@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
 }
 
 /// A chunk of elements, and the codec that it is in.
-pub(super) fn encoded<'a>(
+pub(crate) fn encoded<'a>(
     elements: impl ExactSizeIterator<Item = &'a [u8]>,
     data_type: &DataType,
 ) -> Option<(Bytes, Codec)> {

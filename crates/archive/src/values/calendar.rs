@@ -150,7 +150,7 @@ fn unit(word: &str) -> Option<Unit> {
 
 /// `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00`, `… UTC` in nanoseconds. Nothing for what pandas
 /// and cftime read as different times: zones whose hours have one digit, hours without minutes, digits past microseconds.
-pub(super) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
+pub(crate) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
     let (date, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let mut parts = date.split('-').map(digits);
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);

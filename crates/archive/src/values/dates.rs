@@ -1,6 +1,6 @@
 //! Times for people.
 
-use crate::combine::{
+use super::{
     Scalar,
     calendar::{Calendar, TimeUnits},
 };
@@ -8,14 +8,14 @@ use crate::combine::{
 const DAY: i128 = 86_400_000_000_000;
 
 /// Units of time and their calendar, spelled so that equal ones are equal; nothing for other units.
-pub(super) fn time_units(units: &str, calendar: Option<&str>) -> Option<(String, &'static str)> {
+pub(crate) fn time_units(units: &str, calendar: Option<&str>) -> Option<(String, &'static str)> {
     let (known, parsed) = (Calendar::of(calendar)?, TimeUnits::parse(units, calendar)?);
     let since = date(known, parsed.reference).unwrap_or_else(|| parsed.since.clone());
     Some((format!("{} since {since}", parsed.unit.name), name(known)))
 }
 
 /// A number in units of time: a number that orders dates of all calendars, and its date.
-pub(super) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
+pub(crate) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
     let (known, parsed) = (Calendar::of(calendar)?, TimeUnits::parse(units, calendar)?);
     let offset = match number {
         Number::Whole(number) => number.checked_mul(parsed.unit.nanoseconds)?,
@@ -40,7 +40,7 @@ pub(crate) fn date_of(value: &Scalar, units: &str, calendar: Option<&str>) -> Op
 
 /// A number of a coordinate.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Number {
+pub(crate) enum Number {
     Whole(i128),
     Float(f64),
 }

@@ -39,7 +39,7 @@ impl Sentinels {
         self.elements.iter().any(|sentinel| sentinel == element) || self.is_nan(element)
     }
 
-    pub(super) fn is_nan(&self, element: &[u8]) -> bool {
+    pub(crate) fn is_nan(&self, element: &[u8]) -> bool {
         let Some(data_type) = &self.nan else { return false };
         let number = FillValue::Fixed(Bytes::copy_from_slice(element)).to_f64(data_type);
         number.is_none_or(f64::is_nan)
@@ -47,7 +47,7 @@ impl Sentinels {
 }
 
 /// The attribute `_FillValue` as an element: numbers as such or, for floats in Zarr v3, base64 of a binary64.
-pub(super) fn fill_attribute(value: &Value, data_type: &DataType) -> Option<Bytes> {
+pub(crate) fn fill_attribute(value: &Value, data_type: &DataType) -> Option<Bytes> {
     if let (Value::String(text), true) = (value, data_type.is_float()) {
         let bytes = BASE64_STANDARD.decode(text).ok();
         if let Some(bytes) = bytes.and_then(|bytes| <[u8; 8]>::try_from(bytes).ok()) {

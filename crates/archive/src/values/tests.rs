@@ -1,6 +1,6 @@
 //! Dates and reference times as cftime 1.6.6 has them: `cftime.date2num(date, "days since 2000-01-01", calendar)`.
 
-use super::super::calendar::{Calendar, TimeUnits, UNITS};
+use super::calendar::{Calendar, TimeUnits, UNITS};
 
 /// Year, month and day.
 type Date = (i64, i64, i64);

@@ -2,7 +2,7 @@
 
 /// Copies a box of elements into an array. Shapes and places are in elements, slowest axis first; both buffers are in
 /// row-major order. Nothing where the box sticks out of the array or of its own buffer.
-pub(super) fn paste(
+pub(crate) fn paste(
     into: &mut [u8],
     shape: &[u64],
     at: &[u64],
@@ -49,7 +49,7 @@ fn position(shape: &[u64], at: &[u64], index: &[u64]) -> Option<u64> {
 }
 
 /// The next index, the last axis fastest; false behind the last.
-pub(super) fn advance(index: &mut [u64], shape: &[u64]) -> bool {
+pub(crate) fn advance(index: &mut [u64], shape: &[u64]) -> bool {
     for (at, n) in index.iter_mut().zip(shape).rev() {
         *at += 1;
         if *at < *n {

@@ -33,14 +33,14 @@ pub fn time_value(seconds: i64) -> Value {
 
 /// A scalar, and its units and calendar where it is a time.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Given {
-    pub(super) value: Scalar,
-    pub(super) units: Option<&'static str>,
+pub(crate) struct Given {
+    pub(crate) value: Scalar,
+    pub(crate) units: Option<&'static str>,
 }
 
 impl Given {
     /// What a name or a catalogue gives.
-    pub(super) fn of(value: &Value) -> Option<Self> {
+    pub(crate) fn of(value: &Value) -> Option<Self> {
         if let Some(seconds) = value.get(SECONDS) {
             return Some(Self { value: Scalar::Int(seconds.as_i64()?), units: Some(SECONDS) });
         }
@@ -48,17 +48,17 @@ impl Given {
     }
 
     /// A value without units.
-    pub(super) fn plain(value: Scalar) -> Self {
+    pub(crate) fn plain(value: Scalar) -> Self {
         Self { value, units: None }
     }
 
-    pub(super) fn calendar(&self) -> Option<&'static str> {
+    pub(crate) fn calendar(&self) -> Option<&'static str> {
         self.units.map(|_| "proleptic_gregorian")
     }
 }
 
 impl Scalar {
-    pub(super) fn of_json(value: &Value) -> Option<Self> {
+    pub(crate) fn of_json(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Number(number) => match (number.as_i64(), number.as_u64()) {
                 (Some(int), _) => Self::Int(int),
@@ -71,7 +71,7 @@ impl Scalar {
     }
 
     /// An element of an array; nothing for those of types that have no order.
-    pub(super) fn of_element(bytes: &[u8], data_type: &DataType) -> Option<Self> {
+    pub(crate) fn of_element(bytes: &[u8], data_type: &DataType) -> Option<Self> {
         if *data_type == DataType::String {
             return String::from_utf8(bytes.to_vec()).ok().map(Self::Text);
         }
@@ -88,7 +88,7 @@ impl Scalar {
         element.to_f64(data_type).map(Self::Float)
     }
 
-    pub(super) fn to_i128(&self) -> Option<i128> {
+    pub(crate) fn to_i128(&self) -> Option<i128> {
         match self {
             Self::Int(int) => Some((*int).into()),
             Self::Unsigned(int) => Some((*int).into()),
@@ -97,7 +97,7 @@ impl Scalar {
     }
 
     /// Its place among the others of its dimension.
-    pub(super) fn key(&self) -> Option<Key> {
+    pub(crate) fn key(&self) -> Option<Key> {
         Some(match self {
             Self::Int(_) | Self::Unsigned(_) => Key::Int(self.to_i128()?),
             Self::Float(number) if number.is_nan() => return None,
@@ -107,7 +107,7 @@ impl Scalar {
     }
 
     /// Its place among numbers of which some are floats; nothing for integers that no float is.
-    pub(super) fn float_key(&self) -> Option<Key> {
+    pub(crate) fn float_key(&self) -> Option<Key> {
         match self.key()? {
             Key::Int(int) => {
                 let float = FillValue::from_i128(&DataType::Float64, int).exact()?;
@@ -118,7 +118,7 @@ impl Scalar {
     }
 
     /// Its place among whole numbers; nothing for what is none of 64 bits.
-    pub(super) fn whole_key(&self) -> Option<Key> {
+    pub(crate) fn whole_key(&self) -> Option<Key> {
         match self.key()? {
             Key::Float(float) => {
                 let whole = FillValue::from_f64(&DataType::Int64, float).exact()?;
@@ -129,7 +129,7 @@ impl Scalar {
     }
 
     /// Its place among times in other units.
-    pub(super) fn time_key(&self, units: &TimeUnits) -> Option<Key> {
+    pub(crate) fn time_key(&self, units: &TimeUnits) -> Option<Key> {
         let exact = match self {
             Self::Int(_) | Self::Unsigned(_) => Dyadic { mantissa: self.to_i128()?, exponent: 0 },
             Self::Float(number) => Dyadic::of(*number)?,
@@ -157,14 +157,14 @@ impl fmt::Display for Scalar {
 
 /// What scalars of a dimension are ordered by.
 #[derive(Clone, PartialEq, PartialOrd, Debug)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Int(i128),
     Float(f64),
     Text(String),
 }
 
 impl Key {
-    pub(super) fn as_f64(&self) -> Option<f64> {
+    pub(crate) fn as_f64(&self) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
             Self::Int(int) => Some(*int as f64),
@@ -174,25 +174,25 @@ impl Key {
     }
 
     /// Keys of one dimension are of one kind and not NaN, so that they have an order.
-    pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
+    pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal)
     }
 
-    pub(super) fn same_kind(&self, other: &Self) -> bool {
+    pub(crate) fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
 /// A number that is a whole number times a power of two, as every finite float is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Dyadic {
-    pub(super) mantissa: i128,
-    pub(super) exponent: i32,
+pub(crate) struct Dyadic {
+    pub(crate) mantissa: i128,
+    pub(crate) exponent: i32,
 }
 
 impl Dyadic {
     /// The exact value of a finite float, its mantissa odd or 0.
-    pub(super) fn of(number: f64) -> Option<Self> {
+    pub(crate) fn of(number: f64) -> Option<Self> {
         if !number.is_finite() {
             return None;
         }
@@ -217,7 +217,7 @@ impl Dyadic {
 }
 
 /// A number times a power of two, rounded down; nothing where it does not fit.
-pub(super) fn shift(number: i128, digits: i32) -> Option<i128> {
+pub(crate) fn shift(number: i128, digits: i32) -> Option<i128> {
     if digits <= 0 {
         return Some(number >> digits.unsigned_abs().min(127));
     }
