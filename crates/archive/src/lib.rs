@@ -18,6 +18,7 @@ mod error;
 mod event;
 mod item;
 mod journal;
+mod layout;
 pub mod list;
 mod member;
 #[cfg(feature = "icechunk")]
@@ -25,12 +26,14 @@ mod repository;
 mod scan;
 mod values;
 
-pub use batch::{Batch, BatchBuilder, Summary, Target};
-pub use error::Error;
-pub use event::Event;
+pub use batch::{Batch, BatchBuilder, Target};
+pub use error::{CombineError, Error, Note};
+pub use event::{Event, Summary};
 pub use item::Item;
 pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
-pub use member::{Along, Layout, Member, Wanted};
+pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
+pub use member::{Member, Wanted};
 #[cfg(feature = "icechunk")]
 pub use repository::commit;
 pub use scan::{FailedFile, Scan, ScanOptions, scan, scan_inputs};
+pub use values::{Scalar, time_value};

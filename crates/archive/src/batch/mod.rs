@@ -13,7 +13,6 @@ mod read;
 mod recheck;
 #[cfg(feature = "icechunk")]
 mod repository;
-mod summary;
 mod target;
 
 use std::{
@@ -29,11 +28,10 @@ use virtualize::{Options, Relocation};
 use virtualize_store::{OutputLock, create_folder};
 
 pub use builder::BatchBuilder;
-pub use summary::Summary;
 pub use target::Target;
 
 use crate::{
-    Error, Event, Journal,
+    Error, Event, Journal, Summary,
     engine::{EngineOptions, FileReader, run_journal},
     event::Events,
     journal::journal_beside,

@@ -6,12 +6,12 @@ use virtualize::VirtualStore;
 use virtualize_store::OutputLock;
 
 use super::{
-    Batch, Summary, Target,
+    Batch, Target,
     combined::Combination,
     present::{self, Present},
     python,
 };
-use crate::{Error, Event, Journal, Layout, combine::PlanOptions, event::Events};
+use crate::{Error, Event, Journal, Layout, Summary, combine::PlanOptions, event::Events};
 
 /// How files are put together.
 #[derive(Clone, Debug)]

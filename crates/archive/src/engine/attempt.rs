@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     Event, Item,
-    error::class_name,
     event::Events,
-    journal::{Done, Failed, Outcome},
+    journal::{Done, Failed, Outcome, class_name},
 };
 
 /// Longest wait between two attempts.

@@ -9,10 +9,10 @@ use virtualize::ErrorClass;
 
 use super::{
     Journal, JournalError, OptionDifference,
-    rows::{Counts, Found, Listing, State},
+    rows::{Counts, Found, Listing, State, class_name},
     work::{ITEM, known_of, signed, unsigned},
 };
-use crate::{Item, error::class_name, list::Few};
+use crate::{Item, list::Few};
 
 /// position: the place in this run's listing; known: the file's row; changed: whether the file is another one now.
 /// looked: files of which the listing does not say whether they have changed, and that are no longer what they were. names: of outputs.

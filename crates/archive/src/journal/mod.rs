@@ -20,7 +20,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 pub(crate) use content::{pack_hierarchy, pack_values, unpack};
 pub use error::{JournalError, OptionDifference};
 pub(crate) use listing::Accept;
-pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, Outcome, Work};
+pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, Outcome, Work, class_name};
 pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 

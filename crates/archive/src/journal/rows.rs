@@ -158,3 +158,16 @@ impl Counts {
         self.pending + self.done + self.failed
     }
 }
+
+/// The word that stands for a class in journals and events.
+pub(crate) fn class_name(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Usage => "usage",
+        ErrorClass::NotFound => "not-found",
+        ErrorClass::Denied => "denied",
+        ErrorClass::Changed => "changed",
+        ErrorClass::Unavailable => "unavailable",
+        ErrorClass::File => "file",
+        ErrorClass::BrokenPipe => "broken-pipe",
+    }
+}

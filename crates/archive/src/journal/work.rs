@@ -6,9 +6,9 @@ use virtualize::zarr::Source;
 
 use super::{
     Content, Done, Failed, Journal, JournalError, MemberRow, Outcome, Work,
-    rows::{Counts, State},
+    rows::{Counts, State, class_name},
 };
-use crate::{Item, error::class_name};
+use crate::Item;
 
 /// A whole number as SQLite has them.
 pub(super) fn signed(number: u64) -> i64 {

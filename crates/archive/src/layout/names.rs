@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::CombineError;
+use super::Layout;
 use crate::{
-    Item, Layout,
+    Item,
+    error::CombineError,
     values::{
         calendar::{Calendar, digits, reference},
         time_value,
@@ -26,7 +27,7 @@ use crate::{
 /// finds is a whole number, a real number or text by its looks.
 ///
 /// ```
-/// use virtualize_archive::combine::{NamePattern, time_value};
+/// use virtualize_archive::{NamePattern, time_value};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pattern = NamePattern::new("t2m_{time:%Y%m%d}_{member:d}.nc")?;

@@ -1,6 +1,10 @@
 use virtualize::{Error as FileError, ErrorClass, Notation, OptionName, Remedy};
 
-use crate::{combine::CombineError, journal::JournalError, list::ListError};
+mod combine;
+
+pub use combine::{CombineError, Note};
+
+use crate::{journal::JournalError, list::ListError};
 
 /// Why a run over many files came to no good end. One line each.
 #[derive(Debug, thiserror::Error)]
@@ -171,19 +175,6 @@ impl Error {
             Some(remedy) => format!("{self} ({remedy})"),
             None => self.to_string(),
         }
-    }
-}
-
-/// The word that stands for a class in journals and events.
-pub(crate) fn class_name(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::Usage => "usage",
-        ErrorClass::NotFound => "not-found",
-        ErrorClass::Denied => "denied",
-        ErrorClass::Changed => "changed",
-        ErrorClass::Unavailable => "unavailable",
-        ErrorClass::File => "file",
-        ErrorClass::BrokenPipe => "broken-pipe",
     }
 }
 
