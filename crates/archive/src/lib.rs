@@ -11,29 +11,47 @@
 //! disagrees is never merged.
 
 mod batch;
-pub mod combine;
+mod compat;
 mod engine;
-pub mod eras;
 mod error;
 mod event;
 mod item;
+mod join;
 mod journal;
 mod layout;
 pub mod list;
 mod member;
+mod plan;
 #[cfg(feature = "icechunk")]
 mod repository;
 mod scan;
 mod values;
 
 pub use batch::{Batch, BatchBuilder, Target};
+pub use compat::{
+    ArraySignature, Difference, Numbers, Place, Signature, Stored, differences, is_coordinate, places, wanted,
+};
 pub use error::{CombineError, Error, Note};
 pub use event::{Event, Summary};
 pub use item::Item;
+pub use join::combine;
 pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
+pub use plan::{
+    Block, Brief, Direction, Extent, Kinds, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
+    PlannedEra, Range, Taken, plan,
+};
 #[cfg(feature = "icechunk")]
 pub use repository::commit;
-pub use scan::{FailedFile, Scan, ScanOptions, scan, scan_inputs};
+pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
+
+/// Names as other crates import them.
+pub mod combine {
+    pub use crate::{NamePattern, OnDuplicate, OnMismatch, PlanOptions, catalogue_value};
+}
+/// Names as other crates import them.
+pub mod eras {
+    pub use crate::{ArraySignature, Difference, Stretch};
+}
 pub use values::{Scalar, time_value};

@@ -14,11 +14,10 @@ use virtualize::{
 
 use crate::{
     Along, Error, Item, Layout, Member,
-    combine::{
-        Block, Brief, CombineError, Direction, Known, PlanOptions, PlannedEra, Range, combine, coordinates,
-        plan, wanted,
-    },
-    eras::{Signature, differences},
+    compat::{Signature, differences, wanted},
+    error::CombineError,
+    join::combine,
+    plan::{Block, Brief, Direction, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
     values::dates::date_of,
 };
 

@@ -6,8 +6,8 @@ use virtualize::{Options, Relocation};
 use super::{Batch, Target, output::Combine};
 use crate::{
     Along, Layout,
-    combine::PlanOptions,
     list::{Assets, Filter, Input},
+    plan::PlanOptions,
 };
 
 /// Says, option by option, what a [`Batch`] is to do.

@@ -8,10 +8,12 @@ use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
 
 use crate::{
     Error, Event, Journal, Layout,
-    combine::{Brief, CombineError, Kinds, Known, Plan, PlanOptions, PlannedEra, combine, coordinates, plan},
-    eras::{Difference, Signature, differences},
+    compat::{Difference, Signature, differences},
+    error::{CombineError, Note},
     event::Events,
+    join::combine,
     journal::{JournalError, Planned, unpack},
+    plan::{Brief, Kinds, Known, Plan, PlanOptions, PlannedEra, coordinates, plan},
 };
 
 /// Differences that an error names.
@@ -118,7 +120,7 @@ impl Combination {
         era: &PlannedEra,
         journal: &Journal,
         progress: &mut Progress<'_>,
-    ) -> Result<(Hierarchy, Vec<crate::combine::Note>), Error> {
+    ) -> Result<(Hierarchy, Vec<Note>), Error> {
         combine(era, &self.layout, &self.options, &mut |row| {
             progress.step()?;
             let id = id_of(&self.ids, row).ok_or(CombineError::Nothing)?;

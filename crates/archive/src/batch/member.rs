@@ -4,10 +4,12 @@ use virtualize::{ErrorClass, Options, VirtualStore};
 
 use crate::{
     Item, Layout, Member,
-    combine::{Brief, CombineError, given, wanted},
+    compat::{Signature, wanted},
     engine::Failure,
-    eras::Signature,
+    error::CombineError,
     journal::{MemberRow, pack_hierarchy, pack_values},
+    layout::given,
+    plan::Brief,
 };
 
 /// What the journal keeps of a file: its references, and the values on which its place among the others depends.

@@ -11,7 +11,7 @@ use super::{
     present::{self, Present},
     python,
 };
-use crate::{Error, Event, Journal, Layout, Summary, combine::PlanOptions, event::Events};
+use crate::{Error, Event, Journal, Layout, Summary, event::Events, plan::PlanOptions};
 
 /// How files are put together.
 #[derive(Clone, Debug)]

@@ -108,7 +108,7 @@ pub(crate) struct MemberRow {
     pub(crate) era: String,
     /// The signature, as JSON.
     pub(crate) signature: String,
-    /// The [`crate::combine::Brief`], as JSON.
+    /// The [`crate::plan::Brief`], as JSON.
     pub(crate) brief: String,
     /// References as JSON text, compressed.
     pub(crate) hierarchy: Vec<u8>,

@@ -139,7 +139,7 @@ pub(crate) struct Planned {
     pub(crate) id: i64,
     /// The run in which it was read.
     pub(crate) run: i64,
-    /// The [`crate::combine::Brief`], as JSON.
+    /// The [`crate::plan::Brief`], as JSON.
     pub(crate) brief: String,
 }
 

@@ -3,11 +3,12 @@
 use futures::future::{BoxFuture, FutureExt};
 use virtualize::{Options, VirtualStore};
 
+use super::groups::Seen;
 use crate::{
     Along, Item, Layout, Member,
-    combine::{given, is_coordinate, wanted},
+    compat::{is_coordinate, wanted},
     engine::{Failure, Make},
-    eras::Seen,
+    layout::given,
     values::calendar::is_time,
 };
 

@@ -1,8 +1,11 @@
 //! What is in an archive, before anything is written.
 
 mod findings;
+mod groups;
 mod look;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +17,6 @@ use futures::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use virtualize::{ErrorClass, Options};
 
-use crate::eras::Eras;
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{
     Along, Error, Event, Item, Layout, Summary,
@@ -22,6 +24,7 @@ use crate::{
     event::Events,
 };
 use findings::Findings;
+pub use groups::{Coordinate, Era, Eras, Seen, Stretch};
 use look::Look;
 
 /// Most failures that a summary names.

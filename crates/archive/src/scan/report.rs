@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Scan;
+use super::{Scan, groups::Stretch};
 use crate::Along;
-use crate::eras::Stretch;
 
 impl Scan {
     /// All that was found: `dimensions`, `eras` with their `arrays`, `stretches` of files that follow each other with

@@ -5,6 +5,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize::zarr::{Array, DataType, FillValue, ZarrFormat};
 
+/// Attributes that name values which mean "missing".
+pub(crate) const MISSING: [&str; 2] = ["_FillValue", "missing_value"];
+
 /// Values of an array that clients read as missing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sentinels {

@@ -8,8 +8,16 @@ pub(crate) fn is_variable(data_type: &DataType) -> bool {
     matches!(data_type, DataType::String | DataType::VariableBytes)
 }
 
-/// Bytes of all chunks as they are stored; nothing where some lie in a file.
+/// Bytes of all values; nothing where they are of variable length and not all within the references.
 pub(crate) fn bytes_of(array: &Array) -> Option<u64> {
+    if is_variable(&array.data_type) {
+        return stored_bytes(array);
+    }
+    array.shape.iter().try_fold(array.data_type.size()?, |product, n| product.checked_mul(*n))
+}
+
+/// Bytes of all chunks as they are stored; nothing where some lie in a file.
+fn stored_bytes(array: &Array) -> Option<u64> {
     let within = is_variable(&array.data_type) && array.chunks.references.is_empty();
     within.then(|| array.chunks.inline.values().map(|chunk| chunk.len() as u64).sum())
 }

@@ -1,0 +1,224 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use virtualize::zarr::NodePath;
+
+use super::{
+    numbers::Numbers,
+    signature::{ArraySignature, Signature},
+    stored::Stored,
+};
+
+/// What tells two files apart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Difference {
+    /// The array or group.
+    pub path: NodePath,
+    /// Such as `attribute scale_factor`, `chunk shape`, `data type`.
+    pub what: String,
+    /// What the first says.
+    pub left: String,
+    /// What the second says.
+    pub right: String,
+}
+
+/// In one line: `/t2m: attribute scale_factor: 0.01 → 0.1`.
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}: {}: {} → {}", self.path, self.what, self.left, self.right)
+    }
+}
+
+/// All that tells two signatures apart, in order of path; nothing where the files can be put together.
+pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
+    let mut found = Found::default();
+    let none = BTreeMap::new();
+    let groups: BTreeSet<&NodePath> = left.groups.keys().chain(right.groups.keys()).collect();
+    for path in groups {
+        let (one, other) = (left.groups.get(path), right.groups.get(path));
+        found.attributes(path, one.unwrap_or(&none), other.unwrap_or(&none));
+    }
+    let arrays: BTreeSet<&NodePath> = left.arrays.keys().chain(right.arrays.keys()).collect();
+    for path in arrays {
+        match (left.arrays.get(path), right.arrays.get(path)) {
+            (Some(one), Some(other)) => found.arrays(path, one, other),
+            (one, other) => {
+                let said = |array: Option<&ArraySignature>| array.map_or("none".to_owned(), brief);
+                found.add(path, "array", said(one), said(other));
+            }
+        }
+    }
+    for (path, one) in &left.optional {
+        if let Some(other) = right.optional.get(path) {
+            found.arrays(path, one, other);
+        }
+    }
+    let alike = left.agreement() == right.agreement();
+    // What can be brought together is no reason where there is another.
+    let settled = |one: &Difference| {
+        alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
+    };
+    let mut reasons: Vec<Difference> = found.all.iter().filter(|one| !settled(one)).cloned().collect();
+    if reasons.is_empty() && alike {
+        reasons = storage(left, right);
+    }
+    if reasons.is_empty() { found.all } else { reasons }
+}
+
+/// What tells apart how files of two signatures that agree in all else are stored.
+fn storage(left: &Signature, right: &Signature) -> Vec<Difference> {
+    let shown = |stored: &Stored| {
+        let axis = |size: &Option<u64>| size.map_or("all".to_owned(), |size| size.to_string());
+        let chunks =
+            stored.chunks.as_ref().map(|sizes| sizes.iter().map(axis).collect::<Vec<_>>().join(", "));
+        let read = if stored.is_read { "small enough to be copied" } else { "not copied" };
+        format!(
+            "({}) in {}, {read}",
+            chunks.unwrap_or_else(|| "several".to_owned()),
+            stored.codecs.join(", ")
+        )
+    };
+    let one = |(path, stored): (&NodePath, &Stored)| {
+        let other = right.stored.get(path).filter(|other| *other != stored)?;
+        let (left, right) = (shown(stored), shown(other));
+        Some(Difference { path: path.clone(), what: "chunk shape".to_owned(), left, right })
+    };
+    left.stored.iter().filter_map(one).collect()
+}
+
+/// `float32 (time, lat 73, lon 144), chunks (1, 73, 144)`.
+impl fmt::Display for ArraySignature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&brief(self))?;
+        if self.chunks.is_some() { write!(f, ", chunks {}", chunks(self)) } else { Ok(()) }
+    }
+}
+
+/// `float32 (time, lat 73, lon 144)`.
+fn brief(array: &ArraySignature) -> String {
+    format!("{} {}", array.data_type, axes(array))
+}
+
+fn axes(array: &ArraySignature) -> String {
+    let axis = |(name, size): (&Option<String>, &Option<u64>)| match (name, size) {
+        (Some(name), Some(size)) => format!("{name} {size}"),
+        (Some(name), None) => name.clone(),
+        (None, Some(size)) => size.to_string(),
+        (None, None) => "?".to_owned(),
+    };
+    format!("({})", array.dimensions.iter().zip(&array.sizes).map(axis).collect::<Vec<_>>().join(", "))
+}
+
+#[derive(Default)]
+struct Found {
+    all: Vec<Difference>,
+}
+
+impl Found {
+    fn add(&mut self, path: &str, what: impl Into<String>, left: String, right: String) {
+        self.all.push(Difference { path: path.to_owned(), what: what.into(), left, right });
+    }
+
+    fn arrays(&mut self, path: &str, left: &ArraySignature, right: &ArraySignature) {
+        if left.data_type != right.data_type {
+            self.add(path, "data type", left.data_type.clone(), right.data_type.clone());
+        }
+        if left.dimensions != right.dimensions {
+            self.add(path, "dimensions", axes(left), axes(right));
+        } else if left.sizes != right.sizes {
+            self.add(path, "sizes", axes(left), axes(right));
+        }
+        if left.chunks != right.chunks {
+            self.add(path, "chunk shape", chunks(left), chunks(right));
+        }
+        if let (Some(one), Some(other)) = (&left.codecs, &right.codecs)
+            && one != other
+        {
+            self.add(path, "codecs", one.join(", "), other.join(", "));
+        }
+        if left.fill_value != right.fill_value {
+            let (one, other) = sides(Some(&left.fill_value), Some(&right.fill_value));
+            self.add(path, "fill value", one, other);
+        }
+        self.attributes(path, &left.attributes, &right.attributes);
+        // Of other types or sizes values are other ones.
+        let alike = left.data_type == right.data_type && left.sizes == right.sizes;
+        if left.values != right.values && alike {
+            let said = |array: &ArraySignature| match &array.values {
+                Some(digest) if digest.len() == 64 => {
+                    format!("SHA-256 {}…", digest.get(..12).unwrap_or_default())
+                }
+                Some(reason) => reason.clone(),
+                None => "not compared".to_owned(),
+            };
+            self.add(path, "values", said(left), said(right));
+        }
+    }
+
+    fn attributes(&mut self, path: &str, left: &BTreeMap<String, Value>, right: &BTreeMap<String, Value>) {
+        let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+        for name in names {
+            let (one, other) = (left.get(name), right.get(name));
+            if one != other {
+                let (left, right) = sides(one, other);
+                self.add(path, format!("attribute {name}"), left, right);
+            }
+        }
+    }
+}
+
+fn chunks(array: &ArraySignature) -> String {
+    let Some(sizes) = &array.chunks else { return "any, its values are copied".to_owned() };
+    let axis = |size: &Value| if size.is_null() { "any".to_owned() } else { size.to_string() };
+    format!("({})", sizes.iter().map(axis).collect::<Vec<_>>().join(", "))
+}
+
+/// Both values for people. Numbers that are nearly the same come with the types that they seem to have had.
+fn sides(left: Option<&Value>, right: Option<&Value>) -> (String, String) {
+    let said = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => "none".to_owned(),
+        Some(value) => value.to_string(),
+    };
+    if let (Some(one), Some(other)) = (left.and_then(Value::as_f64), right.and_then(Value::as_f64))
+        && (one - other).abs() <= one.abs().max(other.abs()) * 1e-6
+    {
+        return (typed(one), typed(other));
+    }
+    (said(left), said(right))
+}
+
+/// A number, and float32 where it is the shortest decimal of one.
+fn typed(number: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "compared with the original")]
+    let single = number as f32;
+    let (short, long) = (single.to_string(), number.to_string());
+    if f64::from(single) == number && short.len() < long.len() {
+        format!("{short} as float32 ({long})")
+    } else if f64::from(single) == number {
+        long
+    } else {
+        format!("{long} as float64")
+    }
+}
+
+/// Whether numbers that are copied are of one type, or can be.
+pub(crate) fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
+    let all = kinds.iter().map(|kind| Some((kind.arrays.get(path)?, kind.numbers.get(path)?)));
+    let Some(all) = all.collect::<Option<Vec<_>>>() else { return false };
+    let Some((first, _)) = all.first() else { return true };
+    let is_same_type = all.iter().all(|(array, _)| array.data_type == first.data_type);
+    if is_same_type && all.iter().all(|(array, _)| array.missing() == first.missing()) {
+        return true;
+    }
+    let masks = |(array, numbers): &(&ArraySignature, &Numbers)| {
+        numbers.any_missing
+            || (numbers.has_sentinel && !numbers.are_times && !array.data_type.starts_with("float"))
+    };
+    if all.iter().any(masks) {
+        return false;
+    }
+    let numbers = || all.iter().map(|(_, numbers)| numbers);
+    is_same_type || numbers().all(|numbers| numbers.are_whole) || numbers().all(|numbers| numbers.are_float)
+}

@@ -1,0 +1,99 @@
+//! Where the parts of an array lie in the whole.
+
+use super::role::Place;
+
+/// The axes of a combined array.
+#[derive(Debug)]
+pub(crate) struct Geometry {
+    /// Slowest first.
+    pub(crate) axes: Vec<Axis>,
+}
+
+/// An axis of a combined array.
+#[derive(Debug)]
+pub(crate) struct Axis {
+    /// Name of its dimension.
+    pub(crate) name: Option<String>,
+    /// Axis of the array in the files; nothing for a new one.
+    pub(crate) own: Option<usize>,
+    /// The dimension of the layout that it grows along.
+    pub(crate) dimension: Option<usize>,
+    /// First element of each place along that dimension; one place for axes that do not grow.
+    pub(crate) starts: Vec<u64>,
+    /// Elements of each place.
+    pub(crate) sizes: Vec<u64>,
+    /// Elements of the whole.
+    pub(crate) total: u64,
+}
+
+impl Geometry {
+    /// Of an array with these places, shape and names of axes in the files. `sizes` are elements of each place along each
+    /// dimension of the layout, as the array's group has them.
+    pub(crate) fn new(
+        places: &[Place],
+        shape: &[u64],
+        dimensions: &[Option<String>],
+        names: &[String],
+        sizes: &[&[u64]],
+    ) -> Option<Self> {
+        let mut axes = Vec::new();
+        let mut coordinate = false;
+        for (n, (place, name)) in places.iter().zip(names).enumerate() {
+            let own = sizes.get(n)?;
+            coordinate |= *place == Place::Coordinate;
+            let sizes = match place {
+                Place::Absent | Place::Axis(_) => continue,
+                Place::Stacked | Place::Coordinate => vec![1; own.len()],
+                Place::Repeated => own.to_vec(),
+            };
+            axes.push(Axis::new(Some(name.clone()), None, Some(n), sizes)?);
+        }
+        let own_axes = if coordinate { &[] } else { shape };
+        for (axis, n) in own_axes.iter().enumerate() {
+            let name = dimensions.get(axis).cloned().flatten();
+            let dimension = places.iter().position(|place| *place == Place::Axis(axis));
+            let along = match dimension {
+                Some(dimension) => sizes.get(dimension)?.to_vec(),
+                None => vec![*n],
+            };
+            axes.push(Axis::new(name, Some(axis), dimension, along)?);
+        }
+        Some(Self { axes })
+    }
+
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        self.axes.iter().map(|axis| axis.total).collect()
+    }
+
+    /// First element and number of elements along each axis of the part at a place.
+    pub(crate) fn part(&self, key: &[usize]) -> Option<(Vec<u64>, Vec<u64>)> {
+        self.axes.iter().map(|axis| axis.part(key)).collect()
+    }
+}
+
+impl Axis {
+    fn new(
+        name: Option<String>,
+        own: Option<usize>,
+        dimension: Option<usize>,
+        sizes: Vec<u64>,
+    ) -> Option<Self> {
+        let mut total = 0_u64;
+        let mut starts = Vec::with_capacity(sizes.len());
+        for size in &sizes {
+            starts.push(total);
+            total = total.checked_add(*size)?;
+        }
+        Some(Self { name, own, dimension, starts, sizes, total })
+    }
+
+    /// Which place of this axis a part has.
+    pub(crate) fn place(&self, key: &[usize]) -> usize {
+        self.dimension.and_then(|dimension| key.get(dimension)).copied().unwrap_or(0)
+    }
+
+    fn part(&self, key: &[usize]) -> Option<(u64, u64)> {
+        let place = self.place(key);
+        Some((*self.starts.get(place)?, *self.sizes.get(place)?))
+    }
+}

@@ -1,0 +1,259 @@
+//! Makes the arrays of the whole, once all files are known.
+
+use std::collections::BTreeSet;
+
+use virtualize::zarr::{Array, Codec, ForeignKind, Hierarchy, Node, ZarrFormat};
+
+use super::{
+    accumulate::Growing, coordinate, grid::grid, inline, joiner::Joiner, missing, numbers, references,
+    times::unify,
+};
+use crate::{
+    Along, Layout,
+    compat::{
+        Place,
+        storage::{Allowed, Storing, decide},
+    },
+    error::{CombineError, Note},
+    plan::PlanOptions,
+    values::variable,
+};
+
+/// The last step of a [`super::combine`].
+pub(super) struct Finish<'a> {
+    joiner: Joiner<'a>,
+    options: &'a PlanOptions,
+    names: Vec<String>,
+}
+
+impl<'a> Finish<'a> {
+    pub(super) fn new(joiner: Joiner<'a>, options: &'a PlanOptions) -> Self {
+        let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
+        Self { joiner, options, names }
+    }
+
+    pub(super) fn run(mut self) -> Result<(Hierarchy, Vec<Note>), CombineError> {
+        self.times()?;
+        let groups = std::mem::take(&mut self.joiner.groups);
+        for (path, merged) in &groups {
+            self.joiner.notes.extend(merged.notes(path));
+            if let Some(group) = self.joiner.whole.root.make_group(path) {
+                group.attributes = merged.kept.clone();
+            }
+        }
+        for (path, growing) in std::mem::take(&mut self.joiner.arrays) {
+            let url = growing.url.to_string();
+            self.joiner.notes.extend(growing.attributes.notes(&path));
+            let array = self.array(&path, growing).map_err(|what| CombineError::Array {
+                url,
+                path: path.clone(),
+                what,
+            })?;
+            self.put(&path, array)?;
+        }
+        self.given()?;
+        Ok((self.joiner.whole, self.joiner.notes.into_iter().collect()))
+    }
+
+    fn put(&mut self, path: &str, array: Array) -> Result<(), CombineError> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let group = self.joiner.whole.root.make_group(parent).ok_or_else(|| CombineError::Array {
+            url: String::new(),
+            path: path.to_owned(),
+            what: format!("{parent} is an array in one file and a group in another"),
+        })?;
+        group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        Ok(())
+    }
+
+    /// Brings numbers to one type, and times to one unit each.
+    fn times(&mut self) -> Result<(), CombineError> {
+        let format = self.joiner.whole.format;
+        for (path, growing) in &mut self.joiner.arrays {
+            let url = growing.url.to_string();
+            let done = numbers::settle(growing, format);
+            let done = done.map_err(|what| CombineError::Array { url, path: path.clone(), what })?;
+            self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
+        }
+        for (path, followers) in &self.joiner.followers {
+            let Some(growing) = self.joiner.arrays.get(path) else { continue };
+            if !growing.always {
+                continue;
+            }
+            let url = growing.url.to_string();
+            let done = unify(&mut self.joiner.arrays, path, followers, format);
+            let done = done.map_err(|what| CombineError::Array { url, path: path.clone(), what })?;
+            self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, path: &str, mut growing: Growing) -> Result<Array, String> {
+        let mut array = growing.first.clone();
+        array.attributes = growing.attributes.kept.clone();
+        let lacks_parts = self.missing(path, &growing)?;
+        if !growing.varies() {
+            let piece = growing.pieces.pop_first().map(|(_, piece)| piece);
+            array.chunks = piece.map(|piece| piece.chunks).unwrap_or_default();
+            return Ok(array);
+        }
+        let sizes = self.sizes(path);
+        let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
+        let too_large = || "more elements than there are numbers".to_owned();
+        let geometry = growing.geometry(&self.names, &sizes).ok_or_else(too_large)?;
+        let v3 = self.joiner.whole.format == ZarrFormat::V3;
+        let allowed = Allowed {
+            rectilinear: self.joiner.layout.rectilinear && v3,
+            inline_limit: self.joiner.layout.inline_limit,
+        };
+        let storing = decide(&growing.parts(), &geometry, allowed)?;
+        if lacks_parts {
+            let complete = storing == Storing::Copied || is_complete(&growing);
+            let any = self.options.fill_without_sentinel;
+            missing::prepare(&mut array, self.joiner.whole.format, complete, any)?;
+        }
+        array.shape = geometry.shape();
+        array.dimension_names = geometry.axes.iter().map(|axis| axis.name.clone()).collect();
+        if storing == Storing::Copied {
+            let fill = element(&array);
+            let values = inline::whole(&growing, &geometry, &fill, self.options.most_inline)?;
+            inline::carry(&mut array, values).ok_or_else(too_large)?;
+            return Ok(array);
+        }
+        let new_axes = geometry.axes.iter().filter(|axis| axis.own.is_none()).count();
+        array.codecs = with_new_axes(&array.codecs, new_axes)?;
+        array.chunk_grid = grid(&storing, &growing, &geometry).ok_or_else(too_large)?;
+        let counts = array.chunk_grid.counts(&array.shape);
+        let odd = "a chunk is not as long as its elements are";
+        array.chunks = references::join(&mut growing, &geometry, &storing, &counts).ok_or(odd)?;
+        Ok(array)
+    }
+
+    /// Whether files lack a part of the array.
+    fn missing(&mut self, path: &str, growing: &Growing) -> Result<bool, String> {
+        let expected: BTreeSet<Vec<usize>> =
+            self.joiner.era.blocks.iter().map(|block| growing.key(&block.at)).collect();
+        let absent = expected.len().saturating_sub(growing.pieces.len());
+        if absent > 0 {
+            if !Layout::has(&self.joiner.layout.optional, path) {
+                let first = self
+                    .joiner
+                    .era
+                    .blocks
+                    .iter()
+                    .find(|block| !growing.pieces.contains_key(&growing.key(&block.at)));
+                let first = first.map_or("", |block| block.url.as_str());
+                return Err(format!(
+                    "{absent} files do not have it, the first {first}; --optional-var {path} allows it"
+                ));
+            }
+            let text = format!("{absent} files do not have it: their part reads as the fill value");
+            self.joiner.notes.insert(Note::new(path, text));
+        }
+        let counts = growing.places.iter().zip(&self.joiner.era.sizes);
+        let places =
+            counts.map(|(place, sizes)| if *place == Place::Absent { 1 } else { sizes.len() as u64 });
+        let all = places.fold(1_u64, u64::saturating_mul);
+        Ok(all > growing.pieces.len() as u64)
+    }
+
+    /// Elements of each place along each dimension, for an array at a path.
+    fn sizes(&self, path: &str) -> Vec<Vec<u64>> {
+        let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+        let own = self.joiner.sizes.get(group);
+        let all = self.joiner.era.sizes.iter().enumerate();
+        all.map(|(n, sizes)| {
+            let own = own.and_then(|own| own.get(n));
+            let one = |(at, size): (usize, &u64)| own.and_then(|own| *own.get(at)?).unwrap_or(*size);
+            sizes.iter().enumerate().map(one).collect()
+        })
+        .collect()
+    }
+
+    /// Writes the coordinates that no array of the files has.
+    fn given(&mut self) -> Result<(), CombineError> {
+        for (n, given) in std::mem::take(&mut self.joiner.given).into_iter().enumerate() {
+            let (Some(name), Some(sizes)) = (self.names.get(n).cloned(), self.joiner.era.sizes.get(n)) else {
+                continue;
+            };
+            if given.is_empty() {
+                continue;
+            }
+            let error = |what: &str| CombineError::Option {
+                option: format!("coordinate {name}"),
+                what: what.to_owned(),
+            };
+            if self.joiner.whole.node(&name).is_some() {
+                if self.joiner.layout.along.get(n).is_some_and(|along| matches!(along, Along::Stack(_))) {
+                    return Err(error("the files have an array or group of that name"));
+                }
+                let text = "names or catalogues give the files' order, and the values are those of the files";
+                self.joiner.notes.insert(Note::new(&name, text));
+                continue;
+            }
+            if sizes.iter().any(|size| *size != 1) || given.len() != sizes.len() {
+                let text = "files have several elements each: names give their order, and no coordinate";
+                self.joiner.notes.insert(Note::new(&name, text));
+                continue;
+            }
+            let format = self.joiner.whole.format;
+            let array = coordinate::array(&name, given.into_values().collect(), format);
+            let array = array.ok_or_else(|| error("its values are of several kinds"))?;
+            self.put(&name, array)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_complete(growing: &Growing) -> bool {
+    growing.pieces.values().all(|piece| piece.counts().iter().product::<u64>() == piece.chunks.len())
+}
+
+/// One element of what missing chunks read as.
+fn element(array: &Array) -> Vec<u8> {
+    if variable::is_variable(&array.data_type) {
+        return variable::fill(array);
+    }
+    let zero = || vec![0; array.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0)];
+    match &array.fill_value {
+        Some(virtualize::zarr::FillValue::Fixed(bytes)) => bytes.to_vec(),
+        _ => zero(),
+    }
+}
+
+/// A chain for chunks that have further axes of one element in front.
+fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, String> {
+    if new == 0 {
+        return Ok(codecs.to_vec());
+    }
+    let further = isize::try_from(new).unwrap_or(0);
+    let moved = |axis: isize| if axis < 0 { axis } else { axis.saturating_add(further) };
+    let longer = |shape: &[u64]| std::iter::repeat_n(1, new).chain(shape.iter().copied()).collect();
+    let one = |codec: &Codec| {
+        Ok(match codec {
+            Codec::Transpose { order } => Codec::Transpose { order: transposed(order, new) },
+            Codec::Delta { axis, dtype, shape } => {
+                Codec::Delta { axis: moved(*axis), dtype: dtype.clone(), shape: longer(shape) }
+            }
+            Codec::FloatPredictor { axis, dtype, shape } => {
+                Codec::FloatPredictor { axis: moved(*axis), dtype: dtype.clone(), shape: longer(shape) }
+            }
+            Codec::Foreign {
+                kind: ForeignKind::ArrayToArray | ForeignKind::ArrayToBytes, spelled, ..
+            } => {
+                return Err(format!("what codec {spelled} does to an array with one more axis is not known"));
+            }
+            other => other.clone(),
+        })
+    };
+    codecs.iter().map(one).collect()
+}
+
+/// A reversal stays one, which Zarr v2 can say; the new axes have one element, so that their place means nothing.
+fn transposed(order: &[usize], new: usize) -> Vec<usize> {
+    let moved = order.iter().map(|axis| axis + new);
+    if order.iter().rev().copied().eq(0..order.len()) {
+        return moved.chain((0..new).rev()).collect();
+    }
+    (0..new).chain(moved).collect()
+}

@@ -1,0 +1,172 @@
+//! Arrays whose values the references themselves carry.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian};
+
+use super::accumulate::{Growing, Piece};
+use crate::compat::geometry::Geometry;
+use crate::values::{
+    paste::{advance, paste},
+    variable::{self, Table, is_variable},
+};
+
+/// Most bytes of a chunk of copied values, as long as one element of the slowest axis is shorter.
+const CHUNK: u64 = 1 << 20;
+
+/// All values of an array, the parts at their places, `missing` elsewhere: row-major, little-endian, those of variable
+/// length each with its length before it.
+pub(super) fn whole(
+    growing: &Growing,
+    geometry: &Geometry,
+    missing: &[u8],
+    most: u64,
+) -> Result<Vec<u8>, String> {
+    if !is_variable(&growing.first.data_type) {
+        let size = growing.first.data_type.size().ok_or("its elements are of no fixed size")?;
+        return laid_out(
+            geometry,
+            missing,
+            size,
+            most,
+            growing.pieces.iter().map(|(key, piece)| (key.as_slice(), piece, piece.values.clone())),
+        );
+    }
+    let missing = variable::join([missing]).ok_or("its fill value is too long")?;
+    let mut table = Table::default();
+    let none = table.numbers(&missing);
+    let parts: Vec<_> = growing
+        .pieces
+        .iter()
+        .map(|(key, piece)| {
+            (key.as_slice(), piece, piece.values.as_ref().map(|values| table.numbers(values)))
+        })
+        .collect();
+    let numbers = laid_out(geometry, &none, 8, most, parts.into_iter())?;
+    let joined = table.elements(&numbers).and_then(variable::join).ok_or("its values are broken off")?;
+    let bytes = joined.len() as u64;
+    if bytes > most { Err(too_many(bytes, most)) } else { Ok(joined) }
+}
+
+fn too_many(bytes: u64, most: u64) -> String {
+    format!("{bytes} bytes of values are to be copied, and at most {most} may be")
+}
+
+/// Elements of `size` bytes, the parts at their places.
+fn laid_out<'a>(
+    geometry: &Geometry,
+    missing: &[u8],
+    size: u64,
+    most: u64,
+    parts: impl Iterator<Item = (&'a [usize], &'a Piece, Option<Bytes>)>,
+) -> Result<Vec<u8>, String> {
+    let shape = geometry.shape();
+    let bytes = shape.iter().try_fold(size, |product, n| product.checked_mul(*n)).unwrap_or(u64::MAX);
+    if bytes > most {
+        return Err(too_many(bytes, most));
+    }
+    let odd = || "its values do not have the shape that they should".to_owned();
+    let count = usize::try_from(bytes / size.max(1)).map_err(|_| odd())?;
+    let mut all = missing.repeat(count);
+    for (key, piece, values) in parts {
+        put(&mut all, &shape, geometry, key, piece, &values.ok_or_else(odd)?, size).ok_or_else(odd)?;
+    }
+    Ok(all)
+}
+
+fn put(
+    all: &mut [u8],
+    shape: &[u64],
+    geometry: &Geometry,
+    key: &[usize],
+    piece: &Piece,
+    values: &[u8],
+    size: u64,
+) -> Option<()> {
+    let (start, extent) = geometry.part(key)?;
+    let own = geometry.axes.iter().map(|axis| axis.own.map_or(Some(1), |own| piece.shape.get(own).copied()));
+    let own: Vec<u64> = own.collect::<Option<_>>()?;
+    if own.iter().try_fold(size, |product, n| product.checked_mul(*n))? != values.len() as u64 {
+        return None;
+    }
+    // New axes repeat the values as often as the part has elements along them.
+    let times: Vec<u64> =
+        geometry.axes.iter().zip(&extent).map(|(axis, n)| if axis.own.is_none() { *n } else { 1 }).collect();
+    if times.contains(&0) {
+        return Some(());
+    }
+    let mut step = vec![0; times.len()];
+    loop {
+        let at: Vec<u64> = start.iter().zip(&step).map(|(start, step)| start + step).collect();
+        paste(all, shape, &at, values, &own, size)?;
+        if !advance(&mut step, &times) {
+            return Some(());
+        }
+    }
+}
+
+/// Puts values into an array as plain chunks of a bounded size.
+pub(super) fn carry(array: &mut Array, values: Vec<u8>) -> Option<()> {
+    if is_variable(&array.data_type) {
+        let fill = variable::fill(array);
+        return carry_elements(array, &variable::split(&values).collect::<Vec<_>>(), &fill);
+    }
+    let size = array.data_type.size()?;
+    let endian = (array.data_type.number_size() > 1).then_some(Endian::Little);
+    array.codecs = vec![Codec::Bytes { endian }];
+    let Some((rows, rest)) = array.shape.split_first() else {
+        array.chunk_grid = ChunkGrid::Regular(Vec::new());
+        array.chunks = ChunkManifest { references: Vec::new(), inline: [(0, values.into())].into() };
+        return Some(());
+    };
+    let row = rest.iter().try_fold(size, |product, n| product.checked_mul(*n))?;
+    let most = CHUNK.checked_div(row).unwrap_or(1).max(1).min((*rows).max(1));
+    let length = usize::try_from(most.checked_mul(row)?).ok()?;
+    let mut inline = BTreeMap::new();
+    if length > 0 {
+        let values = Bytes::from(values);
+        for (position, start) in (0..values.len()).step_by(length).enumerate() {
+            let mut chunk = values.slice(start..values.len().min(start.checked_add(length)?));
+            if chunk.len() < length {
+                let mut padded = chunk.to_vec();
+                padded.resize(length, 0);
+                chunk = padded.into();
+            }
+            // The grid has one chunk along all other axes, so that positions are those along the first.
+            inline.insert(position as u64, chunk);
+        }
+    }
+    let chunk = std::iter::once(most).chain(rest.iter().map(|n| (*n).max(1))).collect();
+    array.chunk_grid = ChunkGrid::Regular(chunk);
+    array.chunks = ChunkManifest { references: Vec::new(), inline };
+    Some(())
+}
+
+/// Puts elements of variable length into an array, so many rows a chunk that these are of a bounded size on average.
+fn carry_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Option<()> {
+    let rows = array.shape.first().copied().unwrap_or(1).max(1);
+    let row = array.shape.iter().skip(1).try_fold(1, |product: u64, n| product.checked_mul(*n))?;
+    let bytes: u64 = elements.iter().map(|element| element.len() as u64 + 4).sum();
+    let most = CHUNK.checked_div(bytes.div_ceil(rows)).unwrap_or(rows).clamp(1, rows);
+    let length = usize::try_from(most.checked_mul(row)?).ok()?;
+    let mut inline = BTreeMap::new();
+    for (position, part) in elements.chunks(length.max(1)).enumerate() {
+        let mut part = part.to_vec();
+        part.resize(length, fill);
+        let (chunk, codec) = variable::encoded(part.into_iter(), &array.data_type)?;
+        array.codecs = vec![codec];
+        inline.insert(position as u64, chunk);
+    }
+    let sizes = std::iter::once(most).chain(array.shape.iter().skip(1).map(|n| (*n).max(1)));
+    array.chunk_grid = ChunkGrid::Regular(sizes.take(array.shape.len()).collect());
+    array.chunks = ChunkManifest { references: Vec::new(), inline };
+    Some(())
+}
+
+/// Puts texts into an array of one axis.
+pub(super) fn carry_texts(array: &mut Array, texts: &[String]) -> Option<()> {
+    array.data_type = DataType::String;
+    let elements: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+    carry_elements(array, &elements, &[])
+}

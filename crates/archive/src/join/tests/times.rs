@@ -1,0 +1,155 @@
+//! Times in several units; expected dates are those of `cftime.num2date` 1.6.6.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use virtualize::{
+    ArrayValues,
+    zarr::{DataType, NodePath, ZarrFormat},
+};
+
+use super::super::{
+    accumulate::{Growing, Read},
+    times::unify,
+};
+use super::array;
+use crate::compat::Place;
+
+/// Times of files, each in its units.
+fn times(
+    data_type: &DataType,
+    calendar: &str,
+    files: &[(&str, Vec<[u8; 8]>)],
+    more: &Value,
+) -> Result<Growing, String> {
+    let of = |units: &str, n: u64| {
+        let mut attributes = json!({"units": units, "calendar": calendar});
+        for (name, value) in more.as_object().into_iter().flatten() {
+            attributes[name] = value.clone();
+        }
+        array(data_type.clone(), &[("time", n, n)], attributes)
+    };
+    let first = of(files[0].0, files[0].1.len() as u64);
+    let mut growing = Growing::new(&first, "a.nc".into(), vec![Place::Axis(0)], true, true);
+    for (at, (units, values)) in files.iter().enumerate() {
+        let read = ArrayValues {
+            shape: vec![values.len() as u64],
+            data_type: data_type.clone(),
+            bytes: values.concat().into(),
+        };
+        let own = of(units, values.len() as u64);
+        growing.add(
+            &[at],
+            &"a.nc".into(),
+            own,
+            Read { values: Some(read), digest: None, format: ZarrFormat::V2, times: false },
+            false,
+        )?;
+    }
+    Ok(growing)
+}
+
+fn floats(values: &[f64]) -> Vec<[u8; 8]> {
+    values.iter().map(|value| value.to_le_bytes()).collect()
+}
+
+fn ints(values: &[i64]) -> Vec<[u8; 8]> {
+    values.iter().map(|value| value.to_le_bytes()).collect()
+}
+
+/// Type, units and numbers of what comes out.
+fn unified(growing: Growing) -> Result<(String, String, Vec<f64>), String> {
+    let mut arrays: BTreeMap<NodePath, Growing> = [("time".to_owned(), growing)].into();
+    unify(&mut arrays, "time", &[], ZarrFormat::V3)?;
+    let growing = arrays.remove("time").unwrap();
+    let all: Vec<u8> = growing.pieces.values().flat_map(|piece| piece.values.clone().unwrap()).collect();
+    let is_int = growing.first.data_type == DataType::Int64;
+    let number = |bytes: &[u8]| {
+        let bytes: [u8; 8] = bytes.try_into().unwrap();
+        if is_int { i64::from_le_bytes(bytes) as f64 } else { f64::from_le_bytes(bytes) }
+    };
+    let units = growing.attributes.kept["units"].as_str().unwrap().to_owned();
+    Ok((growing.first.data_type.to_string(), units, all.chunks_exact(8).map(number).collect()))
+}
+
+fn of_floats(calendar: &str, files: &[(&str, &[f64])]) -> Result<(String, String, Vec<f64>), String> {
+    let files: Vec<_> = files.iter().map(|(units, values)| (*units, floats(values))).collect();
+    unified(times(&DataType::Float64, calendar, &files, &json!({}))?)
+}
+
+#[test]
+fn the_unit_is_the_longest_in_which_all_are_whole() {
+    for (calendar, values, expected) in [
+        ("standard", 1.0, ("hours since 2000-01-01", vec![0.0, 10_201.0])),
+        ("standard", 60.5, ("seconds since 2000-01-01", vec![0.0, 36_723_630.0])),
+        ("noleap", 60.5, ("seconds since 2000-01-01", vec![0.0, 36_637_230.0])),
+        ("360_day", 60.5, ("seconds since 2000-01-01", vec![0.0, 36_291_630.0])),
+    ] {
+        let unit = if values == 1.0 { "hours since 2001-03-01" } else { "minutes since 2001-03-01" };
+        let found = of_floats(calendar, &[("hours since 2000-01-01", &[0.0]), (unit, &[values])]).unwrap();
+        assert_eq!(found, ("int64".to_owned(), expected.0.to_owned(), expected.1), "{calendar}");
+    }
+}
+
+/// -1.25 days from 1999-12-30 12:00 are 1999-12-29 06:00.
+#[test]
+fn negative_and_fractional_offsets() {
+    let files: [(&str, &[f64]); 2] =
+        [("days since 2000-01-01", &[0.0]), ("days since 1999-12-30 12:00", &[-1.25, 0.5])];
+    let (kind, units, values) = of_floats("standard", &files).unwrap();
+    assert_eq!(
+        (kind.as_str(), units.as_str(), values.as_slice()),
+        ("int64", "hours since 2000-01-01", &[0.0, -66.0, -24.0][..])
+    );
+}
+
+#[test]
+fn units_of_one_meaning_are_left_alone() {
+    let files: [(&str, &[f64]); 2] =
+        [("days since 2000-01-01", &[0.1]), ("days since 2000-01-01 00:00:00", &[0.7])];
+    assert_eq!(
+        of_floats("standard", &files).unwrap(),
+        ("float64".to_owned(), files[0].0.to_owned(), vec![0.1, 0.7])
+    );
+}
+
+#[test]
+fn floats_that_no_unit_counts_are_kept_where_that_is_exact() {
+    let part = 2f64.powi(-40);
+    let files: [(&str, &[f64]); 2] = [("days since 2000-01-01", &[part]), ("days since 2000-01-03", &[0.0])];
+    assert_eq!(
+        of_floats("standard", &files).unwrap(),
+        ("float64".to_owned(), files[0].0.to_owned(), vec![part, 2.0])
+    );
+    let files: [(&str, &[f64]); 2] = [("days since 2000-01-01", &[0.1]), ("days since 2010-01-01", &[0.1])];
+    assert!(of_floats("standard", &files).unwrap_err().contains("no exact value"));
+}
+
+#[test]
+fn what_cannot_be_converted_is_refused() {
+    for (calendar, second, what) in [
+        ("standard", "months since 2001-01-01", "attribute units"),
+        ("noleap", "days since 2000-02-29", "attribute units"),
+        ("lunar", "days since 2001-01-01", "attribute units"),
+    ] {
+        let error = of_floats(calendar, &[("days since 2000-01-01", &[0.0]), (second, &[0.0])]).unwrap_err();
+        assert!(error.contains(what), "{error}");
+    }
+    let files = [("days since 2000-01-01", ints(&[0])), ("days since 2001-01-01", ints(&[0]))];
+    let packed = times(&DataType::Int64, "standard", &files, &json!({"scale_factor": 0.5})).unwrap();
+    assert!(unified(packed).unwrap_err().contains("scale_factor"));
+    let far = [("days since 2000-01-01", ints(&[0])), ("days since 2001-01-01", ints(&[i64::MAX]))];
+    assert!(unified(times(&DataType::Int64, "standard", &far, &json!({})).unwrap()).is_err());
+}
+
+#[test]
+fn missing_times_stay_missing() {
+    let files = [("hours since 2000-01-01", ints(&[0, -99])), ("hours since 2000-01-02", ints(&[-99, 1]))];
+    let (kind, _, values) =
+        unified(times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap()).unwrap();
+    assert_eq!((kind.as_str(), values.as_slice()), ("int64", &[0.0, -99.0, -99.0, 25.0][..]));
+    // A time that becomes the number which means "missing".
+    let files = [("hours since 2000-01-01", ints(&[25, -99])), ("hours since 1999-12-31", ints(&[-75]))];
+    let clash = times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap();
+    assert!(unified(clash).unwrap_err().contains("missing"));
+}

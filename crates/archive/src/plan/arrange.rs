@@ -1,0 +1,88 @@
+//! The places of files along all dimensions.
+
+use std::collections::BTreeMap;
+
+use super::{
+    duplicates::one,
+    extent::{Brief, two},
+    model::Plan,
+    natural::natural,
+    options::PlanOptions,
+    order,
+};
+use crate::{Layout, error::CombineError};
+
+/// Files by place, and the elements of each place along each dimension.
+pub(super) type Arranged<'a> = (BTreeMap<Vec<usize>, &'a Brief>, Vec<Vec<u64>>);
+
+/// Puts files at their places.
+pub(super) fn arrange<'a>(
+    briefs: &[&'a Brief],
+    layout: &Layout,
+    options: &PlanOptions,
+    plan: &mut Plan,
+) -> Result<Arranged<'a>, CombineError> {
+    let mut known = Vec::with_capacity(layout.along.len());
+    for (n, dimension) in layout.along.iter().enumerate() {
+        let (placed, notes) = order::place(dimension.name(), n, briefs)?;
+        plan.notes.extend(notes);
+        known.push(placed);
+    }
+    let cells = cells(briefs, &known, layout)?;
+    let mut blocks = BTreeMap::new();
+    for (at, files) in cells {
+        let kept = one(&files, briefs, options.on_duplicate, plan)?;
+        if let Some(brief) = kept {
+            blocks.insert(at, brief);
+        }
+    }
+    let sizes = sizes(&blocks, layout.along.len())?;
+    Ok((blocks, sizes))
+}
+
+type Cells = BTreeMap<Vec<usize>, Vec<usize>>;
+
+/// Files (by index) at each place. Along a dimension without coordinates they follow in the order of their names.
+fn cells(briefs: &[&Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Result<Cells, CombineError> {
+    let unknown: Vec<usize> =
+        known.iter().enumerate().filter(|(_, placed)| placed.is_none()).map(|(n, _)| n).collect();
+    if let [left, right, ..] = unknown.as_slice() {
+        let name = |n: &usize| layout.along.get(*n).map_or("", |along| along.name());
+        let option = format!("dimensions {} and {}", name(left), name(right));
+        let what = "neither has a coordinate, so that files have no place; --coord-from-name gives them one";
+        return Err(CombineError::Option { option, what: what.to_owned() });
+    }
+    let mut cells = Cells::new();
+    for n in 0..briefs.len() {
+        let at = known.iter().map(|placed| placed.as_ref().and_then(|placed| placed.get(n)).copied());
+        cells.entry(at.map(Option::unwrap_or_default).collect()).or_default().push(n);
+    }
+    let Some(dimension) = unknown.first() else { return Ok(cells) };
+    let mut spread = Cells::new();
+    for (at, mut files) in cells {
+        files.sort_by_cached_key(|n| briefs.get(*n).map(|brief| natural(&brief.url)).unwrap_or_default());
+        for (place, n) in files.into_iter().enumerate() {
+            let mut at = at.clone();
+            if let Some(own) = at.get_mut(*dimension) {
+                *own = place;
+            }
+            spread.insert(at, vec![n]);
+        }
+    }
+    Ok(spread)
+}
+
+/// Sizes at each place of each dimension, on which all files must agree.
+fn sizes(blocks: &BTreeMap<Vec<usize>, &Brief>, dimensions: usize) -> Result<Vec<Vec<u64>>, CombineError> {
+    let mut found: Vec<BTreeMap<usize, (u64, &Brief)>> = vec![BTreeMap::new(); dimensions];
+    for (at, brief) in blocks {
+        for ((places, n), extent) in found.iter_mut().zip(at).zip(&brief.extents) {
+            let (size, first) = *places.entry(*n).or_insert((extent.size, brief));
+            if size != extent.size {
+                let what = format!("{size} and {} elements at the same place", extent.size);
+                return Err(two(first, brief, what));
+            }
+        }
+    }
+    Ok(found.into_iter().map(|places| places.into_values().map(|(size, _)| size).collect()).collect())
+}

@@ -1,0 +1,265 @@
+use serde::{Deserialize, Serialize};
+use virtualize::ArrayValues;
+use virtualize::zarr::{Array, Hierarchy, NodePath};
+
+use crate::{
+    Along, Layout, Member,
+    compat::{Signature, is_coordinate, times::text},
+    error::CombineError,
+    values::{
+        Scalar,
+        scalar::{Given, elements},
+        sentinel::Sentinels,
+    },
+};
+
+/// What must be known of a file to find its place among the others.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Brief {
+    /// The file's row in the journal.
+    pub row: u64,
+    /// Its url.
+    pub url: String,
+    /// Digest of its signature: files of one era agree.
+    pub era: String,
+    /// Digest of how it stores what it holds, of which it depends whether files of different eras can be put together.
+    #[serde(default)]
+    pub kind: String,
+    /// What it covers of each dimension, in the layout's order.
+    pub extents: Vec<Extent>,
+    /// What is taken of it along the only dimension, where that is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Taken>,
+}
+
+/// Elements that are taken of a file along a dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Taken {
+    /// The first.
+    pub start: u64,
+    /// The first behind them.
+    pub end: u64,
+    /// How many the file has.
+    pub of: u64,
+}
+
+/// What a file covers of a dimension.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Extent {
+    /// Number of elements; 1 along a new dimension.
+    pub size: u64,
+    /// Where they lie; nothing where no coordinate tells.
+    pub range: Option<Range>,
+}
+
+/// The coordinates of a file along a dimension.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Range {
+    /// The first one that is not missing.
+    pub first: Scalar,
+    /// The last one that is not missing.
+    pub last: Scalar,
+    /// How they follow each other.
+    pub direction: Direction,
+    /// Tells two lists of coordinates with the same ends apart.
+    pub digest: u64,
+    /// Units, where the coordinate has any.
+    pub units: Option<String>,
+    /// Calendar, where the coordinate has one.
+    pub calendar: Option<String>,
+}
+
+/// How coordinates follow each other in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Direction {
+    /// There is only one.
+    Single,
+    /// Each is greater than the one before.
+    Increasing,
+    /// Each is less than the one before.
+    Decreasing,
+    /// Neither, or some are equal.
+    Neither,
+}
+
+impl Brief {
+    /// What must be known of a file.
+    ///
+    /// # Errors
+    /// A file that does not have a dimension of the layout, or has one that is to be new; coordinates that were not read.
+    pub fn of(
+        row: u64,
+        member: &Member,
+        signature: &Signature,
+        layout: &Layout,
+    ) -> Result<Self, CombineError> {
+        let url = member.item.url.clone();
+        let extent = |along| {
+            extent(member, along, layout)
+                .map_err(|what| CombineError::File { url: member.item.url.clone(), what })
+        };
+        let extents = layout.along.iter().map(extent).collect::<Result<_, _>>()?;
+        Ok(Self { row, url, era: signature.digest(), kind: signature.kind(), extents, taken: None })
+    }
+}
+
+fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent, String> {
+    match along {
+        Along::Concat(name) => existing(member, name),
+        Along::Stack(name) => Ok(Extent { size: 1, range: stacked(member, name, layout)? }),
+    }
+}
+
+fn existing(member: &Member, name: &str) -> Result<Extent, String> {
+    let Some((path, array, axis)) = bearer(&member.hierarchy, name) else {
+        let names = dimensions(&member.hierarchy).join(", ");
+        return Err(format!(
+            "no array has a dimension {name} (there are {names}); a new one is a --stack-dim"
+        ));
+    };
+    let size = array.shape.get(axis).copied().unwrap_or(0);
+    if is_coordinate(&path, array) && !member.given.contains_key(name) {
+        if size == 0 {
+            return Ok(Extent { size, range: None });
+        }
+        let values = member.values.get(&path).ok_or_else(|| match array.data_type.size() {
+            Some(_) => format!("the values of {path} were not read"),
+            None => format!(
+                "the values of {path}, which are of variable length, were not read; --coord-from-name can tell the \
+                 order of files"
+            ),
+        })?;
+        return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });
+    }
+    Ok(Extent { size, range: given(member, name)? })
+}
+
+/// The array that speaks for a dimension: its coordinate in the highest group, else any array that has it.
+pub(super) fn bearer<'a>(hierarchy: &'a Hierarchy, name: &str) -> Option<(NodePath, &'a Array, usize)> {
+    let axis = |array: &Array| array.dimension_names.iter().position(|own| own.as_deref() == Some(name));
+    let having = hierarchy.arrays().into_iter().filter_map(|(path, array)| Some((path, array, axis(array)?)));
+    having
+        .min_by_key(|(path, array, _)| (!is_coordinate(path, array), path.matches('/').count(), path.clone()))
+}
+
+fn dimensions(hierarchy: &Hierarchy) -> Vec<String> {
+    let arrays = hierarchy.arrays();
+    let names = arrays.iter().flat_map(|(_, array)| array.dimension_names.iter().flatten().cloned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>, String> {
+    if bearer(&member.hierarchy, name).is_some_and(|(path, array, _)| path != name || array.shape != [1]) {
+        return Err(format!("arrays have a dimension {name} already; an existing one is a --concat-dim"));
+    }
+    if let Some(array) = member.hierarchy.array(name) {
+        if member.given.contains_key(name) {
+            return Err(format!("there is an array {name}, and a coordinate {name} from elsewhere"));
+        }
+        let values = member.values.get(name).ok_or_else(|| format!("the values of {name} were not read"))?;
+        return Ok(range(array, values, member.hierarchy.format));
+    }
+    match layout.coordinate_attributes.get(name) {
+        Some(attribute) => {
+            let value = member.hierarchy.root.attributes.get(attribute);
+            let scalar = value.and_then(Scalar::of_json);
+            let scalar = scalar.ok_or_else(|| format!("no attribute {attribute} that is a single value"))?;
+            Ok(Some(Range::of_one(scalar, None, None)))
+        }
+        None => given(member, name),
+    }
+}
+
+fn given(member: &Member, name: &str) -> Result<Option<Range>, String> {
+    let Some(value) = member.given.get(name) else { return Ok(None) };
+    let given = Given::of(value).ok_or_else(|| format!("coordinate {name} is {value}, no single value"))?;
+    let (units, calendar) = (given.units, given.calendar());
+    Ok(Some(Range::of_one(given.value, units.map(str::to_owned), calendar.map(str::to_owned))))
+}
+
+fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrFormat) -> Option<Range> {
+    let sentinels = Sentinels::of(array, format);
+    let scalar = |element| Scalar::of_element(element, &values.data_type);
+    let all: Vec<Option<Scalar>> = elements(values)?
+        .map(|element| if sentinels.is_missing(element) { Some(None) } else { scalar(element).map(Some) })
+        .collect::<Option<_>>()?;
+    let shown = |one: &Option<Scalar>| one.as_ref().map(ToString::to_string).unwrap_or_default();
+    let digest = digest(all.iter().map(shown));
+    let scalars: Vec<Scalar> = all.into_iter().flatten().collect();
+    let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
+    let own = |name| text(&array.attributes, name).map(str::to_owned);
+    Some(Range {
+        first,
+        last,
+        direction: direction(&scalars),
+        digest,
+        units: own("units"),
+        calendar: own("calendar"),
+    })
+}
+
+/// All coordinates of a file along a dimension; nothing where some are missing, or were not read.
+pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
+    let (path, array, _) = bearer(&member.hierarchy, name)?;
+    let values = member.values.get(&path).filter(|_| is_coordinate(&path, array))?;
+    let sentinels = Sentinels::of(array, member.hierarchy.format);
+    let known = |element: &&[u8]| !sentinels.is_missing(element);
+    let scalar =
+        |element| Some(element).filter(known).and_then(|one| Scalar::of_element(one, &values.data_type));
+    elements(values)?.map(scalar).collect()
+}
+
+impl Range {
+    /// That of some of its coordinates.
+    pub(super) fn part(&self, scalars: &[Scalar]) -> Option<Self> {
+        Some(Self {
+            first: scalars.first()?.clone(),
+            last: scalars.last()?.clone(),
+            direction: direction(scalars),
+            digest: digest(scalars.iter().map(ToString::to_string)),
+            ..self.clone()
+        })
+    }
+
+    fn of_one(scalar: Scalar, units: Option<String>, calendar: Option<String>) -> Self {
+        let digest = digest([scalar.to_string()]);
+        Self { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units, calendar }
+    }
+}
+
+fn direction(scalars: &[Scalar]) -> Direction {
+    let keys: Vec<_> = scalars.iter().map(Scalar::key).collect();
+    let all = |ordering| {
+        keys.windows(2).all(|pair| match pair {
+            [Some(left), Some(right)] => left.partial_cmp(right) == Some(ordering),
+            _ => false,
+        })
+    };
+    match keys.as_slice() {
+        [_] => Direction::Single,
+        _ if all(std::cmp::Ordering::Less) => Direction::Increasing,
+        _ if all(std::cmp::Ordering::Greater) => Direction::Decreasing,
+        _ => Direction::Neither,
+    }
+}
+
+/// FNV-1a, 64 bits, of numbers and texts as they are shown, with which each number has one spelling whatever its type.
+fn digest(shown: impl IntoIterator<Item = String>) -> u64 {
+    let bytes = shown.into_iter().flat_map(|text| text.into_bytes().into_iter().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+impl Direction {
+    pub(super) fn is_monotone(self) -> bool {
+        self != Self::Neither
+    }
+}
+
+pub(super) fn two(left: &Brief, right: &Brief, what: String) -> CombineError {
+    CombineError::Files { left: left.url.clone(), right: right.url.clone(), what }
+}

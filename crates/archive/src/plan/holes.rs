@@ -1,0 +1,70 @@
+//! Places that no file fills.
+
+use std::collections::BTreeMap;
+
+use super::{extent::Brief, model::Plan, options::PlanOptions};
+use crate::{
+    Layout,
+    error::{CombineError, Note},
+};
+
+pub(super) fn holes(
+    blocks: &BTreeMap<Vec<usize>, &Brief>,
+    sizes: &[Vec<u64>],
+    options: &PlanOptions,
+    layout: &Layout,
+    plan: &mut Plan,
+) -> Result<(), CombineError> {
+    let places = sizes.iter().try_fold(1_u64, |product, sizes| product.checked_mul(sizes.len() as u64));
+    let count = places.unwrap_or(u64::MAX).saturating_sub(blocks.len() as u64);
+    if count == 0 {
+        return Ok(());
+    }
+    let mut listed = Vec::new();
+    let mut at = vec![0; sizes.len()];
+    loop {
+        if !blocks.contains_key(&at) {
+            listed.push(place_name(&at, blocks, layout));
+        }
+        if listed.len() >= MOST_LISTED || !step(&mut at, sizes) {
+            break;
+        }
+    }
+    let first = listed.first().cloned().unwrap_or_default();
+    if !options.allow_holes {
+        return Err(CombineError::Holes { count, first });
+    }
+    plan.notes.extend(listed.into_iter().map(|hole| Note::new(hole, "no file: reads as the fill value")));
+    if count > MOST_LISTED as u64 {
+        plan.notes.push(Note::new("holes", format!("{count} in all")));
+    }
+    Ok(())
+}
+
+const MOST_LISTED: usize = 20;
+
+/// The next place, the last dimension fastest.
+fn step(at: &mut [usize], sizes: &[Vec<u64>]) -> bool {
+    for (n, sizes) in at.iter_mut().zip(sizes).rev() {
+        *n += 1;
+        if *n < sizes.len() {
+            return true;
+        }
+        *n = 0;
+    }
+    false
+}
+
+/// A place by the coordinates that files beside it have.
+fn place_name(at: &[usize], blocks: &BTreeMap<Vec<usize>, &Brief>, layout: &Layout) -> String {
+    let one = |(dimension, n): (usize, &usize)| {
+        let name = layout.along.get(dimension).map_or("", |along| along.name());
+        let beside = blocks.iter().find(|(other, _)| other.get(dimension) == Some(n));
+        let range = beside.and_then(|(_, brief)| brief.extents.get(dimension)?.range.as_ref());
+        match range {
+            Some(range) => format!("{name} {}", range.first),
+            None => format!("{name}[{n}]"),
+        }
+    };
+    at.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
+}

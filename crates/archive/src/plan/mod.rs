@@ -1,0 +1,115 @@
+//! Gives each file its place.
+
+mod arrange;
+mod duplicates;
+mod extent;
+mod holes;
+mod merge;
+mod model;
+mod natural;
+mod options;
+mod order;
+mod overlap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub(crate) use extent::coordinates;
+pub use extent::{Brief, Direction, Extent, Range, Taken};
+pub(crate) use merge::merge;
+pub use model::{Block, Kinds, Known, LeftOut, Plan, PlannedEra};
+pub use options::{OnDuplicate, OnMismatch, PlanOptions};
+
+use crate::{Layout, error::CombineError};
+use arrange::arrange;
+use holes::holes;
+use model::Era;
+
+/// Gives each file its place: eras apart, and in each the files in the order of their coordinates. Eras that can be put
+/// together, since they differ only in how parts are stored that can stand beside each other, or in types of numbers, are
+/// one; kinds of which nothing is known are not.
+///
+/// # Errors
+/// Files that overlap, that are not monotone, that have the same coordinates, that are of several eras; holes.
+pub fn plan(
+    briefs: Vec<Brief>,
+    known: &Known<'_>,
+    layout: &Layout,
+    options: &PlanOptions,
+) -> Result<Plan, CombineError> {
+    let mut plan = Plan::default();
+    let mut eras: BTreeMap<String, Vec<Brief>> = BTreeMap::new();
+    for brief in briefs {
+        let empty = layout.along.iter().zip(&brief.extents).find(|(_, extent)| extent.size == 0);
+        if let Some((along, _)) = empty {
+            let reason = format!("dimension {} has length 0", along.name());
+            plan.left_out.push(LeftOut { row: brief.row, url: brief.url, reason });
+        } else {
+            eras.entry(brief.era.clone()).or_default().push(brief);
+        }
+    }
+    let mut eras: Vec<_> = eras.into_iter().collect();
+    for (_, briefs) in &mut eras {
+        briefs.sort_by_key(|brief| brief.row);
+    }
+    eras.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
+    let eras = merge(eras, known, layout, options);
+    let eras = settle(eras, options.on_mismatch, &mut plan)?;
+    let several = eras.len() > 1;
+    for (n, (era, briefs)) in eras.into_iter().enumerate() {
+        let group = if several { format!("era_{n}") } else { String::new() };
+        let all: Vec<&Brief> = briefs.iter().collect();
+        let cut = overlap::resolve(&all, known.coordinates, layout, options.on_duplicate, &mut plan)?;
+        let briefs = cut.unwrap_or(briefs);
+        let planned = plan_era(era, group, briefs, layout, options, &mut plan)?;
+        plan.eras.push(planned);
+    }
+    if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
+}
+
+fn settle(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Vec<Era>, CombineError> {
+    if eras.len() < 2 || on_mismatch == OnMismatch::Split {
+        return Ok(eras);
+    }
+    if on_mismatch == OnMismatch::Stop {
+        let first = |briefs: &[Brief]| briefs.first().map(|brief| brief.url.clone()).unwrap_or_default();
+        let eras = eras.iter().map(|(_, briefs)| (briefs.len() as u64, first(briefs))).collect();
+        return Err(CombineError::Eras { eras });
+    }
+    let most = eras.iter().map(|(_, briefs)| briefs.len()).max();
+    let mut kept = None;
+    for (era, briefs) in eras {
+        if kept.is_none() && Some(briefs.len()) == most {
+            kept = Some((era, briefs));
+        } else {
+            let out = |brief: Brief| LeftOut {
+                row: brief.row,
+                url: brief.url,
+                reason: "it disagrees with the files that are most".to_owned(),
+            };
+            plan.left_out.extend(briefs.into_iter().map(out));
+        }
+    }
+    Ok(kept.into_iter().collect())
+}
+
+fn plan_era(
+    era: String,
+    group: String,
+    briefs: Vec<Brief>,
+    layout: &Layout,
+    options: &PlanOptions,
+    plan: &mut Plan,
+) -> Result<PlannedEra, CombineError> {
+    let briefs: Vec<&Brief> = briefs.iter().collect();
+    let (blocks, sizes) = arrange(&briefs, layout, options, plan)?;
+    holes(&blocks, &sizes, options, layout, plan)?;
+    let block = |(at, brief): (Vec<usize>, &Brief)| Block {
+        row: brief.row,
+        url: brief.url.clone(),
+        at,
+        taken: brief.taken,
+    };
+    Ok(PlannedEra { era, group, sizes, blocks: blocks.into_iter().map(block).collect() })
+}

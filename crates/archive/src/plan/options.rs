@@ -1,0 +1,56 @@
+use serde::{Deserialize, Serialize};
+
+/// What to do where files disagree. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum OnMismatch {
+    /// An error that says in what they differ
+    #[default]
+    Stop,
+    /// Each era (files that agree) is a group
+    Split,
+    /// The era of most files is kept, the others are left out and listed
+    Skip,
+}
+
+/// What to do where files have the same coordinates, all or some of them. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum OnDuplicate {
+    /// An error that names both
+    #[default]
+    Error,
+    /// The one that was listed first is kept
+    First,
+    /// The one that was listed last is kept
+    Last,
+}
+
+/// How a plan is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlanOptions {
+    /// Files that disagree.
+    pub on_mismatch: OnMismatch,
+    /// Files with the same coordinates.
+    pub on_duplicate: OnDuplicate,
+    /// Places of an n-dimensional arrangement may have no file; they read as the fill value.
+    pub allow_holes: bool,
+    /// Parts that no file has may read as a value that does not mean "missing", where an array has no such value.
+    pub fill_without_sentinel: bool,
+    /// Most bytes of the values of an array that are copied into the references.
+    pub most_inline: u64,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            on_mismatch: OnMismatch::Stop,
+            on_duplicate: OnDuplicate::Error,
+            allow_holes: false,
+            fill_without_sentinel: false,
+            most_inline: 1 << 30,
+        }
+    }
+}

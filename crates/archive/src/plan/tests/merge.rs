@@ -1,0 +1,102 @@
+//! Eras that can be put together: what it costs to find them.
+
+use std::{cell::Cell, collections::BTreeMap};
+
+use super::super::{Brief, Direction, Extent, Kinds, Known, OnDuplicate, PlanOptions, Range, plan};
+use crate::{
+    Along, Layout,
+    compat::{ArraySignature, Place, Signature, Stored},
+    values::Scalar,
+};
+
+/// A kind of files that differs from the others in codecs alone.
+fn kind(number: usize, is_read: bool) -> Signature {
+    let codecs = vec![format!("codec {number}")];
+    let array = ArraySignature {
+        data_type: "int16".to_owned(),
+        dimensions: vec![Some("time".to_owned())],
+        sizes: vec![None],
+        chunks: Some(vec![serde_json::Value::Null]),
+        codecs: Some(codecs.clone()),
+        fill_value: 0.into(),
+        attributes: BTreeMap::new(),
+        values: None,
+    };
+    let stored = Stored {
+        places: vec![Place::Axis(0)],
+        shape: vec![None],
+        chunks: Some(vec![Some(2)]),
+        codecs,
+        element: 2,
+        is_plain: false,
+        is_read,
+    };
+    Signature {
+        arrays: [("v".to_owned(), array)].into(),
+        stored: [("v".to_owned(), stored)].into(),
+        ..Signature::default()
+    }
+}
+
+/// Files of two times each, of which the second is the next one's first; their kinds by turns.
+fn briefs(kinds: &[Signature], files: usize) -> Vec<Brief> {
+    let one = |row: usize| {
+        let kind = &kinds[row % kinds.len()];
+        let range = Range {
+            first: Scalar::Unsigned(row as u64),
+            last: Scalar::Unsigned(row as u64 + 1),
+            direction: Direction::Increasing,
+            digest: row as u64,
+            units: None,
+            calendar: None,
+        };
+        Brief {
+            row: row as u64,
+            url: format!("{row}.nc"),
+            era: kind.digest(),
+            kind: kind.kind(),
+            extents: vec![Extent { size: 2, range: Some(range) }],
+            taken: None,
+        }
+    };
+    (0..files).map(one).collect()
+}
+
+/// Number of eras, and how often the coordinates of a file were asked for, each file counted.
+fn planned(kinds: &[Signature], files: usize) -> (usize, usize) {
+    let layout = Layout::along(vec![Along::Concat("time".to_owned())]);
+    let asked = Cell::new(0);
+    let coordinates = |row: u64, _: &str| {
+        asked.set(asked.get() + 1);
+        Some(vec![Scalar::Unsigned(row), Scalar::Unsigned(row + 1)])
+    };
+    let by_kind: Kinds = kinds.iter().map(|kind| (kind.kind(), kind.clone())).collect();
+    let known = Known { kinds: by_kind, coordinates: &coordinates };
+    let options = PlanOptions {
+        on_duplicate: OnDuplicate::First,
+        on_mismatch: super::super::OnMismatch::Split,
+        ..PlanOptions::default()
+    };
+    let plan = plan(briefs(kinds, files), &known, &layout, &options).unwrap();
+    (plan.eras.len(), asked.get())
+}
+
+#[test]
+fn many_eras_that_agree_are_one_and_each_file_is_looked_at_a_few_times() {
+    let kinds: Vec<_> = (0..256).map(|number| kind(number, true)).collect();
+    let (eras, asked) = planned(&kinds, 256 * 10);
+    assert_eq!(eras, 1);
+    // Once to find that they are one, once or twice to place them.
+    assert!(asked <= 3 * 256 * 10, "{asked}");
+}
+
+#[test]
+fn many_eras_that_do_not_agree_stay_so() {
+    let kinds: Vec<_> = (0..64).map(|number| kind(number, false)).collect();
+    let (eras, asked) = planned(&kinds, 64 * 10);
+    assert_eq!(eras, 64);
+    assert!(asked <= 3 * 64 * 10, "{asked}");
+    let mut kinds: Vec<_> = (0..64).map(|number| kind(number, number % 2 == 0)).collect();
+    kinds.push(kind(1000, true));
+    assert_eq!(planned(&kinds, 65 * 4).0, 33, "those that are read are one");
+}

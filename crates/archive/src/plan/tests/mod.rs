@@ -1,0 +1,4 @@
+//! Where files go.
+
+mod merge;
+mod plan;

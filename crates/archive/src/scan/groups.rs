@@ -1,0 +1,367 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+use virtualize::ArrayValues;
+use virtualize::zarr::FillValue;
+
+use crate::compat::{ArraySignature, Difference, Signature, differences, role::length_along};
+use crate::plan::{Brief, Kinds, Known, OnDuplicate, PlanOptions, merge};
+use crate::values::{
+    dates::{self, Number},
+    scalar::SECONDS,
+};
+use crate::{Along, Layout, Member};
+
+/// Signatures that are kept, for differences to be told; of eras past these only that they are others is known.
+const KEPT: usize = 1000;
+
+/// What is kept of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Seen {
+    /// The file.
+    pub url: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Stored chunks of all arrays.
+    pub chunks: u64,
+    /// What must agree.
+    pub signature: Signature,
+    /// First and last coordinate along each dimension of the layout, where they are known.
+    pub coordinates: Vec<Option<Coordinate>>,
+    /// Elements along each dimension of the layout.
+    pub extents: Vec<u64>,
+    /// What decides whether it can stand beside files that store what they hold in another way; nothing where that cannot
+    /// be known.
+    pub brief: Option<Brief>,
+}
+
+/// First and last coordinate of a file along a dimension.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Coordinate {
+    /// The first, times as dates.
+    pub first: String,
+    /// The last.
+    pub last: String,
+    /// The first as a number by which files are put in order: of times one that is alike in all calendars.
+    order: f64,
+}
+
+impl Seen {
+    /// What is kept of a file that was read for a layout.
+    pub fn of(member: &Member, layout: &Layout) -> Self {
+        let hierarchy = &member.hierarchy;
+        let listed = hierarchy.sources.first().map(|source| source.size);
+        let signature = Signature::of(member, layout);
+        Self {
+            brief: Brief::of(0, member, &signature, layout).ok(),
+            url: member.item.url.clone(),
+            bytes: member.item.size.or(listed).unwrap_or(0),
+            chunks: hierarchy.arrays().iter().map(|(_, array)| array.chunks.len()).sum(),
+            signature,
+            coordinates: layout.along.iter().map(|along| coordinate(member, along)).collect(),
+            extents: layout.along.iter().map(|along| length_along(hierarchy, along)).collect(),
+        }
+    }
+}
+
+fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
+    let name = along.name();
+    if let Some(given) = member.given.get(name) {
+        if let Some(seconds) = given.get(SECONDS).and_then(Value::as_i64) {
+            let (time, date) =
+                dates::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
+            return Some(Coordinate { first: date.clone(), last: date, order: nanoseconds(time) });
+        }
+        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+        return Some(Coordinate {
+            first: text.clone(),
+            last: text,
+            order: given.as_f64().unwrap_or(f64::NAN),
+        });
+    }
+    let is_named = |path: &str| path.rsplit_once('/').map_or(path, |(_, last)| last) == name;
+    let (path, values) = member.values.iter().find(|(path, _)| is_named(path))?;
+    let attributes = &member.hierarchy.array(path)?.attributes;
+    let text = |name: &str| attributes.get(name).and_then(Value::as_str);
+    let count = values.shape.iter().product::<u64>();
+    let said = |at: u64| {
+        let number = number(values, at)?;
+        let date = text("units").and_then(|units| dates::decode(number, units, text("calendar")));
+        Some(date.map_or_else(|| plain(number), |(time, date)| (nanoseconds(time), date)))
+    };
+    let ((order, first), (_, last)) = (said(0)?, said(count.checked_sub(1)?)?);
+    Some(Coordinate { first, last, order })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is for the order of files, which are further apart")]
+fn nanoseconds(time: i128) -> f64 {
+    time as f64
+}
+
+fn plain(number: Number) -> (f64, String) {
+    match number {
+        Number::Whole(number) => (nanoseconds(number), number.to_string()),
+        Number::Float(number) => (number, number.to_string()),
+    }
+}
+
+/// The element at a place.
+fn number(values: &ArrayValues, at: u64) -> Option<Number> {
+    let size = usize::try_from(values.data_type.size()?).ok()?;
+    let start = usize::try_from(at).ok()?.checked_mul(size)?;
+    let element = values.bytes.get(start..start.checked_add(size)?)?;
+    let scalar = FillValue::Fixed(values.bytes.slice_ref(element));
+    if values.data_type.is_integer() {
+        return scalar.to_i128(&values.data_type).map(Number::Whole);
+    }
+    scalar.to_f64(&values.data_type).map(Number::Float)
+}
+
+/// Files by what must agree. A file takes a few hundred bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Eras {
+    /// Eras in the order in which they came up.
+    eras: Vec<Era>,
+    by_digest: HashMap<String, Vec<usize>>,
+    files: Vec<File>,
+    kinds: Kinds,
+}
+
+/// Files of one signature.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Era {
+    /// Digest of the signature. Eras of one digest differ in optional arrays.
+    pub digest: String,
+    /// The signature, with all optional arrays that its files have; of the first 1,000 eras.
+    pub signature: Option<Signature>,
+    /// Number of files.
+    pub files: u64,
+    /// Size of all files together.
+    pub bytes: u64,
+    /// Stored chunks of all files together.
+    pub chunks: u64,
+    /// Least and most elements of a file, and those of all files together, along each dimension of the layout.
+    pub extents: Vec<[u64; 3]>,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    url: Box<str>,
+    era: usize,
+    coordinates: Box<[Option<Coordinate>]>,
+    /// Until eras are settled.
+    brief: Option<Box<Brief>>,
+}
+
+/// Files of one era that follow each other.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stretch<'a> {
+    /// Index of the era.
+    pub era: usize,
+    /// The files, in order.
+    pub files: Vec<&'a str>,
+    /// First and last coordinate along each dimension of the layout, where they are known.
+    pub coordinates: Vec<Option<(&'a str, &'a str)>>,
+    /// What differs from the stretch before; nothing where that is not known.
+    pub differences: Option<Arc<Vec<Difference>>>,
+}
+
+impl Eras {
+    /// Adds a file, in the order of the listing.
+    pub fn add(&mut self, seen: Seen) {
+        let digest = seen.signature.digest();
+        let alike = self.by_digest.get(&digest).into_iter().flatten().copied();
+        let era = alike.into_iter().find(|era| self.eras.get(*era).is_some_and(|era| era.takes(&seen)));
+        let era = era.unwrap_or_else(|| self.new_era(digest, &seen));
+        if let Some(era) = self.eras.get_mut(era) {
+            era.add(&seen);
+        }
+        let coordinates = seen.coordinates.into_boxed_slice();
+        if let Some(brief) = seen.brief.as_ref().filter(|_| self.kinds.len() < KEPT) {
+            self.kinds.entry(brief.kind.clone()).or_insert(seen.signature);
+        }
+        let brief = seen.brief.map(Box::new);
+        self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates, brief });
+    }
+
+    /// Makes one of eras whose files can stand beside each other though they are stored in several ways, once all files
+    /// are known.
+    pub fn settle(&mut self, layout: &Layout) {
+        let mut eras: Vec<(String, Vec<Brief>)> = vec![Default::default(); self.eras.len()];
+        for (row, file) in (0..).zip(&mut self.files) {
+            let Some((brief, (_, era))) = file.brief.take().zip(eras.get_mut(file.era)) else { return };
+            era.push(Brief { row, ..*brief });
+        }
+        if self.eras.iter().any(Era::has_optional) {
+            return;
+        }
+        let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
+        let known = Known { kinds: std::mem::take(&mut self.kinds), ..Known::nothing() };
+        let merged = merge(eras, &known, layout, &options);
+        let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
+        for (era, (_, briefs)) in merged.into_iter().enumerate() {
+            let mut whole: Option<Era> = None;
+            for brief in briefs {
+                let file = usize::try_from(brief.row).ok().and_then(|row| self.files.get_mut(row));
+                let Some(file) = file else { continue };
+                let old = before.get_mut(std::mem::replace(&mut file.era, era)).and_then(Option::take);
+                match (&mut whole, old) {
+                    (Some(whole), Some(old)) => whole.join(&old),
+                    (None, old) => whole = old,
+                    (Some(_), None) => {}
+                }
+            }
+            self.eras.extend(whole);
+        }
+        self.by_digest.clear();
+    }
+
+    fn new_era(&mut self, digest: String, seen: &Seen) -> usize {
+        let era = self.eras.len();
+        self.by_digest.entry(digest.clone()).or_default().push(era);
+        let signature = (era < KEPT).then(|| seen.signature.clone());
+        let extents = vec![[u64::MAX, 0, 0]; seen.extents.len()];
+        self.eras.push(Era { digest, signature, files: 0, bytes: 0, chunks: 0, extents });
+        era
+    }
+
+    /// The eras, in the order in which they came up.
+    pub fn eras(&self) -> &[Era] {
+        &self.eras
+    }
+
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Whether files are put in the order of their coordinates: where each has one along all dimensions. Else the order
+    /// is that of the listing.
+    pub fn is_ordered(&self) -> bool {
+        let known = |file: &File| {
+            let orders = file.coordinates.iter();
+            !file.coordinates.is_empty()
+                && orders.flatten().filter(|one| !one.order.is_nan()).count() == file.coordinates.len()
+        };
+        self.files.iter().all(known)
+    }
+
+    /// Files of one era that follow each other, in order.
+    pub fn stretches(&self) -> Vec<Stretch<'_>> {
+        let mut files: Vec<&File> = self.files.iter().collect();
+        if self.is_ordered() {
+            files.sort_by(|one, other| {
+                let pairs = one.coordinates.iter().flatten().zip(other.coordinates.iter().flatten());
+                pairs
+                    .map(|(one, other)| one.order.total_cmp(&other.order))
+                    .find(|order| order.is_ne())
+                    .unwrap_or(std::cmp::Ordering::Equal)
+            });
+        }
+        let mut told: HashMap<(usize, usize), Option<Arc<Vec<Difference>>>> = HashMap::new();
+        let mut before = None;
+        let mut stretches = Vec::new();
+        for run in files.chunk_by(|one, other| one.era == other.era) {
+            let Some(first) = run.first() else { continue };
+            let from = before.replace(first.era);
+            let differences = from.and_then(|from| {
+                told.entry((from, first.era))
+                    .or_insert_with(|| self.differences(from, first.era).map(Arc::new))
+                    .clone()
+            });
+            stretches.push(stretch(run, differences));
+        }
+        stretches
+    }
+
+    /// What tells two eras apart; nothing where a signature is not kept.
+    pub fn differences(&self, one: usize, other: usize) -> Option<Vec<Difference>> {
+        let signature = |era: usize| self.eras.get(era)?.signature.as_ref();
+        Some(differences(signature(one)?, signature(other)?))
+    }
+}
+
+fn stretch<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> Stretch<'a> {
+    let (first, last) = (run.first(), run.last());
+    let dimensions = first.map_or(0, |file| file.coordinates.len());
+    let of = |file: Option<&&'a File>, at: usize| file.and_then(|file| file.coordinates.get(at)?.as_ref());
+    let range = |at| Some((of(first, at)?.first.as_str(), of(last, at)?.last.as_str()));
+    Stretch {
+        era: first.map_or(0, |file| file.era),
+        files: run.iter().map(|file| &*file.url).collect(),
+        coordinates: (0..dimensions).map(range).collect(),
+        differences,
+    }
+}
+
+impl Era {
+    /// Whether a file of the same digest has no other optional arrays.
+    fn takes(&self, seen: &Seen) -> bool {
+        let agrees = |known: &Signature| {
+            let mut optional = seen.signature.optional.iter();
+            optional.all(|(path, array)| known.optional.get(path).is_none_or(|known| known == array))
+        };
+        self.signature.as_ref().map_or(seen.signature.optional.is_empty(), agrees)
+    }
+
+    fn has_optional(&self) -> bool {
+        self.signature.as_ref().is_some_and(|signature| !signature.optional.is_empty())
+    }
+
+    /// Takes the files of an era that can be put together with this one.
+    fn join(&mut self, other: &Self) {
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.chunks = self.chunks.saturating_add(other.chunks);
+        for ([least, most, all], [others_least, others_most, others_all]) in
+            self.extents.iter_mut().zip(&other.extents)
+        {
+            (*least, *most) = ((*least).min(*others_least), (*most).max(*others_most));
+            *all = all.saturating_add(*others_all);
+        }
+        let Some((own, others)) = self.signature.as_mut().zip(other.signature.as_ref()) else { return };
+        for (path, array) in &mut own.arrays {
+            if let Some(other) = others.arrays.get(path) {
+                array.join(other);
+            }
+        }
+    }
+
+    fn add(&mut self, seen: &Seen) {
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(seen.bytes);
+        self.chunks = self.chunks.saturating_add(seen.chunks);
+        for ([least, most, all], extent) in self.extents.iter_mut().zip(&seen.extents) {
+            (*least, *most) = ((*least).min(*extent), (*most).max(*extent));
+            *all = all.saturating_add(*extent);
+        }
+        if let Some(signature) = &mut self.signature {
+            for (path, array) in &seen.signature.optional {
+                signature.optional.entry(path.clone()).or_insert_with(|| array.clone());
+            }
+        }
+    }
+}
+
+impl Coordinate {
+    /// A coordinate with the number by which files are put in order.
+    pub fn new(first: impl Into<String>, last: impl Into<String>, order: f64) -> Self {
+        Self { first: first.into(), last: last.into(), order }
+    }
+}
+
+impl Eras {
+    /// What is in the files of an era, array by array: the signature's arrays with those that are optional.
+    pub fn arrays(&self, era: usize) -> BTreeMap<&str, &ArraySignature> {
+        let signature = self.eras.get(era).and_then(|era| era.signature.as_ref());
+        let arrays =
+            signature.into_iter().flat_map(|signature| signature.arrays.iter().chain(&signature.optional));
+        arrays.map(|(path, array)| (path.as_str(), array)).collect()
+    }
+}
