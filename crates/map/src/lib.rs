@@ -9,6 +9,7 @@ mod convention;
 mod diagnostic;
 pub mod hdf5;
 mod options;
+mod related;
 mod report;
 pub mod sentinel;
 mod task;

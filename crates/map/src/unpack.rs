@@ -1,7 +1,7 @@
 //! `--unpack`: packed numbers become the floats that they stand for, by the codecs `scale_offset` and `cast_value`.
 //!
 //! The array gets the type that xarray would unpack to, and its fill value is carried backwards through the codecs.
-//! What these codecs cannot say stays as attributes ([`Kept`] says why).
+//! What these codecs cannot say stays as attributes ([`UnpackRefusal`] says why).
 
 use serde_json::{Map, Value};
 use virtualize_remedy::{OptionName, Remedy};
@@ -46,7 +46,7 @@ pub(crate) struct Packing {
 
 /// Why packed numbers stay what they are.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub(crate) enum Kept {
+pub(crate) enum UnpackRefusal {
     /// One number cannot be told from NaN where more than one becomes NaN.
     #[error("{0} values mean no data, and the codec cast_value keeps apart only one")]
     SeveralSentinels(usize),
@@ -86,7 +86,7 @@ impl Factor {
 
 impl Packing {
     /// Unpacks an array: type, fill value, codecs, attributes, and what is reported of its fill value.
-    pub(crate) fn unpack(&self, array: &mut Array, report: &mut ArrayReport) -> Result<(), Kept> {
+    pub(crate) fn unpack(&self, array: &mut Array, report: &mut ArrayReport) -> Result<(), UnpackRefusal> {
         if self.scale.is_none() && self.offset.is_none() && self.sentinels.is_empty() {
             if self.stored != array.data_type {
                 // `_Unsigned` alone is a matter of the type.
@@ -95,16 +95,17 @@ impl Packing {
             }
             return Ok(());
         }
-        let sums = Sums::of(self)?;
-        let nan = self.sentinels.first().and_then(|_| FillValue::from_f64(&sums.result, f64::NAN).exact());
-        let mut codecs = sums.codecs(self.scalar_map(&sums.result, nan.as_ref())?);
+        let transform = UnpackTransform::of(self)?;
+        let nan =
+            self.sentinels.first().and_then(|_| FillValue::from_f64(&transform.result, f64::NAN).exact());
+        let mut codecs = transform.codecs(self.scalar_map(&transform.result, nan.as_ref())?);
         codecs.extend(array.codecs.iter().cloned());
-        let arithmetic = Arithmetic::new(&sums.result, &codecs)?;
+        let arithmetic = Arithmetic::new(&transform.result, &codecs)?;
         let stored_fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&self.stored));
         let fill = arithmetic.decode_scalar(&stored_fill)?;
         arithmetic.check(&fill)?;
         array.codecs = codecs;
-        array.data_type = sums.result;
+        array.data_type = transform.result;
         array.fill_value = Some(fill.clone());
         clear(&mut array.attributes);
         if let Some(decision) = &mut report.fill {
@@ -114,26 +115,26 @@ impl Packing {
         Ok(())
     }
 
-    fn scalar_map(&self, result: &DataType, nan: Option<&FillValue>) -> Result<ScalarMap, Kept> {
+    fn scalar_map(&self, result: &DataType, nan: Option<&FillValue>) -> Result<ScalarMap, UnpackRefusal> {
         match (self.sentinels.first(), nan) {
             (Some(sentinel), Some(nan)) => ScalarMap::both_ways((result, nan), (&self.stored, sentinel))
-                .map_err(|_| Kept::Factor("_FillValue")),
+                .map_err(|_| UnpackRefusal::Factor("_FillValue")),
             _ => Ok(ScalarMap::default()),
         }
     }
 
     /// The type that xarray 2026.9 would unpack to (`_choose_float_dtype`, and `maybe_promote` where only a sentinel is
     /// to be masked).
-    fn result(&self) -> Result<DataType, Kept> {
+    fn result(&self) -> Result<DataType, UnpackRefusal> {
         use Factor::{Integer, Single};
         let is_word = self.stored.is_integer() && self.stored.size() == Some(4);
         Ok(match (self.scale, self.offset) {
             (None, None) if self.stored.is_float() => self.stored.clone(),
-            (None, None) if self.is_time => return Err(Kept::Times),
+            (None, None) if self.is_time => return Err(UnpackRefusal::Times),
             (None, None) if self.stored.size() <= Some(2) => DataType::Float32,
             (Some(Single(_)), Some(Single(_))) if !is_word => DataType::Float32,
             (Some(Single(_)), None) => DataType::Float32,
-            (Some(Integer(_)), None) => return Err(Kept::IntegerResult),
+            (Some(Integer(_)), None) => return Err(UnpackRefusal::IntegerResult),
             _ => DataType::Float64,
         })
     }
@@ -148,41 +149,41 @@ fn clear(attributes: &mut Map<String, Value>) {
     attributes.retain(|name, _| !ATTRIBUTES.contains(&name.as_str()));
 }
 
-/// The sums that lead from a stored number to the unpacked one: x / `divisor` + `offset`.
+/// The transform that lead from a stored number to the unpacked one: x / `divisor` + `offset`.
 ///
 /// CF multiplies where the codec divides. In 64 bits the quotient is the product but for its last bits. For an array of
 /// 32 bits the division is done in 64 and its result rounded to 32, which is the product as CF rounds it; then the
 /// offset is added in 32.
-struct Sums {
+struct UnpackTransform {
     stored: DataType,
     result: DataType,
     divisor: f64,
     offset: f64,
 }
 
-impl Sums {
-    fn of(packing: &Packing) -> Result<Self, Kept> {
+impl UnpackTransform {
+    fn of(packing: &Packing) -> Result<Self, UnpackRefusal> {
         if packing.sentinels.len() > 1 {
-            return Err(Kept::SeveralSentinels(packing.sentinels.len()));
+            return Err(UnpackRefusal::SeveralSentinels(packing.sentinels.len()));
         }
         let (stored, result) = (packing.stored.clone(), packing.result()?);
         if mantissa(&stored) > mantissa(&result) {
-            return Err(Kept::Precision { stored, result });
+            return Err(UnpackRefusal::Precision { stored, result });
         }
         let offset = packing.offset.map_or(0.0, Factor::value);
         if !offset.is_finite() {
-            return Err(Kept::Factor("add_offset"));
+            return Err(UnpackRefusal::Factor("add_offset"));
         }
         let scale = packing.scale.map_or(1.0, Factor::value);
         let divisor = scale.recip();
         if !scale.is_normal() || !divisor.is_normal() {
-            return Err(Kept::Factor("scale_factor"));
+            return Err(UnpackRefusal::Factor("scale_factor"));
         }
-        let sums = Self { stored, result, divisor, offset };
-        if packing.is_time && !sums.is_exact() {
-            return Err(Kept::Times);
+        let transform = Self { stored, result, divisor, offset };
+        if packing.is_time && !transform.is_exact() {
+            return Err(UnpackRefusal::Times);
         }
-        Ok(sums)
+        Ok(transform)
     }
 
     /// Whether the quotient is the product to the last bit: for powers of 2.
@@ -226,8 +227,8 @@ fn mantissa(data_type: &DataType) -> u64 {
 }
 
 /// What a user should know of an array that stays packed. Times read the same either way.
-pub(crate) fn kept(why: &Kept, path: &str) -> Diagnostic {
-    let is_harmless = matches!(why, Kept::Times);
+pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic {
+    let is_harmless = matches!(why, UnpackRefusal::Times);
     Diagnostic {
         severity: if is_harmless { Severity::Info } else { Severity::Warning },
         code: "not-unpacked",
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(result(Int16, None, Some(single)), Ok(Float64));
         assert_eq!(result(Int16, Some(double), None), Ok(Float64));
         assert_eq!(result(Int16, Some(integer), Some(integer)), Ok(Float64));
-        assert_eq!(result(Int16, Some(integer), None), Err(Kept::IntegerResult));
+        assert_eq!(result(Int16, Some(integer), None), Err(UnpackRefusal::IntegerResult));
         assert_eq!(result(UInt16, None, None), Ok(Float32));
         assert_eq!(result(Int32, None, None), Ok(Float64));
         assert_eq!(result(Float16, None, None), Ok(Float16));
@@ -278,24 +279,24 @@ mod tests {
 
     #[test]
     fn what_would_be_rounded_is_kept() {
-        let sums = |packing: &Packing| Sums::of(packing).map(|sums| sums.divisor);
+        let transform = |packing: &Packing| UnpackTransform::of(packing).map(|transform| transform.divisor);
         let tenth = Some(Factor::Single(0.1));
-        let refused = Sums::of(&packing(Int32, tenth, None)).err();
-        assert_eq!(refused, Some(Kept::Precision { stored: Int32, result: Float32 }));
+        let refused = UnpackTransform::of(&packing(Int32, tenth, None)).err();
+        assert_eq!(refused, Some(UnpackRefusal::Precision { stored: Int32, result: Float32 }));
         assert!(matches!(
-            sums(&packing(Int64, Some(Factor::Double(0.1)), None)),
-            Err(Kept::Precision { .. })
+            transform(&packing(Int64, Some(Factor::Double(0.1)), None)),
+            Err(UnpackRefusal::Precision { .. })
         ));
         let hours = |scale| Packing { is_time: true, ..packing(Int32, Some(Factor::Double(scale)), None) };
-        assert_eq!(sums(&hours(0.25)), Ok(4.0));
-        assert_eq!(sums(&hours(0.1)), Err(Kept::Times));
+        assert_eq!(transform(&hours(0.25)), Ok(4.0));
+        assert_eq!(transform(&hours(0.1)), Err(UnpackRefusal::Times));
         for scale in [0.0, f64::NAN, f64::INFINITY, 1e-320, f64::MAX] {
             assert_eq!(
-                sums(&packing(Int8, Some(Factor::Double(scale)), None)),
-                Err(Kept::Factor("scale_factor"))
+                transform(&packing(Int8, Some(Factor::Double(scale)), None)),
+                Err(UnpackRefusal::Factor("scale_factor"))
             );
         }
         let offset = packing(Int8, None, Some(Factor::Double(f64::NAN)));
-        assert_eq!(sums(&offset), Err(Kept::Factor("add_offset")));
+        assert_eq!(transform(&offset), Err(UnpackRefusal::Factor("add_offset")));
     }
 }

@@ -48,7 +48,7 @@ impl Model {
         budget: &Budget<'_>,
     ) {
         if let Self::Hdf5(file) = self {
-            virtualize_map::hdf5::settle_virtual(file, own, others, budget);
+            virtualize_map::hdf5::resolve_extents(file, own, others, budget);
         }
     }
 

@@ -15,7 +15,7 @@ use super::describe::{describe_filter, describe_layout, describe_type};
 use super::dimensions::AxisDimension;
 use super::fill::{FillPlan, FillQuestion, missing_value};
 use super::header_fill::{HeaderFill, header_fill};
-use super::layout::{Placed, Placing, is_reference};
+use super::layout::{ChunkPlan, ChunkPlanner, is_reference};
 use super::padding::Padded;
 use super::types::{ElementType, element_type, numpy_time};
 use crate::sentinel::number_json;
@@ -72,7 +72,7 @@ impl Mapper<'_> {
             _ => header.clone(),
         };
         let options = self.options;
-        let placing = Placing {
+        let planner = ChunkPlanner {
             dataset,
             element: &element,
             shape: &shape,
@@ -80,19 +80,19 @@ impl Mapper<'_> {
             objects: &Arc::clone(&self.names),
             options,
             file_size: self.own.source.size,
-            world: self.world(),
+            context: self.file_context(),
         };
-        let placed =
-            if matches!(dataset.dataspace, Dataspace::Null) { placing.one_chunk() } else { placing.place() };
-        let mut placed = placed?;
-        let padded = placing.padded(&mut placed, &axes);
+        let plan =
+            if matches!(dataset.dataspace, Dataspace::Null) { planner.one_chunk() } else { planner.place() };
+        let mut plan = plan?;
+        let padded = planner.padded(&mut plan, &axes);
         let padded = self.report_padding(path, padded);
         let Padded { shape, fill: missing_reads } =
             padded.unwrap_or_else(|| Padded { shape: shape.clone(), fill: missing_reads.clone() });
         let background = inexpressible.is_none().then_some(&missing_reads);
-        let placing = Placing { shape: &shape, background, ..placing };
-        self.take_chunks(path, &placing, &placed)?;
-        let missing = missing_count(&shape, &placed);
+        let planner = ChunkPlanner { shape: &shape, background, ..planner };
+        self.take_chunks(path, &planner, &plan)?;
+        let missing = missing_count(&shape, &plan);
         if let Some(why) = inexpressible.filter(|_| missing > 0) {
             return Err(format!("{missing} chunks are missing, and {why}"));
         }
@@ -104,25 +104,25 @@ impl Mapper<'_> {
             missing_reads: &missing_reads,
             attributes: &dataset.attributes,
             missing: missing > 0,
-            constant_chunks_allowed: placing.constant_chunks_allowed(&placed, missing),
+            constant_chunks_allowed: planner.constant_chunks_allowed(&plan, missing),
         }
         .decide();
-        self.report_placed(path, &placed, &fill);
+        self.report_plan(path, &plan, &fill);
         if is_reference(&dataset.datatype) {
             let message = "references are shown as the paths of their targets".to_owned();
             self.diagnose(Severity::Info, "reference-as-path", path, message);
         }
         let attributes = self.array_attributes(path, dataset, &element, &fill);
-        self.resolve_sources(&mut placed);
+        self.resolve_sources(&mut plan);
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
         let mut array = Array {
             dimension_names,
             shape: shape.clone(),
             data_type: element.data_type.clone(),
-            chunk_grid: ChunkGrid::Regular(placed.chunk_shape.clone()),
+            chunk_grid: ChunkGrid::Regular(plan.chunk_shape.clone()),
             fill_value: fill.decision.fill_value.clone(),
-            codecs: placed.codecs.clone(),
+            codecs: plan.codecs.clone(),
             attributes,
             chunks: ChunkManifest::default(),
         };
@@ -130,9 +130,9 @@ impl Mapper<'_> {
         self.unpack(path, dataset, &mut array, report);
         self.warn_of_widened_packing(path, dataset, &array);
         check_spelling(&array, options.format)?;
-        let tasks = new_tasks(path, &placing, &mut placed, &fill);
+        let tasks = new_tasks(path, &planner, &mut plan, &fill);
         self.tasks.extend(tasks);
-        Ok(Array { chunks: placed.chunks, ..array })
+        Ok(Array { chunks: plan.chunks, ..array })
     }
 
     fn report_padding(&mut self, path: &str, padded: Result<Option<Padded>, String>) -> Option<Padded> {
@@ -155,13 +155,13 @@ impl Mapper<'_> {
     }
 
     /// Takes memory for the chunks of an array, and for the references in which each of them says the path.
-    fn take_chunks(&self, path: &str, placing: &Placing<'_>, placed: &Placed) -> Result<(), String> {
+    fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<(), String> {
         let name = path.len() as u64;
         let chunk = CHUNK.saturating_add(name / 4);
-        self.take("chunk tables", placed.chunks.len().saturating_mul(chunk))?;
-        let made = placed.inline.len() as u64;
-        let pieces = placed.inline.iter().map(|(_, content)| content.pieces().len()).sum::<usize>() as u64;
-        let decoded = placing.made_bytes(&placed.chunk_shape).unwrap_or(u64::MAX).saturating_mul(made);
+        self.take("chunk tables", plan.chunks.len().saturating_mul(chunk))?;
+        let made = plan.inline.len() as u64;
+        let pieces = plan.inline.iter().map(|(_, content)| content.pieces().len()).sum::<usize>() as u64;
+        let decoded = planner.made_bytes(&plan.chunk_shape).unwrap_or(u64::MAX).saturating_mul(made);
         let tasks =
             made.saturating_mul(size_of::<InlineTask>() as u64).saturating_add(made.saturating_mul(name));
         let pieces = pieces.saturating_mul(size_of::<Piece>() as u64);
@@ -171,13 +171,13 @@ impl Mapper<'_> {
         )
     }
 
-    fn report_placed(&mut self, path: &str, placed: &Placed, fill: &FillPlan) {
-        if let Some(why) = &placed.inline_reason {
-            let message = format!("{} chunks are put inline: {why}", placed.inline.len());
+    fn report_plan(&mut self, path: &str, plan: &ChunkPlan, fill: &FillPlan) {
+        if let Some(why) = &plan.inline_reason {
+            let message = format!("{} chunks are put inline: {why}", plan.inline.len());
             self.diagnose(Severity::Info, "chunks-inlined", path, message);
         }
-        if let [first, ..] = placed.missing_files.as_slice() {
-            let count = placed.missing_files.len();
+        if let [first, ..] = plan.missing_files.as_slice() {
+            let count = plan.missing_files.len();
             let message = format!(
                 "{count} of its source files do not exist (\"{first}\"), so that their parts read as the fill value"
             );
@@ -304,11 +304,10 @@ impl Mapper<'_> {
     }
 
     /// Gives external files their place among the sources.
-    fn resolve_sources(&mut self, placed: &mut Placed) {
-        let ids: Vec<SourceId> =
-            placed.external_files.iter().map(|file| self.external_source(file)).collect();
-        let of_chunks = placed.chunks.references.iter_mut().map(|column| &mut column.source);
-        let of_pieces = placed.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
+    fn resolve_sources(&mut self, plan: &mut ChunkPlan) {
+        let ids: Vec<SourceId> = plan.external_files.iter().map(|file| self.external_source(file)).collect();
+        let of_chunks = plan.chunks.references.iter_mut().map(|column| &mut column.source);
+        let of_pieces = plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
         for source in of_chunks.chain(of_pieces) {
             if let Some(id) = source.index().checked_sub(1).and_then(|n| ids.get(n)) {
                 *source = *id;
@@ -317,14 +316,14 @@ impl Mapper<'_> {
     }
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// Whether the missing chunks can be written without making the references big.
-    fn constant_chunks_allowed(&self, placed: &Placed, missing: u64) -> bool {
-        let bytes = self.made_bytes(&placed.chunk_shape);
-        let compressed = placed.codecs.len() > 1;
+    fn constant_chunks_allowed(&self, plan: &ChunkPlan, missing: u64) -> bool {
+        let bytes = self.made_bytes(&plan.chunk_shape);
+        let compressed = plan.codecs.len() > 1;
         let copies = if compressed { 1 } else { missing };
         missing <= self.options.constant_chunk_limit
-            && placed.codecs.iter().all(can_encode)
+            && plan.codecs.iter().all(can_encode)
             && !matches!(self.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
             && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= self.options.inline_limit)
     }
@@ -364,16 +363,21 @@ fn check_spelling(array: &Array, format: ZarrFormat) -> Result<(), String> {
     .map_err(|error| error.to_string())
 }
 
-fn new_tasks(path: &str, placing: &Placing<'_>, placed: &mut Placed, fill: &FillPlan) -> Vec<InlineTask> {
+fn new_tasks(
+    path: &str,
+    planner: &ChunkPlanner<'_>,
+    plan: &mut ChunkPlan,
+    fill: &FillPlan,
+) -> Vec<InlineTask> {
     let task = |positions, content| InlineTask { array: path.to_owned(), positions, content };
     let mut tasks = Vec::new();
     if fill.constant_chunks {
-        let shape = placed.chunk_shape.clone();
+        let shape = plan.chunk_shape.clone();
         let content =
-            ChunkContent::Assemble { shape, background: placing.background_bytes(), pieces: Vec::new() };
-        tasks.push(task(missing_positions(placing.shape, placed), content));
+            ChunkContent::Assemble { shape, background: planner.background_bytes(), pieces: Vec::new() };
+        tasks.push(task(missing_positions(planner.shape, plan), content));
     }
-    tasks.extend(placed.inline.drain(..).map(|(position, content)| task(vec![position], content)));
+    tasks.extend(plan.inline.drain(..).map(|(position, content)| task(vec![position], content)));
     tasks
 }
 
@@ -383,17 +387,17 @@ fn chunk_count(shape: &[u64], chunk_shape: &[u64]) -> u64 {
 }
 
 /// How many chunks neither lie in a file nor are made.
-pub(super) fn missing_count(shape: &[u64], placed: &Placed) -> u64 {
-    let there = placed.inline.iter().filter(|(at, _)| placed.chunks.get(*at).is_none()).count() as u64;
-    chunk_count(shape, &placed.chunk_shape).saturating_sub(placed.chunks.len().saturating_add(there))
+pub(super) fn missing_count(shape: &[u64], plan: &ChunkPlan) -> u64 {
+    let there = plan.inline.iter().filter(|(at, _)| plan.chunks.get(*at).is_none()).count() as u64;
+    chunk_count(shape, &plan.chunk_shape).saturating_sub(plan.chunks.len().saturating_add(there))
 }
 
-fn missing_positions(shape: &[u64], placed: &Placed) -> Vec<u64> {
-    let made: BTreeSet<u64> = placed.inline.iter().map(|(at, _)| *at).collect();
-    let mut there = placed.chunks.iter().map(|(at, _)| at).peekable();
+fn missing_positions(shape: &[u64], plan: &ChunkPlan) -> Vec<u64> {
+    let made: BTreeSet<u64> = plan.inline.iter().map(|(at, _)| *at).collect();
+    let mut there = plan.chunks.iter().map(|(at, _)| at).peekable();
     let is_missing = |at: &u64| {
         while there.next_if(|next| next < at).is_some() {}
         there.peek() != Some(at) && !made.contains(at)
     };
-    (0..chunk_count(shape, &placed.chunk_shape)).filter(is_missing).collect()
+    (0..chunk_count(shape, &plan.chunk_shape)).filter(is_missing).collect()
 }

@@ -6,7 +6,7 @@ use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
 use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
 
 use super::filters::Pipeline;
-use super::layout::{Placed, Placing};
+use super::layout::{ChunkPlan, ChunkPlanner};
 use super::lzo::LZO;
 use super::zfp::ZFP;
 use crate::ChunkContent;
@@ -25,8 +25,8 @@ struct Chunks<'a> {
     bytes: u64,
 }
 
-impl Placing<'_> {
-    pub(super) fn chunked(&self, chunked: &Chunked) -> Result<Placed, String> {
+impl ChunkPlanner<'_> {
+    pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan, String> {
         if let [filter, ..] = self.dataset.filters.as_slice()
             && filter.id == ZFP
         {
@@ -38,9 +38,9 @@ impl Placing<'_> {
             return self.lzo(chunked, before);
         }
         let chunks = self.chunks(chunked)?;
-        let mut placed = Placed { chunk_shape: chunks.shape.clone(), ..self.one_chunk()? };
+        let mut plan = ChunkPlan { chunk_shape: chunks.shape.clone(), ..self.one_chunk()? };
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
-            return Ok(self.with_codecs(placed, chunks.pipeline.applied(0), chunks.bytes));
+            return Ok(self.with_codecs(plan, chunks.pipeline.applied(0), chunks.bytes));
         }
         let table = &chunked.chunks;
         check_table(table, &chunks.grid)?;
@@ -50,25 +50,25 @@ impl Placing<'_> {
         let reason =
             self.must_be_made().or_else(|| self.clients_decode(&codecs, &chunks.shape, chunks.bytes).err());
         if let Some(why) = reason {
-            return self.all_inline(placed, &chunks, why);
+            return self.inline_all(plan, &chunks, why);
         }
-        let odd = self.odd_chunks(&chunks, mask, &codecs);
-        if !odd.is_empty() && !codecs.iter().all(can_encode) {
-            let why = format!("{} chunks went through other filters than the rest", odd.len());
-            return self.all_inline(placed, &chunks, why);
+        let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
+        if !mismatched.is_empty() && !codecs.iter().all(can_encode) {
+            let why = format!("{} chunks went through other filters than the rest", mismatched.len());
+            return self.inline_all(plan, &chunks, why);
         }
-        if codecs.is_empty() && odd.is_empty() {
+        if codecs.is_empty() && mismatched.is_empty() {
             check_uniform(table, chunks.bytes)?;
         }
-        if !odd.is_empty() {
-            let why = format!("{} chunks went through other filters than the rest", odd.len());
-            self.check_limit(odd.len() as u64, &chunks.shape, &why)?;
-            placed.inline_reason = Some(why);
-            placed.inline = odd;
+        if !mismatched.is_empty() {
+            let why = format!("{} chunks went through other filters than the rest", mismatched.len());
+            self.check_limit(mismatched.len() as u64, &chunks.shape, &why)?;
+            plan.inline_reason = Some(why);
+            plan.inline = mismatched;
         }
-        placed.codecs = self.chain(codecs);
-        placed.chunks = ChunkManifest::of(references(table));
-        Ok(placed)
+        plan.codecs = self.chain(codecs);
+        plan.chunks = ChunkManifest::of(references(table));
+        Ok(plan)
     }
 
     fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>, String> {
@@ -92,42 +92,47 @@ impl Placing<'_> {
     }
 
     /// No chunk is allocated: the codecs matter for constant chunks only.
-    fn with_codecs(&self, mut placed: Placed, codecs: Vec<Codec>, bytes: u64) -> Placed {
+    fn with_codecs(&self, mut plan: ChunkPlan, codecs: Vec<Codec>, bytes: u64) -> ChunkPlan {
         if self.must_be_made().is_none()
             && codecs.iter().all(can_encode)
-            && self.clients_decode(&codecs, &placed.chunk_shape.clone(), bytes).is_ok()
+            && self.clients_decode(&codecs, &plan.chunk_shape.clone(), bytes).is_ok()
         {
-            placed.codecs = self.chain(codecs);
+            plan.codecs = self.chain(codecs);
         }
-        placed
+        plan
     }
 
     /// Makes every allocated chunk.
-    fn all_inline(&self, mut placed: Placed, chunks: &Chunks<'_>, why: String) -> Result<Placed, String> {
+    fn inline_all(&self, mut plan: ChunkPlan, chunks: &Chunks<'_>, why: String) -> Result<ChunkPlan, String> {
         let table = &chunks.chunked.chunks;
         self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
         for (position, range) in entries(table) {
             let codecs = chunks.pipeline.applied(chunks.mask(position, table));
-            placed.inline.push((position, self.content(&chunks.shape, range, codecs)));
+            plan.inline.push((position, self.content(&chunks.shape, range, codecs)));
         }
-        placed.inline_reason = Some(why);
-        Ok(placed)
+        plan.inline_reason = Some(why);
+        Ok(plan)
     }
 
     /// Chunks that the array's codecs do not decode as they are stored.
-    fn odd_chunks(&self, chunks: &Chunks<'_>, mask: u32, codecs: &[Codec]) -> Vec<(u64, ChunkContent)> {
+    fn mismatched_chunks(
+        &self,
+        chunks: &Chunks<'_>,
+        mask: u32,
+        codecs: &[Codec],
+    ) -> Vec<(u64, ChunkContent)> {
         let table = &chunks.chunked.chunks;
         let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
         let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
         if same_filters && !chunks.chunked.unfiltered_edges && !bounded {
             return Vec::new();
         }
-        let is_odd = |position: u64, range: ByteRange| {
+        let is_mismatched = |position: u64, range: ByteRange| {
             chunks.pipeline.applied(chunks.mask(position, table)) != codecs
                 || codecs.iter().any(|codec| !codec.client_decodes(range.length, chunks.bytes))
         };
-        let odd = entries(table).filter(|(position, range)| is_odd(*position, *range));
-        let made = odd.map(|(position, range)| {
+        let mismatched = entries(table).filter(|(position, range)| is_mismatched(*position, *range));
+        let made = mismatched.map(|(position, range)| {
             let applied = chunks.pipeline.applied(chunks.mask(position, table));
             (position, self.content(&chunks.shape, range, applied))
         });

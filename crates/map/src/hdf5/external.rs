@@ -6,25 +6,25 @@ use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::ExternalSegment;
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId, greatest_common_divisor};
 
-use super::layout::{Placed, Placing};
-use super::others::beside;
+use super::layout::{ChunkPlan, ChunkPlanner};
+use crate::related::resolve_relative;
 
 /// Most chunks that segments are cut into.
 const CHUNKS: u64 = 1_000_000;
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// One segment that holds everything, or segments of whole rows, can be referred to.
-    pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<Placed, String> {
-        let mut placed = self.one_chunk()?;
+    pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<ChunkPlan, String> {
+        let mut plan = self.one_chunk()?;
         if self.is_empty() {
-            return Ok(placed);
+            return Ok(plan);
         }
         if let Some(why) = self.must_be_made() {
             return Err(format!("{why}, which is not mapped for external files"));
         }
-        let needed = self.stored_bytes(&placed.chunk_shape).ok_or("its size passes 64 bits")?;
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or("its size passes 64 bits")?;
         let runs = runs(segments, needed)?;
-        let row = self.stored_bytes(placed.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
+        let row = self.stored_bytes(plan.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
         let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
         if runs.len() > 1 && (row == 0 || !step.is_multiple_of(row)) {
@@ -34,16 +34,16 @@ impl Placing<'_> {
             return Err(format!("its external segments make more than {CHUNKS} chunks of equal size"));
         }
         if runs.len() > 1
-            && let Some(rows) = placed.chunk_shape.first_mut()
+            && let Some(rows) = plan.chunk_shape.first_mut()
         {
             *rows = step / row;
         }
         let (mut position, mut files) = (0, BTreeMap::new());
         for (file, range) in runs {
-            let url = beside(&self.world.here.source.url, file);
-            let source = source_of(&mut files, &mut placed.external_files, url)?;
+            let url = resolve_relative(&self.context.here.source.url, file);
+            let source = source_of(&mut files, &mut plan.external_files, url)?;
             let count = range.length / step;
-            placed.chunks.references.push(References {
+            plan.chunks.references.push(References {
                 source,
                 positions: Some((position..position + count).collect()),
                 offsets: (0..count).map(|at| range.start.saturating_add(at * step)).collect(),
@@ -51,8 +51,8 @@ impl Placing<'_> {
             });
             position += count;
         }
-        placed.chunks = joined(placed.chunks);
-        Ok(placed)
+        plan.chunks = joined(plan.chunks);
+        Ok(plan)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fill value message as a scalar of the array's type.
 
 use virtualize_hdf5::model::{FillMessage, FillValue as Stored};
-use virtualize_zarr::{DataType, Endian, FillValue};
+use virtualize_zarr::{FillValue, in_byte_order};
 
 use super::types::ElementType;
 
@@ -45,8 +45,8 @@ pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Resul
     if items.any(|item| item != first) {
         return Ok(HeaderFill::Inexpressible("its fill value differs within the array type".to_owned()));
     }
-    let little = turn(first, &element.data_type, element.endian);
-    Ok(HeaderFill::Scalar(FillValue::Fixed(little.into())))
+    let little = in_byte_order(first, &element.data_type, element.endian);
+    Ok(HeaderFill::Scalar(FillValue::Fixed(little.unwrap_or_default().into())))
 }
 
 /// Whether a scalar is the type's zero, to the bit.
@@ -55,26 +55,4 @@ pub(super) fn is_zero(value: &FillValue) -> bool {
         FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),
         FillValue::Text(text) => text.is_empty(),
     }
-}
-
-/// One element between the array's byte order and little-endian (the two directions are the same). The members of a
-/// structure have their own order.
-pub(super) fn turn(bytes: &[u8], data_type: &DataType, endian: Endian) -> Vec<u8> {
-    if let DataType::Struct(fields) = data_type {
-        let mut rest = bytes;
-        let mut turned = Vec::with_capacity(bytes.len());
-        for field in fields {
-            let size = field.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0).min(rest.len());
-            let (member, behind) = rest.split_at(size);
-            turned.extend(turn(member, &field.data_type, field.endian));
-            rest = behind;
-        }
-        return turned;
-    }
-    let number = usize::try_from(data_type.number_size()).unwrap_or(1).max(1);
-    let mut turned = bytes.to_vec();
-    if endian == Endian::Big {
-        turned.chunks_exact_mut(number).for_each(<[u8]>::reverse);
-    }
-    turned
 }

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{Dataset, Datatype, Layout};
-use virtualize_zarr::{ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, SourceId};
+use virtualize_zarr::{
+    ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, SourceId, in_byte_order,
+};
 
 use super::filters::clients_decode;
-use super::header_fill::turn;
 use super::names::ObjectNames;
-use super::others::World;
+use super::others::FileContext;
 use super::types::ElementType;
 use crate::{ChunkContent, ElementTransform, MapOptions, Piece, PieceBytes, ReferenceText};
 
 /// Most chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
 
-/// What placing the chunks looks at.
+/// What planner the chunks looks at.
 #[derive(Clone, Copy)]
-pub(super) struct Placing<'a> {
+pub(super) struct ChunkPlanner<'a> {
     /// The dataset.
     pub(super) dataset: &'a Dataset,
     /// Its elements.
@@ -35,12 +36,12 @@ pub(super) struct Placing<'a> {
     /// Size of the file in bytes, 0 where it is not known.
     pub(super) file_size: u64,
     /// The file and those beside it.
-    pub(super) world: World<'a>,
+    pub(super) context: FileContext<'a>,
 }
 
 /// The chunks of an array.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct ChunkPlan {
     /// Shape of a chunk.
     pub(super) chunk_shape: Vec<u64>,
     /// Codecs of the array, in the order of encoding.
@@ -57,9 +58,9 @@ pub(super) struct Placed {
     pub(super) missing_files: Vec<String>,
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// Places all chunks, or says why the array must be left out.
-    pub(super) fn place(&self) -> Result<Placed, String> {
+    pub(super) fn place(&self) -> Result<ChunkPlan, String> {
         match &self.dataset.layout {
             Layout::Compact(bytes) => self.compact(bytes),
             Layout::Contiguous(None) => self.one_chunk(),
@@ -92,8 +93,8 @@ impl Placing<'_> {
     }
 
     /// An array of one chunk, which is missing.
-    pub(super) fn one_chunk(&self) -> Result<Placed, String> {
-        Ok(Placed {
+    pub(super) fn one_chunk(&self) -> Result<ChunkPlan, String> {
+        Ok(ChunkPlan {
             chunk_shape: self.shape.iter().map(|n| (*n).max(1)).collect(),
             codecs: vec![self.array_to_bytes()],
             chunks: ChunkManifest::default(),
@@ -190,25 +191,27 @@ impl Placing<'_> {
     pub(super) fn background_bytes(&self) -> Bytes {
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         match self.background {
-            Some(FillValue::Fixed(bytes)) => turn(bytes, &self.element.data_type, self.element.endian).into(),
+            Some(FillValue::Fixed(bytes)) => {
+                in_byte_order(bytes, &self.element.data_type, self.element.endian).unwrap_or_default().into()
+            }
             _ => vec![0; size].into(),
         }
     }
 
-    fn compact(&self, bytes: &Bytes) -> Result<Placed, String> {
-        let mut placed = self.one_chunk()?;
+    fn compact(&self, bytes: &Bytes) -> Result<ChunkPlan, String> {
+        let mut plan = self.one_chunk()?;
         if self.is_empty() {
-            return Ok(placed);
+            return Ok(plan);
         }
-        let needed = self.stored_bytes(&placed.chunk_shape).and_then(|n| usize::try_from(n).ok());
+        let needed = self.stored_bytes(&plan.chunk_shape).and_then(|n| usize::try_from(n).ok());
         let stored = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
             format!("the compact layout holds {} bytes, {needed:?} are needed", bytes.len())
         })?;
         if self.element.data_type == DataType::String {
-            placed.inline_reason = self.must_be_made();
+            plan.inline_reason = self.must_be_made();
             let here = PieceBytes::Here(bytes.slice_ref(stored));
-            placed.inline.push((0, self.content_of(&placed.chunk_shape, here, Vec::new())));
-            return Ok(placed);
+            plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));
+            return Ok(plan);
         }
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         let chunk = match self.element.is_stored_as_it_is() {
@@ -217,37 +220,37 @@ impl Placing<'_> {
                 self.element.transform.apply(stored, size).ok_or("its elements cannot be converted")?.into()
             }
         };
-        placed.chunks.inline.insert(0, chunk);
-        Ok(placed)
+        plan.chunks.inline.insert(0, chunk);
+        Ok(plan)
     }
 
-    fn contiguous(&self, range: ByteRange) -> Result<Placed, String> {
-        let mut placed = self.one_chunk()?;
+    fn contiguous(&self, range: ByteRange) -> Result<ChunkPlan, String> {
+        let mut plan = self.one_chunk()?;
         if self.is_empty() {
-            return Ok(placed);
+            return Ok(plan);
         }
-        let needed = self.stored_bytes(&placed.chunk_shape).ok_or("its size passes 64 bits")?;
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or("its size passes 64 bits")?;
         if range.length < needed {
             return Err(format!("its storage ({range}) is shorter than the {needed} bytes of its extent"));
         }
         let range = ByteRange::new(range.start, needed);
         self.check_end(range.end())?;
         if let Some(why) = self.must_be_made() {
-            self.check_limit(1, &placed.chunk_shape, &why)?;
-            placed.inline.push((0, self.content(&placed.chunk_shape, range, Vec::new())));
-            placed.inline_reason = Some(why);
-            return Ok(placed);
+            self.check_limit(1, &plan.chunk_shape, &why)?;
+            plan.inline.push((0, self.content(&plan.chunk_shape, range, Vec::new())));
+            plan.inline_reason = Some(why);
+            return Ok(plan);
         }
         if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
             return Ok(split);
         }
-        placed.chunks = ChunkManifest::of(References {
+        plan.chunks = ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
             offsets: vec![range.start],
             lengths: Lengths::Uniform(needed),
         });
-        Ok(placed)
+        Ok(plan)
     }
 
     /// Refuses storage past the end of the file.

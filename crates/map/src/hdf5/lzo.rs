@@ -8,21 +8,21 @@ use virtualize_zarr::{Codec, SourceId};
 
 use super::chunked::{check_table, entries, furthest_end};
 use super::filters::Pipeline;
-use super::layout::{INLINE_CHUNKS, Placed, Placing};
+use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::ChunkContent;
 
 /// Its registered number.
 pub(super) const LZO: u16 = 305;
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// All chunks with the head in front; LZO must be the last filter.
-    pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<Placed, String> {
+    pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<ChunkPlan, String> {
         let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
         if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {
             return Err(format!("chunks of {chunk_shape:?} do not fit the extent {:?}", self.shape));
         }
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
-            return Ok(Placed { chunk_shape, ..self.one_chunk()? });
+            return Ok(ChunkPlan { chunk_shape, ..self.one_chunk()? });
         }
         let mut applied = Pipeline::new(before)?.applied(0);
         let changed = applied.iter().any(|codec| !matches!(codec, Codec::Shuffle { .. }));
@@ -54,7 +54,7 @@ impl Placing<'_> {
             let head = head.clone();
             (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits: 40, word: 1 })
         };
-        Ok(Placed {
+        Ok(ChunkPlan {
             codecs: self.chain(applied),
             inline: entries(table).map(made).collect(),
             inline_reason: Some("clients need the decoded length before LZO chunks".to_owned()),

@@ -7,9 +7,9 @@ mod chunked;
 mod describe;
 mod dimensions;
 mod external;
+mod external_links;
 mod fill;
 mod filters;
-mod graft;
 mod hdfeos;
 mod header_fill;
 mod layout;
@@ -44,14 +44,14 @@ use virtualize_bytes::{Budget, Limits};
 use virtualize_hdf5::model::File;
 use virtualize_zarr::{Hierarchy, Source, SourceId, ZarrFormat};
 
-use self::graft::{ExternalLink, MappedFiles};
+use self::external_links::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
 use self::lookup::Lookup;
 pub use self::names::ObjectNames;
-use self::others::{Known, World};
-pub use self::others::{OtherFile, OtherFiles, beside, link_files, virtual_source_files};
+use self::others::{FileContext, OpenFile};
+pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
 pub use self::references::{reference_part, reference_path};
-pub use self::unlimited::{NumberedFiles, numbered_files, settle_virtual};
+pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity, convention, unpack};
 
 /// Most sources that the virtual datasets of a file are made of, nested ones counted each time.
@@ -116,7 +116,7 @@ fn map_within(
     let names = if chain.len() > 1 { names.linked() } else { names };
     let mut mapper = Mapper {
         file,
-        own: Known { file, source: &own },
+        own: OpenFile { file, source: &own },
         shared,
         links: Vec::new(),
         linked_chunks: 0,
@@ -131,7 +131,7 @@ fn map_within(
         nodes: 0,
     };
     let mut root = mapper.root();
-    mapper.graft_all(&mut root, chain);
+    mapper.attach_links(&mut root, chain);
     let hierarchy = Hierarchy { format: options.format, root, sources: mapper.sources };
     Mapped { hierarchy, tasks: mapper.tasks, report: mapper.report }
 }
@@ -139,7 +139,7 @@ fn map_within(
 /// What mapping a file gathers.
 struct Mapper<'a> {
     file: &'a File,
-    own: Known<'a>,
+    own: OpenFile<'a>,
     shared: Shared<'a>,
     /// External links that are to be followed.
     links: Vec<ExternalLink>,
@@ -161,9 +161,9 @@ struct Mapper<'a> {
 }
 
 impl<'a> Mapper<'a> {
-    fn world(&self) -> World<'a> {
+    fn file_context(&self) -> FileContext<'a> {
         let Shared { others, sources_left, lookup, .. } = self.shared;
-        World { root: self.own, here: self.own, others, sources_left, lookup, depth: 0 }
+        FileContext { root: self.own, here: self.own, others, sources_left, lookup, depth: 0 }
     }
 
     /// Takes memory for what the mapping makes. Once there is none left, the whole file is refused in the end.

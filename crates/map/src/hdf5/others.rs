@@ -9,6 +9,7 @@ use virtualize_zarr::Source;
 
 use super::lookup::Lookup;
 use super::unlimited::Pattern;
+use crate::related::resolve_relative;
 
 /// Deepest chain of virtual datasets.
 const DEPTH: u32 = 8;
@@ -37,15 +38,6 @@ pub struct OtherFiles {
     pub grown: BTreeSet<(String, Address)>,
 }
 
-/// The url of a file that the file at `own` names: relative names start at its folder.
-pub fn beside(own: &str, name: &str) -> String {
-    let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
-    match name.strip_prefix('/') {
-        Some(absolute) => format!("file:///{absolute}"),
-        None => format!("{folder}/{}", name.strip_prefix("./").unwrap_or(name)),
-    }
-}
-
 /// Urls of the files in which the virtual datasets of a file, which lies at `own`, find their sources.
 pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
     let layouts = file.objects.values().filter_map(|object| match object {
@@ -59,7 +51,7 @@ pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
     mappings
         .filter(|mapping| mapping.file != ".")
         .filter_map(|mapping| Pattern::new(&mapping.file).ok().filter(|name| !name.is_numbered()))
-        .map(|name| beside(own, &name.name(0)))
+        .map(|name| resolve_relative(own, &name.name(0)))
         .filter(|url| url != own)
         .collect()
 }
@@ -71,7 +63,7 @@ pub fn link_files(file: &File, own: &str) -> BTreeSet<String> {
         _ => None,
     });
     let names = groups.flat_map(|group| &group.links).filter_map(|link| match &link.target {
-        LinkTarget::External { file, .. } => Some(beside(own, file)),
+        LinkTarget::External { file, .. } => Some(resolve_relative(own, file)),
         _ => None,
     });
     names.filter(|url| url != own).collect()
@@ -79,7 +71,7 @@ pub fn link_files(file: &File, own: &str) -> BTreeSet<String> {
 
 /// A file that was read, and where it lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct OpenFile<'a> {
     /// What it says.
     pub(super) file: &'a File,
     /// Where it lies.
@@ -88,11 +80,11 @@ pub(super) struct Known<'a> {
 
 /// The files that mapping a dataset may look into.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct World<'a> {
+pub(super) struct FileContext<'a> {
     /// The file that is mapped.
-    pub(super) root: Known<'a>,
+    pub(super) root: OpenFile<'a>,
     /// The file of the dataset.
-    pub(super) here: Known<'a>,
+    pub(super) here: OpenFile<'a>,
     /// The others.
     pub(super) others: &'a OtherFiles,
     /// How many sources of virtual datasets may still be looked at.
@@ -103,7 +95,7 @@ pub(super) struct World<'a> {
     pub(super) depth: u32,
 }
 
-impl<'a> World<'a> {
+impl<'a> FileContext<'a> {
     /// Refuses a dataset of this file as a source, where libhdf5 would show its old extent.
     pub(super) fn check_extent(&self, address: Address) -> Result<(), String> {
         match self.others.grown.contains(&(self.here.source.url.clone(), address)) {
@@ -112,7 +104,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The world as a source in a file sees it that this file names; `None` where there is no such file.
+    /// The context as a source in a file sees it that this file names; `None` where there is no such file.
     pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>, String> {
         let left = self.sources_left.get().checked_sub(1).ok_or("virtual datasets have too many sources")?;
         self.sources_left.set(left);
@@ -121,12 +113,12 @@ impl<'a> World<'a> {
         }
         let url = match name {
             "." => self.here.source.url.clone(),
-            _ => beside(&self.here.source.url, name),
+            _ => resolve_relative(&self.here.source.url, name),
         };
         let here = match self.others.files.get(&url) {
             _ if url == self.here.source.url => self.here,
             _ if url == self.root.source.url => self.root,
-            Some(OtherFile::Read(file, source)) => Known { file, source },
+            Some(OtherFile::Read(file, source)) => OpenFile { file, source },
             Some(OtherFile::Missing) => return Ok(None),
             Some(OtherFile::Refused(why)) => return Err(format!("its source \"{name}\": {why}")),
             None => return Err(format!("its source \"{name}\" was not read")),

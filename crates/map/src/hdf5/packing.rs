@@ -9,7 +9,7 @@ use super::Mapper;
 use super::cast::{cast, shown_type, wrapped};
 use super::types::ieee_type;
 use crate::ArrayReport;
-use crate::unpack::{Factor, Kept, Packing, is_time_unit, kept};
+use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, refusal_diagnostic};
 
 /// Names of the variables that hold the bounds of times, to which xarray gives the units of those.
 pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
@@ -39,7 +39,7 @@ impl Mapper<'_> {
         let unpacked =
             packing(dataset, &array.data_type, is_time).and_then(|packing| packing.unpack(array, report));
         if let Err(why) = unpacked {
-            self.report.diagnostics.push(kept(&why, path));
+            self.report.diagnostics.push(refusal_diagnostic(&why, path));
         }
     }
 }
@@ -52,7 +52,7 @@ fn is_enumeration(datatype: &Datatype) -> bool {
     }
 }
 
-fn packing(dataset: &Dataset, data_type: &DataType, is_time: bool) -> Result<Packing, Kept> {
+fn packing(dataset: &Dataset, data_type: &DataType, is_time: bool) -> Result<Packing, UnpackRefusal> {
     let stored = shown_type(data_type, &dataset.attributes);
     Ok(Packing {
         scale: factor(dataset, "scale_factor")?,
@@ -78,17 +78,17 @@ fn has_time_units(dataset: &Dataset) -> bool {
     text(dataset, "units").is_some_and(is_time_unit)
 }
 
-fn factor(dataset: &Dataset, name: &'static str) -> Result<Option<Factor>, Kept> {
+fn factor(dataset: &Dataset, name: &'static str) -> Result<Option<Factor>, UnpackRefusal> {
     let Some(attribute) = attribute(dataset, name) else { return Ok(None) };
     match (attribute.elements.as_slice(), &attribute.datatype) {
         ([Element::Float(value)], Datatype::Float(float)) => match ieee_type(float) {
             #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
             Some(DataType::Float32) => Ok(Some(Factor::Single(*value as f32))),
             Some(DataType::Float64) => Ok(Some(Factor::Double(*value))),
-            _ => Err(Kept::Factor(name)),
+            _ => Err(UnpackRefusal::Factor(name)),
         },
         ([Element::Integer(value)], Datatype::Integer(_)) => Ok(Some(Factor::Integer(*value as f64))),
-        _ => Err(Kept::Factor(name)),
+        _ => Err(UnpackRefusal::Factor(name)),
     }
 }
 

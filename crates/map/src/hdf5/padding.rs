@@ -10,7 +10,7 @@ use virtualize_zarr::{ChunkEntry, ChunkGrid, Codec, DataType, FillValue, chunk_i
 use super::array::missing_count;
 use super::chunked::can_encode;
 use super::dimensions::AxisDimension;
-use super::layout::{INLINE_CHUNKS, Placed, Placing};
+use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::ChunkContent;
 
 /// An array at the length of its dimensions.
@@ -21,7 +21,7 @@ pub(super) struct Padded {
     pub(super) fill: FillValue,
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// Pads an array to the lengths of its unlimited dimensions; `None` where it has them. Chunks past the end stay
     /// missing, those that it ends in are made, since nothing says what HDF5 stores behind its end.
     ///
@@ -29,31 +29,31 @@ impl Placing<'_> {
     /// Why that cannot be done; then nothing is changed.
     pub(super) fn padded(
         &self,
-        placed: &mut Placed,
+        plan: &mut ChunkPlan,
         axes: &[AxisDimension],
     ) -> Result<Option<Padded>, String> {
         let shape = full_shape(self.shape, axes);
         if shape == self.shape {
             return Ok(None);
         }
-        if !matches!(self.dataset.layout, Layout::Chunked(_)) || placed.chunk_shape.len() != shape.len() {
+        if !matches!(self.dataset.layout, Layout::Chunked(_)) || plan.chunk_shape.len() != shape.len() {
             return Err("its layout is not chunked".to_owned());
         }
         let background = self.background.ok_or("its fill value is no scalar")?;
         let fill = netcdf_fill(&self.dataset.datatype, &self.element.data_type, &self.dataset.fill.value)
             .unwrap_or_else(|| background.clone());
-        if fill != *background && missing_count(self.shape, placed) > 0 {
+        if fill != *background && missing_count(self.shape, plan) > 0 {
             return Err("its missing chunks read as another value than what lies past its end".to_owned());
         }
-        let made = Placing { background: Some(&fill), ..*self }.last_chunks(placed, &shape)?;
-        let grid = |shape: &[u64]| ChunkGrid::Regular(placed.chunk_shape.clone()).counts(shape);
-        move_chunks(placed, made, &grid(self.shape), &grid(&shape))?;
+        let made = ChunkPlanner { background: Some(&fill), ..*self }.last_chunks(plan, &shape)?;
+        let grid = |shape: &[u64]| ChunkGrid::Regular(plan.chunk_shape.clone()).counts(shape);
+        move_chunks(plan, made, &grid(self.shape), &grid(&shape))?;
         Ok(Some(Padded { shape, fill }))
     }
 
     /// The chunks that the variable ends in, by their position before padding.
-    fn last_chunks(&self, placed: &Placed, shape: &[u64]) -> Result<Vec<(u64, ChunkContent)>, String> {
-        let chunk_shape = &placed.chunk_shape;
+    fn last_chunks(&self, plan: &ChunkPlan, shape: &[u64]) -> Result<Vec<(u64, ChunkContent)>, String> {
+        let chunk_shape = &plan.chunk_shape;
         let counts = ChunkGrid::Regular(chunk_shape.clone()).counts(self.shape);
         let used = |position| {
             let indices = chunk_indices(position, &counts)?;
@@ -65,19 +65,19 @@ impl Placing<'_> {
             Some(used.collect()).filter(|used: &Vec<u64>| used != chunk_shape)
         };
         let mut made = Vec::new();
-        for (position, content) in &placed.inline {
+        for (position, content) in &plan.inline {
             if let Some(used) = used(*position) {
                 made.push((*position, self.ended(content.clone(), &used)?));
             }
         }
-        let inline: BTreeSet<u64> = placed.inline.iter().map(|(at, _)| *at).collect();
-        for (position, reference) in placed.chunks.iter().filter(|(position, _)| !inline.contains(position)) {
+        let inline: BTreeSet<u64> = plan.inline.iter().map(|(at, _)| *at).collect();
+        for (position, reference) in plan.chunks.iter().filter(|(position, _)| !inline.contains(position)) {
             let Some(used) = used(position) else { continue };
             let ChunkEntry::Reference(reference) = reference else {
                 return Err("a chunk that it ends in is no reference".to_owned());
             };
             let range = ByteRange::new(reference.offset, reference.length);
-            let codecs = placed.codecs.iter().filter(|codec| !matches!(codec, Codec::Bytes { .. }));
+            let codecs = plan.codecs.iter().filter(|codec| !matches!(codec, Codec::Bytes { .. }));
             let content = self.content(chunk_shape, range, codecs.cloned().collect());
             made.push((position, self.ended(content, &used)?));
             if made.len() as u64 > INLINE_CHUNKS {
@@ -87,7 +87,7 @@ impl Placing<'_> {
         if made.is_empty() {
             return Ok(made);
         }
-        if !placed.codecs.iter().all(can_encode) && self.element.data_type != DataType::String {
+        if !plan.codecs.iter().all(can_encode) && self.element.data_type != DataType::String {
             return Err("the chunks that it ends in cannot be encoded again".to_owned());
         }
         self.check_limit(made.len() as u64, chunk_shape, "the chunks that it ends in must be made")?;
@@ -123,7 +123,7 @@ fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
 
 /// Gives chunks their positions in a larger grid, and adds those that were made.
 fn move_chunks(
-    placed: &mut Placed,
+    plan: &mut ChunkPlan,
     made: Vec<(u64, ChunkContent)>,
     from: &[u64],
     to: &[u64],
@@ -133,19 +133,19 @@ fn move_chunks(
     let moved = |position: u64| chunk_position(chunk_indices(position, from)?, to);
     let keeps_positions = from.iter().skip(1).eq(to.iter().skip(1));
     if !keeps_positions {
-        let mut columns = Vec::with_capacity(placed.chunks.references.len());
-        for column in &placed.chunks.references {
+        let mut columns = Vec::with_capacity(plan.chunks.references.len());
+        for column in &plan.chunks.references {
             let positions = column.iter().map(|(position, _)| moved(position));
             columns.push(positions.collect::<Option<Vec<u64>>>().ok_or_else(too_many)?);
         }
-        for (column, positions) in placed.chunks.references.iter_mut().zip(columns) {
+        for (column, positions) in plan.chunks.references.iter_mut().zip(columns) {
             column.positions = Some(positions);
         }
     }
-    let mut inline: BTreeMap<u64, ChunkContent> = placed.inline.drain(..).collect();
+    let mut inline: BTreeMap<u64, ChunkContent> = plan.inline.drain(..).collect();
     inline.extend(made);
     let inline = inline.into_iter().map(|(position, content)| Some((moved(position)?, content)));
-    placed.inline = inline.collect::<Option<_>>().ok_or_else(too_many)?;
+    plan.inline = inline.collect::<Option<_>>().ok_or_else(too_many)?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
 
-use super::layout::{Placed, Placing};
+use super::layout::{ChunkPlan, ChunkPlanner};
 use crate::{ChunkContent, Piece, PieceBytes};
 
 /// Most chunks that one array is cut into.
@@ -25,27 +25,26 @@ struct Cut {
     slice: u64,
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// References to the parts of a run that holds the whole array, in chunks of at most `most` bytes (one slice at
     /// least); `None` where there is nothing to cut.
-    pub(super) fn split(&self, range: ByteRange, most: u64) -> Option<Placed> {
+    pub(super) fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
         let cut = self.cut(most)?;
-        let mut placed = self.one_chunk().ok()?;
-        *placed.chunk_shape.get_mut(cut.axis)? = cut.height;
+        let mut plan = self.one_chunk().ok()?;
+        *plan.chunk_shape.get_mut(cut.axis)? = cut.height;
         let length = cut.height.checked_mul(cut.slice)?;
         let starts = (0..cut.size / cut.height).map(|chunk| range.start.saturating_add(chunk * length));
-        placed.chunks = ChunkManifest::of(References {
+        plan.chunks = ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
             offsets: starts.collect(),
             lengths: Lengths::Uniform(length),
         });
         if !cut.size.is_multiple_of(cut.height) {
-            placed.inline.push((cut.size / cut.height, self.last(range, &cut, &placed.chunk_shape)));
-            placed.inline_reason =
-                Some("the last part of contiguous data is shorter than a chunk".to_owned());
+            plan.inline.push((cut.size / cut.height, self.last(range, &cut, &plan.chunk_shape)));
+            plan.inline_reason = Some("the last part of contiguous data is shorter than a chunk".to_owned());
         }
-        Some(placed)
+        Some(plan)
     }
 
     fn cut(&self, most: u64) -> Option<Cut> {

@@ -12,7 +12,7 @@ use super::attributes::{Shown, attributes_json};
 use super::dimensions::{
     AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only, users,
 };
-use super::graft::ExternalLink;
+use super::external_links::ExternalLink;
 use super::lengths::Lengths;
 use super::names::{refuse_name, shown_name};
 use super::references::has_parts;

@@ -9,7 +9,8 @@ use virtualize_hdf5::Error;
 use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
 use super::lookup::Lookup;
-use super::others::{GROWN, OtherFile, OtherFiles, beside};
+use super::others::{GROWN, OtherFile, OtherFiles};
+use crate::related::resolve_relative;
 
 /// Longest chain of such datasets.
 const PASSES: u32 = 9;
@@ -22,7 +23,7 @@ type Key = (String, Address);
 
 /// A virtual dataset with an end.
 #[derive(Clone, PartialEq, Debug)]
-struct Settled {
+struct ResolvedExtent {
     shape: Vec<u64>,
     mappings: Vec<VirtualMapping>,
 }
@@ -32,14 +33,14 @@ struct View<'a> {
     own: &'a str,
     file: &'a File,
     others: &'a OtherFiles,
-    known: &'a BTreeMap<Key, Result<Settled, String>>,
+    known: &'a BTreeMap<Key, Result<ResolvedExtent, String>>,
     blocks: Cell<u32>,
     lookup: &'a Lookup<'a>,
 }
 
 /// Gives the virtual datasets of a file, which lies at `own`, and of the others their extents and selections with an end.
 /// Where that cannot be found, the layout becomes unreadable.
-pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles, budget: &Budget<'_>) {
+pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budget: &Budget<'_>) {
     let open: Vec<Key> = all_open(file, own, others);
     if open.is_empty() {
         return;
@@ -48,13 +49,13 @@ pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles, budge
     for _ in 0..PASSES {
         let lookup = Lookup::new(budget);
         let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS), lookup: &lookup };
-        let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.settled(key))).collect();
+        let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.resolve(key))).collect();
         if next == known {
             break;
         }
         known = next;
     }
-    for ((url, address), settled) in known {
+    for ((url, address), resolved) in known {
         let file = match others.files.get_mut(&url) {
             _ if url == own => &mut *file,
             Some(OtherFile::Read(file, _)) => file,
@@ -62,7 +63,7 @@ pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles, budge
         };
         if let Some(Object::Dataset(dataset)) = file.objects.get_mut(&address) {
             let before = dataset.dataspace.clone();
-            apply(dataset, address, settled);
+            apply(dataset, address, resolved);
             if dataset.dataspace != before {
                 others.grown.insert((url, address));
             }
@@ -70,13 +71,13 @@ pub fn settle_virtual(file: &mut File, own: &str, others: &mut OtherFiles, budge
     }
 }
 
-fn apply(dataset: &mut Dataset, address: Address, settled: Result<Settled, String>) {
-    match settled {
-        Ok(settled) => {
+fn apply(dataset: &mut Dataset, address: Address, resolved: Result<ResolvedExtent, String>) {
+    match resolved {
+        Ok(resolved) => {
             if let Dataspace::Simple { shape, .. } = &mut dataset.dataspace {
-                *shape = settled.shape;
+                *shape = resolved.shape;
             }
-            dataset.layout = Layout::Virtual(settled.mappings);
+            dataset.layout = Layout::Virtual(resolved.mappings);
         }
         Err(problem) => {
             let structure = "virtual dataset";
@@ -86,7 +87,7 @@ fn apply(dataset: &mut Dataset, address: Address, settled: Result<Settled, Strin
     }
 }
 
-/// The datasets that have to be settled.
+/// The datasets that have to be resolved.
 fn all_open(file: &File, own: &str, others: &OtherFiles) -> Vec<Key> {
     let others = others.files.iter().filter_map(|(url, other)| match other {
         OtherFile::Read(file, _) if url != own => Some((url.as_str(), file.as_ref())),
@@ -135,7 +136,7 @@ impl View<'_> {
         }
     }
 
-    fn settled(&self, (url, address): &Key) -> Result<Settled, String> {
+    fn resolve(&self, (url, address): &Key) -> Result<ResolvedExtent, String> {
         let object = self.file(url)?.and_then(|file| file.objects.get(address));
         let Some(Object::Dataset(dataset)) = object else { return Err("it is no dataset".to_owned()) };
         let Dataspace::Simple { shape, max_shape } = &dataset.dataspace else {
@@ -152,7 +153,7 @@ impl View<'_> {
         if shape.iter().zip(most).any(|(size, most)| most.is_some_and(|most| *size > most)) {
             return Err(format!("its sources make {shape:?} elements, more than it may have"));
         }
-        Ok(Settled { shape, mappings: made })
+        Ok(ResolvedExtent { shape, mappings: made })
     }
 
     /// Adds what a mapping is made of.
@@ -214,17 +215,17 @@ impl View<'_> {
     /// The extent of a source; `None` where it does not exist.
     fn source(&self, own: &str, file: &str, path: &str) -> Result<Option<Vec<u64>>, String> {
         let name = |why: String| format!("its source \"{path}\" in \"{file}\": {why}");
-        let url = if file == "." { own.to_owned() } else { beside(own, file) };
+        let url = if file == "." { own.to_owned() } else { resolve_relative(own, file) };
         let Some(found) = self.file(&url).map_err(name)? else { return Ok(None) };
         let Some(address) = self.lookup.find(found, found.root, path).map_err(name)? else { return Ok(None) };
         let object = found.objects.get(&address);
         let Some(Object::Dataset(dataset)) = object else { return Err(name("it is no dataset".to_owned())) };
         if object.is_some_and(|object| mappings(object).iter().any(is_open)) {
             return match self.known.get(&(url, address)) {
-                Some(Ok(settled)) if dataset.dataspace.shape() != Some(&settled.shape) => {
+                Some(Ok(resolved)) if dataset.dataspace.shape() != Some(&resolved.shape) => {
                     Err(name(GROWN.to_owned()))
                 }
-                Some(Ok(settled)) => Ok(Some(settled.shape.clone())),
+                Some(Ok(resolved)) => Ok(Some(resolved.shape.clone())),
                 Some(Err(why)) => Err(name(why.clone())),
                 None => Err(name("it depends on itself".to_owned())),
             };
@@ -351,7 +352,7 @@ pub struct NumberedFiles {
 impl NumberedFiles {
     /// The url of the file of a block.
     pub fn url(&self, block: u64) -> String {
-        beside(&self.own, &self.name.name(block))
+        resolve_relative(&self.own, &self.name.name(block))
     }
 }
 

@@ -9,17 +9,17 @@ use virtualize_zarr::{
 };
 
 use super::chunked::can_encode;
-use super::layout::{Placed, Placing};
+use super::layout::{ChunkPlan, ChunkPlanner};
 use super::spans::is_unlimited;
 use super::virtual_parts::{Block, Chunk, Urls};
-use super::virtual_pieces::{Meeting, is_empty_text};
+use super::virtual_pieces::{ChunkOverlap, is_empty_text};
 use crate::{ChunkContent, Piece, PieceBytes};
 
 /// Most chunks of a virtual dataset.
 const CHUNKS: u64 = 10_000_000;
 
-/// Bytes of memory for a chunk that is laid.
-const LAID: u64 = 96;
+/// Bytes of memory for a chunk of the virtual dataset.
+const SLOT_BYTES: u64 = 96;
 
 /// Most pieces that its made chunks may have.
 const PIECES: usize = 500_000;
@@ -32,7 +32,7 @@ const DECODED: u64 = 16;
 
 /// The chunks so far.
 #[derive(Default)]
-struct Laid {
+struct VirtualGrid {
     slots: BTreeMap<u64, Slot>,
     /// How many chunks of sources were looked at.
     steps: u64,
@@ -51,8 +51,8 @@ enum Slot {
     Made(Vec<(usize, Piece)>),
 }
 
-/// How a block is laid.
-struct Laying<'a> {
+/// How a block is cut into chunks.
+struct BlockLayout<'a> {
     number: usize,
     block: &'a Block,
     /// The chunk shape of its source.
@@ -61,179 +61,185 @@ struct Laying<'a> {
     counts: Vec<u64>,
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// Puts the chunks of all sources on the grid of the virtual dataset.
-    pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<Placed, String> {
+    pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<ChunkPlan, String> {
         // The extent of such a dataset follows from its sources: what the file says is not to be trusted.
         if mappings.iter().any(|mapping| is_unlimited(&mapping.destination) || is_unlimited(&mapping.source))
         {
             return Err("the extent of its unlimited selections is not known".to_owned());
         }
-        let mut placed = self.one_chunk()?;
+        let mut plan = self.one_chunk()?;
         if self.is_empty() {
-            return Ok(placed);
+            return Ok(plan);
         }
-        let mut urls = Urls::new(&self.world.here.source.url);
+        let mut urls = Urls::new(&self.context.here.source.url);
         let (blocks, missing_files) = self.blocks(mappings, &mut urls)?;
-        self.choose(&blocks, &mut placed)?;
-        let mut laid = self.lay_all(&blocks, &placed)?;
-        if laid.made > 0 && !placed.codecs.iter().all(can_encode) {
-            placed.codecs = vec![self.array_to_bytes()];
-            laid = self.lay_all(&blocks, &placed)?;
+        self.choose(&blocks, &mut plan)?;
+        let mut grid = self.place_blocks(&blocks, &plan)?;
+        if grid.made > 0 && !plan.codecs.iter().all(can_encode) {
+            plan.codecs = vec![self.array_to_bytes()];
+            grid = self.place_blocks(&blocks, &plan)?;
         }
-        self.gather(laid, &mut placed)?;
-        placed.missing_files = missing_files;
-        placed.external_files = urls.others;
-        Ok(placed)
+        self.gather(grid, &mut plan)?;
+        plan.missing_files = missing_files;
+        plan.external_files = urls.others;
+        Ok(plan)
     }
 
     /// Chooses codecs and chunk shape: those that most likely let chunks of sources be referred to.
-    fn choose(&self, blocks: &[Block], placed: &mut Placed) -> Result<(), String> {
+    fn choose(&self, blocks: &[Block], plan: &mut ChunkPlan) -> Result<(), String> {
         let is_stored = |chunk: &Chunk| !matches!(chunk, Chunk::Made(_));
         let stored = || blocks.iter().filter(|block| block.part.chunks.values().any(is_stored));
         let holding = || blocks.iter().filter(|block| !block.part.chunks.is_empty());
         if let Some(first) = stored().next() {
-            placed.codecs.clone_from(&first.part.codecs);
+            plan.codecs.clone_from(&first.part.codecs);
         }
         let shape = match (stored().next(), holding().next()) {
-            (Some(_), _) => grid(stored(), self.shape),
-            (None, Some(_)) => grid(holding(), self.shape),
+            (Some(_), _) => shared_chunk_shape(stored(), self.shape),
+            (None, Some(_)) => shared_chunk_shape(holding(), self.shape),
             (None, None) => return Ok(()),
         };
         let counts = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         let chunks = counts.iter().fold(1_u64, |product, n| product.saturating_mul(*n));
         let all = self.made_bytes(self.shape);
         if chunks <= SMALL_CHUNKS || all.is_none_or(|bytes| bytes > self.options.inline_limit) {
-            placed.chunk_shape = shape;
+            plan.chunk_shape = shape;
         }
         Ok(())
     }
 
-    fn lay_all(&self, blocks: &[Block], placed: &Placed) -> Result<Laid, String> {
-        let mut laid = Laid::default();
+    fn place_blocks(&self, blocks: &[Block], plan: &ChunkPlan) -> Result<VirtualGrid, String> {
+        let mut grid = VirtualGrid::default();
         for (number, block) in blocks.iter().enumerate() {
-            let shape = cut_shape(block, &placed.chunk_shape);
+            let shape = cut_shape(block, &plan.chunk_shape);
             let counts = ChunkGrid::Regular(shape.clone()).counts(&block.part.shape);
-            self.lay(&Laying { number, block, shape, counts }, blocks, placed, &mut laid)?;
+            self.place_block(&BlockLayout { number, block, shape, counts }, blocks, plan, &mut grid)?;
         }
-        Ok(laid)
+        Ok(grid)
     }
 
     /// Puts the chunks of a block in their places.
-    fn lay(
+    fn place_block(
         &self,
-        laying: &Laying<'_>,
+        layout: &BlockLayout<'_>,
         blocks: &[Block],
-        placed: &Placed,
-        laid: &mut Laid,
+        plan: &ChunkPlan,
+        grid: &mut VirtualGrid,
     ) -> Result<(), String> {
-        let part = &laying.block.part;
+        let part = &layout.block.part;
         let same_fill = self.background.is_some() && part.missing.as_ref() == self.background;
-        if part.chunks.is_empty() && same_fill && laid.slots.is_empty() {
+        if part.chunks.is_empty() && same_fill && grid.slots.is_empty() {
             return Ok(());
         }
-        let counts = ChunkGrid::Regular(placed.chunk_shape.clone()).counts(self.shape);
-        let along = meetings(laying.block, &placed.chunk_shape, self.shape, &laying.shape)?;
+        let counts = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
+        let along = overlaps(layout.block, &plan.chunk_shape, self.shape, &layout.shape)?;
         let met = along.iter().map(Vec::len).sum::<usize>() as u64;
-        self.world
+        self.context
             .lookup
-            .take("chunks of virtual datasets", met.saturating_mul(size_of::<Meeting>() as u64))?;
-        let same_codecs = part.codecs == placed.codecs;
-        product(&along, &mut |meeting| {
-            laid.step()?;
-            self.world.lookup.take("chunks of virtual datasets", LAID)?;
-            let (to, from) = indices(laying.block, meeting, counts.len(), laying.shape.len());
+            .take("chunks of virtual datasets", met.saturating_mul(size_of::<ChunkOverlap>() as u64))?;
+        let same_codecs = part.codecs == plan.codecs;
+        product(&along, &mut |overlap| {
+            grid.step()?;
+            self.context.lookup.take("chunks of virtual datasets", SLOT_BYTES)?;
+            let (to, from) = indices(layout.block, overlap, counts.len(), layout.shape.len());
             let at = row_major(&to, &counts).ok_or_else(too_many)?;
-            let chunk = part.chunk_at(&laying.shape, &from)?;
-            let is_whole = meeting.iter().all(|meeting| meeting.is_whole);
+            let chunk = part.chunk_at(&layout.shape, &from)?;
+            let is_whole = overlap.iter().all(|overlap| overlap.is_whole);
             match &chunk {
-                Some(chunk) if is_whole && same_codecs && is_unbroken(chunk, laying, &from) => {
-                    let from = row_major(&from, &laying.counts).ok_or_else(too_many)?;
-                    laid.put(at, Slot::Whole { chunk: chunk.clone(), block: laying.number, from });
+                Some(chunk) if is_whole && same_codecs && is_unbroken(chunk, layout, &from) => {
+                    let from = row_major(&from, &layout.counts).ok_or_else(too_many)?;
+                    grid.put(at, Slot::Whole { chunk: chunk.clone(), block: layout.number, from });
                     return Ok(());
                 }
-                None if same_fill && (is_whole || !laid.slots.contains_key(&at)) => {
-                    laid.slots.remove(&at);
+                None if same_fill && (is_whole || !grid.slots.contains_key(&at)) => {
+                    grid.slots.remove(&at);
                     return Ok(());
                 }
                 _ => {}
             }
             if is_whole {
-                laid.put(at, Slot::Made(Vec::new()));
+                grid.put(at, Slot::Made(Vec::new()));
             } else {
-                self.open_slot(at, blocks, placed, laid)?;
+                self.open_slot(at, blocks, plan, grid)?;
             }
-            let pieces = self.pieces(laying.block, &laying.shape, meeting, chunk.as_ref())?;
-            laid.add(at, laying.number, pieces, self.options.inline_limit)?;
-            self.check_limit(laid.made, &placed.chunk_shape, MADE)
+            let pieces = self.pieces(layout.block, &layout.shape, overlap, chunk.as_ref())?;
+            grid.add(at, layout.number, pieces, self.options.inline_limit)?;
+            self.check_limit(grid.made, &plan.chunk_shape, MADE)
         })
     }
 
     /// Makes a chunk one of pieces, also if it was a whole one of a source.
-    fn open_slot(&self, at: u64, blocks: &[Block], placed: &Placed, laid: &mut Laid) -> Result<(), String> {
-        let (chunk, number, from) = match laid.slots.get(&at) {
+    fn open_slot(
+        &self,
+        at: u64,
+        blocks: &[Block],
+        plan: &ChunkPlan,
+        grid: &mut VirtualGrid,
+    ) -> Result<(), String> {
+        let (chunk, number, from) = match grid.slots.get(&at) {
             Some(Slot::Made(_)) => return Ok(()),
             None => {
-                laid.put(at, Slot::Made(Vec::new()));
+                grid.put(at, Slot::Made(Vec::new()));
                 return Ok(());
             }
             Some(Slot::Whole { chunk, block, from }) => (chunk.clone(), *block, *from),
         };
         let block = blocks.get(number).ok_or("a chunk comes from no block")?;
-        let shape = cut_shape(block, &placed.chunk_shape);
+        let shape = cut_shape(block, &plan.chunk_shape);
         let counts = ChunkGrid::Regular(shape.clone()).counts(&block.part.shape);
-        let grid = ChunkGrid::Regular(placed.chunk_shape.clone()).counts(self.shape);
-        let (to, from) = (index_of(at, &grid), index_of(from, &counts));
+        let counts_of_grid = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
+        let (to, from) = (index_of(at, &counts_of_grid), index_of(from, &counts));
         let all_of = |axis: &super::spans::Axis| {
             let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
-            let size = pick(&placed.chunk_shape, axis.to).unwrap_or(1);
+            let size = pick(&plan.chunk_shape, axis.to).unwrap_or(1);
             let n = pick(&to, axis.to).unwrap_or(0);
             let left = pick(self.shape, axis.to).map_or(1, |end| end.saturating_sub(n.saturating_mul(size)));
             let from = pick(&from, axis.from).unwrap_or(0);
-            Meeting { to: n, to_offset: 0, from, from_offset: 0, length: size.min(left), is_whole: true }
+            ChunkOverlap { to: n, to_offset: 0, from, from_offset: 0, length: size.min(left), is_whole: true }
         };
-        let meeting: Vec<Meeting> = block.axes.iter().map(all_of).collect();
-        let pieces = self.pieces(block, &shape, &meeting, Some(&chunk))?;
-        laid.put(at, Slot::Made(Vec::new()));
-        laid.add(at, number, pieces, self.options.inline_limit)
+        let overlap: Vec<ChunkOverlap> = block.axes.iter().map(all_of).collect();
+        let pieces = self.pieces(block, &shape, &overlap, Some(&chunk))?;
+        grid.put(at, Slot::Made(Vec::new()));
+        grid.add(at, number, pieces, self.options.inline_limit)
     }
 
     /// Chunks as columns, one a file, and those that are to be made.
-    fn gather(&self, laid: Laid, placed: &mut Placed) -> Result<(), String> {
+    fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<(), String> {
         let mut columns: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
         let mut decoded = 0_u64;
-        for (position, slot) in laid.slots {
+        for (position, slot) in grid.slots {
             match slot {
                 Slot::Whole { chunk: Chunk::There(reference), .. } => {
                     columns.entry(reference.source).or_default().push((position, reference));
                 }
                 Slot::Whole { chunk: Chunk::Here(bytes), .. } => {
-                    placed.chunks.inline.insert(position, bytes);
+                    plan.chunks.inline.insert(position, bytes);
                 }
                 Slot::Whole { chunk: Chunk::Made(content), .. } => {
-                    placed.inline.push((position, content.as_ref().clone()));
+                    plan.inline.push((position, content.as_ref().clone()));
                 }
                 Slot::Made(pieces) => {
-                    let content = self.made_of(pieces, &placed.chunk_shape)?;
+                    let content = self.made_of(pieces, &plan.chunk_shape)?;
                     decoded = decoded.saturating_add(self.decoded_bytes(content.pieces()));
-                    placed.inline.push((position, content));
+                    plan.inline.push((position, content));
                 }
             }
         }
         if decoded > self.options.inline_limit.saturating_mul(DECODED) {
             return Err(format!("{MADE}, and {decoded} bytes would have to be decoded for it"));
         }
-        let inline: u64 = placed.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
+        let inline: u64 = plan.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
         if inline > self.options.inline_limit {
             return Err(format!("{inline} bytes of compact sources are too much to inline"));
         }
-        if !placed.inline.is_empty() {
-            self.check_limit(placed.inline.len() as u64, &placed.chunk_shape, MADE)?;
-            placed.inline_reason = Some(MADE.to_owned());
+        if !plan.inline.is_empty() {
+            self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
+            plan.inline_reason = Some(MADE.to_owned());
         }
         let columns: Result<Vec<_>, _> =
             columns.into_iter().map(|(id, column)| references(id, &column)).collect();
-        placed.chunks.references = columns?;
+        plan.chunks.references = columns?;
         Ok(())
     }
 
@@ -276,7 +282,7 @@ impl Placing<'_> {
 /// Why chunks are made.
 const MADE: &str = "its chunks differ from those of its sources in grid, filters or fill value";
 
-impl Laid {
+impl VirtualGrid {
     fn step(&mut self) -> Result<(), String> {
         self.steps += 1;
         if self.steps > CHUNKS { Err(too_many()) } else { Ok(()) }
@@ -307,12 +313,12 @@ impl Laid {
 }
 
 /// Whether a chunk can stand as it is, and is no shorter last one of a run that was cut.
-fn is_unbroken(chunk: &Chunk, laying: &Laying<'_>, index: &[u64]) -> bool {
-    match (chunk, laying.block.part.cut) {
+fn is_unbroken(chunk: &Chunk, layout: &BlockLayout<'_>, index: &[u64]) -> bool {
+    match (chunk, layout.block.part.cut) {
         (Chunk::There(_), Some((axis, _))) => {
             let pick = |list: &[u64]| list.get(axis).copied().unwrap_or(0);
-            let end = (pick(index) + 1).saturating_mul(pick(&laying.shape));
-            end <= pick(&laying.block.part.shape)
+            let end = (pick(index) + 1).saturating_mul(pick(&layout.shape));
+            end <= pick(&layout.block.part.shape)
         }
         (Chunk::Made(content), _) => content.ranges().next().is_some() && content.pieces().is_empty(),
         _ => true,
@@ -332,7 +338,12 @@ fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
 }
 
 /// For each axis of a block, where chunks of the destination and of the source meet.
-fn meetings(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Result<Vec<Vec<Meeting>>, String> {
+fn overlaps(
+    block: &Block,
+    grid: &[u64],
+    extent: &[u64],
+    shape: &[u64],
+) -> Result<Vec<Vec<ChunkOverlap>>, String> {
     let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
     let mut all = Vec::new();
     for axis in &block.axes {
@@ -353,7 +364,7 @@ fn meetings(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Resul
                     && source == size
                     && (length == size || Some(to + length) == end)
                     && (is_paired || is_flat);
-                along.push(Meeting {
+                along.push(ChunkOverlap {
                     to: to / size,
                     to_offset,
                     from: from / source,
@@ -373,32 +384,38 @@ fn meetings(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Resul
 }
 
 /// Indices of the chunks that meet.
-fn indices(block: &Block, meeting: &[Meeting], to_rank: usize, from_rank: usize) -> (Vec<u64>, Vec<u64>) {
+fn indices(
+    block: &Block,
+    overlap: &[ChunkOverlap],
+    to_rank: usize,
+    from_rank: usize,
+) -> (Vec<u64>, Vec<u64>) {
     let (mut to, mut from) = (vec![0; to_rank], vec![0; from_rank]);
-    for (axis, meeting) in block.axes.iter().zip(meeting) {
+    for (axis, overlap) in block.axes.iter().zip(overlap) {
         if let Some(place) = axis.to.and_then(|axis| to.get_mut(axis)) {
-            *place = meeting.to;
+            *place = overlap.to;
         }
         if let Some(place) = axis.from.and_then(|axis| from.get_mut(axis)) {
-            *place = meeting.from;
+            *place = overlap.from;
         }
     }
     (to, from)
 }
 
-/// What is done with a meeting, one an axis.
-type Visit<'a> = dyn FnMut(&[Meeting]) -> Result<(), String> + 'a;
+/// What is done with a overlap, one an axis.
+type Visit<'a> = dyn FnMut(&[ChunkOverlap]) -> Result<(), String> + 'a;
 
-/// Calls `each` with all combinations of the meetings of the axes.
-fn product(along: &[Vec<Meeting>], each: &mut Visit<'_>) -> Result<(), String> {
+/// Calls `each` with all combinations of the overlaps of the axes.
+fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<(), String> {
     let total = along.iter().try_fold(1_u64, |n, along| n.checked_mul(along.len() as u64));
     let total = total.filter(|total| *total <= CHUNKS).ok_or_else(too_many)?;
     let counts: Vec<u64> = along.iter().map(|along| along.len() as u64).collect();
     for n in 0..total {
-        let at = |(index, along): (&u64, &Vec<Meeting>)| along.get(usize::try_from(*index).ok()?).copied();
+        let at =
+            |(index, along): (&u64, &Vec<ChunkOverlap>)| along.get(usize::try_from(*index).ok()?).copied();
         let index = index_of(n, &counts);
-        let meeting: Option<Vec<Meeting>> = index.iter().zip(along).map(at).collect();
-        each(&meeting.unwrap_or_default())?;
+        let overlap: Option<Vec<ChunkOverlap>> = index.iter().zip(along).map(at).collect();
+        each(&overlap.unwrap_or_default())?;
     }
     Ok(())
 }
@@ -437,7 +454,7 @@ fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<Reference
 }
 
 /// The chunk shape that all blocks share: that of a source which cannot be cut, else the largest into which all can.
-fn grid<'a>(blocks: impl Iterator<Item = &'a Block> + Clone, shape: &[u64]) -> Vec<u64> {
+fn shared_chunk_shape<'a>(blocks: impl Iterator<Item = &'a Block> + Clone, shape: &[u64]) -> Vec<u64> {
     let fixed = blocks.clone().find(|block| block.part.cut.is_none());
     let mut grid = vec![1; shape.len()];
     for (to, size) in grid.iter_mut().enumerate() {

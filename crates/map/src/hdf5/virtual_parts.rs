@@ -8,8 +8,8 @@ use virtualize_hdf5::model::{Dataset, FillTime, Layout, Object, VirtualMapping};
 use virtualize_zarr::{ChunkGrid, Codec, FillValue, Reference, SourceId};
 
 use super::header_fill::{HeaderFill, header_fill};
-use super::layout::{Placed, Placing, is_reference};
-use super::others::World;
+use super::layout::{ChunkPlan, ChunkPlanner, is_reference};
+use super::others::FileContext;
 use super::spans::{Axis, Span, axes};
 use super::types::ElementType;
 use super::virtual_layout::{row_major, too_many};
@@ -81,7 +81,7 @@ pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<
     })
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// The blocks, in the order of their mappings, and the names of the sources that do not exist.
     pub(super) fn blocks(
         &self,
@@ -107,7 +107,7 @@ impl Placing<'_> {
                     let axes = axes(&mapping.destination, self.shape, &mapping.source, &part.shape)?;
                     let spans = axes.iter().map(|axis| axis.spans.len()).sum::<usize>();
                     let bytes = size_of::<Block>().saturating_add(spans.saturating_mul(size_of::<Span>()));
-                    self.world.lookup.take("virtual mappings", bytes as u64)?;
+                    self.context.lookup.take("virtual mappings", bytes as u64)?;
                     blocks.push(Block { part, axes });
                 }
             }
@@ -117,76 +117,76 @@ impl Placing<'_> {
 
     /// The source of a mapping; `None` where it does not exist.
     fn part(&self, mapping: &VirtualMapping, urls: &mut Urls) -> Result<Option<Part>, String> {
-        let Some(world) = self.world.of_source(&mapping.file)? else { return Ok(None) };
+        let Some(context) = self.context.of_source(&mapping.file)? else { return Ok(None) };
         let name = |why: String| match why.starts_with("its source") {
             true => why,
             false => format!("its source \"{}\" in \"{}\": {why}", mapping.dataset, mapping.file),
         };
-        let file = world.here.file;
-        let Some(address) = world.lookup.find(file, file.root, &mapping.dataset).map_err(name)? else {
+        let file = context.here.file;
+        let Some(address) = context.lookup.find(file, file.root, &mapping.dataset).map_err(name)? else {
             return Ok(None);
         };
         let Some(Object::Dataset(dataset)) = file.objects.get(&address) else {
             return Err(name("it is no dataset".to_owned()));
         };
-        world.check_extent(address).map_err(name)?;
+        context.check_extent(address).map_err(name)?;
         if dataset.datatype != self.dataset.datatype {
             return Err(name("it has another type".to_owned()));
         }
-        self.part_of(dataset, world, urls).map(Some).map_err(name)
+        self.part_of(dataset, context, urls).map(Some).map_err(name)
     }
 
-    fn part_of(&self, dataset: &Dataset, world: World<'_>, urls: &mut Urls) -> Result<Part, String> {
+    fn part_of(&self, dataset: &Dataset, context: FileContext<'_>, urls: &mut Urls) -> Result<Part, String> {
         let extent = dataset.dataspace.shape().ok_or("it has no extent")?;
         let shape: Vec<u64> = extent.iter().chain(&self.element.axes).copied().collect();
         let missing = missing_reads(dataset, self.element)?;
         let options = MapOptions { split_contiguous: None, ..self.options.clone() };
-        let placing = Placing {
+        let planner = ChunkPlanner {
             dataset,
             element: self.element,
             shape: &shape,
             background: missing.as_ref(),
             objects: self.objects,
             options: &options,
-            file_size: world.here.source.size,
-            world,
+            file_size: context.here.source.size,
+            context,
         };
         if is_reference(&dataset.datatype) {
             return Err("it holds references, whose targets lie in its own file".to_owned());
         }
-        let mut placed = placing.place()?;
-        let chunks = placed.chunks.len().saturating_add(placed.inline.len() as u64);
-        world.lookup.take("sources of virtual datasets", chunks.saturating_mul(SOURCE_CHUNK))?;
+        let mut plan = planner.place()?;
+        let chunks = plan.chunks.len().saturating_add(plan.inline.len() as u64);
+        context.lookup.take("sources of virtual datasets", chunks.saturating_mul(SOURCE_CHUNK))?;
         let cut = match dataset.layout {
-            Layout::Contiguous(Some(_)) if placed.inline.is_empty() => {
+            Layout::Contiguous(Some(_)) if plan.inline.is_empty() => {
                 shape.iter().position(|n| *n > 1).map(|axis| {
-                    (axis, placing.stored_bytes(shape.get(axis + 1..).unwrap_or_default()).unwrap_or(0))
+                    (axis, planner.stored_bytes(shape.get(axis + 1..).unwrap_or_default()).unwrap_or(0))
                 })
             }
             _ => None,
         };
-        let chunks = chunks_of(&mut placed, &world.here.source.url, urls)?;
-        Ok(Part { chunk_shape: placed.chunk_shape, codecs: placed.codecs, chunks, missing, cut, shape })
+        let chunks = chunks_of(&mut plan, &context.here.source.url, urls)?;
+        Ok(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape })
     }
 }
 
 /// The chunks of a source by position.
-fn chunks_of(placed: &mut Placed, own: &str, urls: &mut Urls) -> Result<BTreeMap<u64, Chunk>, String> {
+fn chunks_of(plan: &mut ChunkPlan, own: &str, urls: &mut Urls) -> Result<BTreeMap<u64, Chunk>, String> {
     let ids: Result<Vec<SourceId>, String> = std::iter::once(own)
-        .chain(placed.external_files.iter().map(String::as_str))
+        .chain(plan.external_files.iter().map(String::as_str))
         .map(|url| urls.id(url))
         .collect();
     let ids = ids?;
     let id = |source: SourceId| ids.get(source.index()).copied().ok_or("a chunk lies in no known file");
     let mut chunks = BTreeMap::new();
-    for column in &placed.chunks.references {
+    for column in &plan.chunks.references {
         let source = id(column.source)?;
         let there = |(at, reference)| (at, Chunk::There(Reference { source, ..reference }));
         chunks.extend(column.iter().map(there));
     }
-    let here = std::mem::take(&mut placed.chunks.inline).into_iter();
+    let here = std::mem::take(&mut plan.chunks.inline).into_iter();
     chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
-    for (position, mut content) in placed.inline.drain(..) {
+    for (position, mut content) in plan.inline.drain(..) {
         for source in content.sources_mut() {
             *source = id(*source)?;
         }

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Codec, DataType, FillValue, SourceId};
 
-use super::layout::Placing;
+use super::layout::ChunkPlanner;
 use super::virtual_parts::{Block, Chunk};
 use crate::{ChunkContent, ElementTransform, Piece, PieceBytes};
 
 /// Where along an axis a chunk of the destination and one of the source meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Meeting {
+pub(super) struct ChunkOverlap {
     /// Index of the destination's chunk.
     pub(super) to: u64,
     /// First element in it.
@@ -31,21 +31,21 @@ struct Window {
     extent: Vec<u64>,
 }
 
-impl Placing<'_> {
-    /// The pieces that a meeting (one an axis of the block) puts into a chunk. `chunk` is the source's, of shape `shape`.
+impl ChunkPlanner<'_> {
+    /// The pieces that a overlap (one an axis of the block) puts into a chunk. `chunk` is the source's, of shape `shape`.
     pub(super) fn pieces(
         &self,
         block: &Block,
         shape: &[u64],
-        meeting: &[Meeting],
+        overlap: &[ChunkOverlap],
         chunk: Option<&Chunk>,
     ) -> Result<Vec<Piece>, String> {
         let rank = shape.len();
         let mut window = Window { from: vec![0; rank], extent: vec![1; rank] };
-        for (axis, meeting) in block.axes.iter().zip(meeting) {
+        for (axis, overlap) in block.axes.iter().zip(overlap) {
             let Some(from) = axis.from else { continue };
-            set(&mut window.from, from, meeting.from_offset);
-            set(&mut window.extent, from, meeting.length);
+            set(&mut window.from, from, overlap.from_offset);
+            set(&mut window.extent, from, overlap.length);
         }
         let layers = match chunk {
             Some(Chunk::There(part)) => {
@@ -60,7 +60,7 @@ impl Placing<'_> {
             None => vec![self.constant(block.part.missing.as_ref(), &window)?],
         };
         let cut = layers.into_iter().filter_map(|layer| cut_out(layer, &window));
-        cut.map(|piece| self.placed(block, meeting, &window, piece)).collect()
+        cut.map(|piece| self.plan(block, overlap, &window, piece)).collect()
     }
 
     /// All of a chunk that is stored.
@@ -111,7 +111,7 @@ impl Placing<'_> {
     fn constant(&self, value: Option<&FillValue>, window: &Window) -> Result<Piece, String> {
         match value {
             Some(FillValue::Fixed(_)) => {
-                self.repeated(&Placing { background: value, ..*self }.background_bytes(), window)
+                self.repeated(&ChunkPlanner { background: value, ..*self }.background_bytes(), window)
             }
             // Null pointers are empty text.
             _ if self.element.data_type == DataType::String && is_empty_text(value) => {
@@ -135,15 +135,15 @@ impl Placing<'_> {
     }
 
     /// A piece in the axes of the destination. Axes of the source that have no partner there are joined with the next.
-    fn placed(
+    fn plan(
         &self,
         block: &Block,
-        meeting: &[Meeting],
+        overlap: &[ChunkOverlap],
         window: &Window,
         piece: Piece,
     ) -> Result<Piece, String> {
         let rank = self.shape.len();
-        let mut placed = Piece {
+        let mut plan = Piece {
             shape: vec![1; rank],
             from: vec![0; rank],
             to: vec![0; rank],
@@ -151,19 +151,19 @@ impl Placing<'_> {
             ..piece
         };
         let (mut joined, mut index) = (1_u64, 0_u64);
-        for (axis, meeting) in block.axes.iter().zip(meeting) {
+        for (axis, overlap) in block.axes.iter().zip(overlap) {
             let at = |list: &[u64]| axis.from.and_then(|from| list.get(from)).copied().unwrap_or(0);
             let size = at(&piece.shape);
             match (axis.to, axis.from) {
                 (Some(to), Some(_)) => {
-                    set(&mut placed.shape, to, joined.saturating_mul(size));
-                    set(&mut placed.from, to, index.saturating_mul(size).saturating_add(at(&piece.from)));
+                    set(&mut plan.shape, to, joined.saturating_mul(size));
+                    set(&mut plan.from, to, index.saturating_mul(size).saturating_add(at(&piece.from)));
                     let moved = at(&piece.to).saturating_sub(at(&window.from));
-                    set(&mut placed.to, to, meeting.to_offset.saturating_add(moved));
-                    set(&mut placed.extent, to, at(&piece.extent));
+                    set(&mut plan.to, to, overlap.to_offset.saturating_add(moved));
+                    set(&mut plan.extent, to, at(&piece.extent));
                     (joined, index) = (1, 0);
                 }
-                (Some(to), None) => set(&mut placed.to, to, meeting.to_offset),
+                (Some(to), None) => set(&mut plan.to, to, overlap.to_offset),
                 (None, Some(_)) => {
                     index = index.saturating_mul(size).saturating_add(at(&piece.from));
                     joined = joined.saturating_mul(size);
@@ -171,8 +171,8 @@ impl Placing<'_> {
                 (None, None) => {}
             }
         }
-        placed.transform = self.one_of(joined, index, placed.transform)?;
-        Ok(placed)
+        plan.transform = self.one_of(joined, index, plan.transform)?;
+        Ok(plan)
     }
 
     /// Takes the `index`-th of each run of `joined` elements.

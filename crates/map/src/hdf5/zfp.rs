@@ -6,7 +6,7 @@ use virtualize_hdf5::model::{Chunked, Filter};
 use virtualize_zarr::{Codec, DataType, SourceId};
 
 use super::chunked::{check_table, entries, furthest_end};
-use super::layout::{INLINE_CHUNKS, Placed, Placing};
+use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::ChunkContent;
 
 /// Its registered number.
@@ -25,9 +25,9 @@ struct Head {
     shape: Vec<u64>,
 }
 
-impl Placing<'_> {
+impl ChunkPlanner<'_> {
     /// All chunks with the head in front; the filter must be the only one.
-    pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<Placed, String> {
+    pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan, String> {
         let [filter] = filters else {
             return Err("ZFP (32013) beside other filters is not mapped".to_owned());
         };
@@ -56,7 +56,7 @@ impl Placing<'_> {
             let (head, head_bits) = (head.bytes.clone(), head.bits);
             (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits, word: 8 })
         };
-        Ok(Placed {
+        Ok(ChunkPlan {
             chunk_shape,
             codecs,
             inline: entries(table).map(made).collect(),

@@ -16,7 +16,7 @@ use super::{
     join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
     map_images, zarr_endian,
 };
-use crate::{Diagnostic, MapOptions, Mapped, Report, Severity, hdf5::beside};
+use crate::{Diagnostic, MapOptions, Mapped, Report, Severity, related::resolve_relative};
 
 /// Most planes of all images of a document.
 const MOST_PLANES: u64 = 1 << 20;
@@ -54,7 +54,7 @@ fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>, S
         _ if same(&data.uuid, &ome.uuid) => Ok(None),
         Some(name) if name == own_name => Ok(None),
         Some(name) if name.is_empty() => Err("some planes lie in a file that has no name".to_owned()),
-        Some(name) => Ok(Some(beside(own, name))),
+        Some(name) => Ok(Some(resolve_relative(own, name))),
     }
 }
 

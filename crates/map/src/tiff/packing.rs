@@ -3,7 +3,7 @@
 use serde_json::Value;
 use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
 
-use crate::unpack::{Factor, Kept, Packing, is_time_unit, kept, needs_v3};
+use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, needs_v3, refusal_diagnostic};
 use crate::{ArrayReport, Mapped};
 
 /// Unpacks all images where codecs can say it.
@@ -15,18 +15,18 @@ pub(super) fn unpack_all(mapped: &mut Mapped) {
     for (path, report) in &mut mapped.report.arrays {
         let Some(array) = mapped.hierarchy.array_mut(path) else { continue };
         if let Err(why) = unpack(array, report) {
-            mapped.report.diagnostics.push(kept(&why, path));
+            mapped.report.diagnostics.push(refusal_diagnostic(&why, path));
         }
     }
 }
 
-fn unpack(array: &mut Array, report: &mut ArrayReport) -> Result<(), Kept> {
+fn unpack(array: &mut Array, report: &mut ArrayReport) -> Result<(), UnpackRefusal> {
     let stored = array.data_type.clone();
     if !stored.is_integer() && !stored.is_float() {
         return Ok(());
     }
     if ["scales", "offsets"].iter().any(|name| array.attributes.get(*name).is_some_and(Value::is_array)) {
-        return Err(Kept::Bands);
+        return Err(UnpackRefusal::Bands);
     }
     let sentinel = report.fill.as_ref().and_then(|fill| fill.sentinel.clone());
     let is_nan = |value: &FillValue| value.to_f64(&stored).is_some_and(f64::is_nan);

@@ -8,9 +8,10 @@ use virtualize_hdf5::model::Datatype;
 use virtualize_zarr::{Group, Node, SourceId, node::join};
 
 use super::lengths::Lengths;
-use super::others::{OtherFile, beside};
+use super::others::OtherFile;
 use super::tree::{NODES, weight};
 use super::{Mapper, map_within};
+use crate::related::resolve_relative;
 use crate::{ChunkContent, InlineTask, Mapped, Severity};
 
 /// Bytes of the budget for a step of work.
@@ -41,16 +42,21 @@ pub(super) struct ExternalLink {
 
 impl Mapper<'_> {
     /// Follows all links that were found. `chain` holds the urls of the files on the way, this one last.
-    pub(super) fn graft_all(&mut self, root: &mut Group, chain: &[String]) {
+    pub(super) fn attach_links(&mut self, root: &mut Group, chain: &[String]) {
         for link in std::mem::take(&mut self.links) {
-            if let Err(why) = self.graft(root, &link, chain) {
+            if let Err(why) = self.attach_linked(root, &link, chain) {
                 let message = format!("the link to \"{}\" in the file \"{}\": {why}", link.path, link.file);
                 self.diagnose(Severity::Warning, "link-left-out", &link.at, message);
             }
         }
     }
 
-    fn graft(&mut self, root: &mut Group, link: &ExternalLink, chain: &[String]) -> Result<(), String> {
+    fn attach_linked(
+        &mut self,
+        root: &mut Group,
+        link: &ExternalLink,
+        chain: &[String],
+    ) -> Result<(), String> {
         let mapped = self.linked_file(&link.file, chain)?;
         self.take("external links", steps(&mapped).saturating_mul(STEP))?;
         let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
@@ -74,7 +80,7 @@ impl Mapper<'_> {
         if let Node::Array(array) = &mut node {
             self.rename_dimensions(&link.at, array, &mut lengths(parent), &[]);
         }
-        self.settle(&mut node, &link.at, &ids, &left_out)?;
+        self.renumber_sources(&mut node, &link.at, &ids, &left_out)?;
         if !left_out.contains(&link.at) {
             parent.children.insert(name.to_owned(), node);
         }
@@ -85,7 +91,7 @@ impl Mapper<'_> {
 
     /// The file of a link, mapped.
     fn linked_file(&self, name: &str, chain: &[String]) -> Result<Rc<Mapped>, String> {
-        let url = beside(&self.own.source.url, name);
+        let url = resolve_relative(&self.own.source.url, name);
         if chain.contains(&url) {
             return Err("it leads back to a file on the way".to_owned());
         }
@@ -154,7 +160,7 @@ impl Mapper<'_> {
     }
 
     /// Gives the chunks their new sources, and drops the arrays that are left out.
-    fn settle(
+    fn renumber_sources(
         &mut self,
         node: &mut Node,
         at: &str,
@@ -177,7 +183,7 @@ impl Mapper<'_> {
             Node::Group(group) => {
                 group.children.retain(|name, _| !left_out.contains(&join(at, name)));
                 for (name, child) in &mut group.children {
-                    self.settle(child, &join(at, name), ids, left_out)?;
+                    self.renumber_sources(child, &join(at, name), ids, left_out)?;
                 }
             }
         }
