@@ -31,17 +31,17 @@ pub enum ChunkContent {
         /// Where.
         range: ByteRange,
     },
-    /// The bytes of the file behind a head that is kept elsewhere, one stream of bits (the least significant bit of a
-    /// byte first), filled with zero bits to whole words. They are already encoded.
-    Headed {
+    /// Stored bytes after a prefix from the filter's parameters, as one stream of bits (the least significant bit of a
+    /// byte first) that is padded with zero bits to whole words. They are already encoded.
+    Prefixed {
         /// In which file.
         source: SourceId,
         /// Where.
         range: ByteRange,
-        /// The head.
-        head: Bytes,
-        /// How many of its bits count.
-        head_bits: u32,
+        /// The prefix.
+        prefix: Bytes,
+        /// Bits of the prefix that belong to the stream.
+        prefix_bits: u32,
         /// Bytes of a word.
         word: u32,
     },
@@ -116,7 +116,7 @@ impl ChunkContent {
     fn source(&self) -> Option<(SourceId, ByteRange)> {
         match self {
             Self::AsStored { source, range }
-            | Self::Headed { source, range, .. }
+            | Self::Prefixed { source, range, .. }
             | Self::TallerImage { source, range, .. }
             | Self::Lerc { source, range, .. }
             | Self::BitsReversed { source, range } => Some((*source, *range)),
@@ -153,7 +153,7 @@ impl ChunkContent {
     pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceId> {
         let (whole, pieces) = match self {
             Self::AsStored { source, .. }
-            | Self::Headed { source, .. }
+            | Self::Prefixed { source, .. }
             | Self::TallerImage { source, .. }
             | Self::Lerc { source, .. }
             | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),

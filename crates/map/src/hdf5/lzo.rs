@@ -49,10 +49,13 @@ impl ChunkPlanner<'_> {
                 self.options.inline_limit
             ));
         }
-        let head: Bytes = [0xF0].into_iter().chain(length.to_be_bytes()).collect();
+        let prefix: Bytes = [0xF0].into_iter().chain(length.to_be_bytes()).collect();
         let made = |(position, range)| {
-            let head = head.clone();
-            (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits: 40, word: 1 })
+            let prefix = prefix.clone();
+            (
+                position,
+                ChunkContent::Prefixed { source: SourceId(0), range, prefix, prefix_bits: 40, word: 1 },
+            )
         };
         Ok(ChunkPlan {
             codecs: self.chain(applied),

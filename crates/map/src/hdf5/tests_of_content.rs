@@ -21,9 +21,11 @@ fn zfp_chunks_get_their_heads_back() {
     let (array, mapped) = one(zfp(ByteOrder::Little), ZarrFormat::V3);
     assert_eq!((array.codecs.len(), array.chunks.len()), (1, 0));
     let [task] = mapped.tasks.as_slice() else { panic!("one task") };
-    let ChunkContent::Headed { range, head, head_bits, .. } = &task.content else { panic!("a head") };
+    let ChunkContent::Prefixed { range, prefix, prefix_bits, .. } = &task.content else {
+        panic!("no prefix")
+    };
     assert_eq!((task.positions.as_slice(), *range), (&[1][..], ByteRange::new(1000, 512)));
-    assert_eq!((head.as_ref(), *head_bits), (&b"zfp\x05\xf2\x0f\0\0\0\0\xf0\x03"[..], 96));
+    assert_eq!((prefix.as_ref(), *prefix_bits), (&b"zfp\x05\xf2\x0f\0\0\0\0\xf0\x03"[..], 96));
 }
 
 #[test]

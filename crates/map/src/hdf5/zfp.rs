@@ -53,8 +53,8 @@ impl ChunkPlanner<'_> {
             ));
         }
         let made = |(position, range)| {
-            let (head, head_bits) = (head.bytes.clone(), head.bits);
-            (position, ChunkContent::Headed { source: SourceId(0), range, head, head_bits, word: 8 })
+            let (prefix, prefix_bits) = (head.bytes.clone(), head.bits);
+            (position, ChunkContent::Prefixed { source: SourceId(0), range, prefix, prefix_bits, word: 8 })
         };
         Ok(ChunkPlan {
             chunk_shape,

@@ -2,10 +2,10 @@
 //! with the array's own codecs. An array of which one chunk fails is left out whole, never shown in part.
 
 mod assemble;
-mod headed;
 pub(crate) mod jpeg;
 pub(crate) mod lerc;
 mod place;
+mod prefixed;
 mod sources;
 mod vlen;
 
@@ -94,8 +94,8 @@ async fn chunk(
         hierarchy.array(&task.array).ok_or_else(|| Failure::Chunk("there is no such array".into()))?;
     match &task.content {
         ChunkContent::AsStored { source, range } => fetched.range(*source, *range).cloned(),
-        ChunkContent::Headed { source, range, head, head_bits, word } => {
-            Ok(headed::join(head, *head_bits, fetched.range(*source, *range)?, *word).into())
+        ChunkContent::Prefixed { source, range, prefix, prefix_bits, word } => {
+            Ok(prefixed::join(prefix, *prefix_bits, fetched.range(*source, *range)?, *word).into())
         }
         ChunkContent::BitsReversed { source, range } => {
             Ok(fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect())

@@ -1,12 +1,12 @@
-/// One stream of bits, the least significant bit of a byte first: `head_bits` of the head, then the rest, then zero bits
+/// One stream of bits, the least significant bit of a byte first: `prefix_bits` of the prefix, then the rest, then zero bits
 /// up to a whole word of `word` bytes.
-pub(super) fn join(head: &[u8], head_bits: u32, rest: &[u8], word: u32) -> Vec<u8> {
-    let whole = usize::try_from(head_bits / 8).unwrap_or(usize::MAX);
-    let shift = head_bits % 8;
-    let mut joined: Vec<u8> = head.iter().copied().take(whole).collect();
+pub(super) fn join(prefix: &[u8], prefix_bits: u32, rest: &[u8], word: u32) -> Vec<u8> {
+    let whole = usize::try_from(prefix_bits / 8).unwrap_or(usize::MAX);
+    let shift = prefix_bits % 8;
+    let mut joined: Vec<u8> = prefix.iter().copied().take(whole).collect();
     let mut carry = match shift {
         0 => 0,
-        _ => head.get(whole).copied().unwrap_or(0) & !(u8::MAX << shift),
+        _ => prefix.get(whole).copied().unwrap_or(0) & !(u8::MAX << shift),
     };
     for byte in rest {
         let [low, high] = (u16::from(*byte) << shift).to_le_bytes();
