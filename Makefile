@@ -1,4 +1,4 @@
-# The one entry to everything. `make run` and `make build` need Rust alone; `make test` sets up its Python clients in .env/.
+# The entry point for every task. `make run` and `make build` need only Rust; `make test` installs its Python clients into .env/.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,48 +8,48 @@ PYTHON  := .env/bin/python
 INTEROP := crates/cli/tests/interop
 SHARED  := ../shared
 EVAL    := .eval
-# The C library is built by a newer CMake than many systems have.
+# The HDF5 C library needs a newer CMake than many systems provide.
 WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
-# The same choice for lints and tests, so that everything is built once for each.
+# Lints and tests use the same features, so each is built only once.
 ALL = --workspace --locked --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
 FORMAT  ?= kerchunk-json
-# What `make run` builds: dev shares its build with the tests.
+# Profile of `make run`; PROFILE=dev reuses the build of the tests.
 PROFILE ?= release
-# Seconds for each fuzz target.
+# Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 
 .PHONY: help build run env test test-all test-rust test-libhdf5 test-interop check fmt clippy doc fixtures bench fuzz score ci
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-build: ## the release binary, target/release/virtualize
+build: ## build the release binary, target/release/virtualize
 	cargo build --release --locked --package virtualize-cli
 
 run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [FORMAT=zarr3-json]
 	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
 	@cargo run --quiet --profile $(PROFILE) --locked --package virtualize-cli -- "$(FILE)" --format $(FORMAT)
 
-env: ## the Python clients of the interop tests, and CMake, in .env/
+env: ## install the Python clients of the interop tests, and CMake, into .env/
 	@bash $(INTEROP)/setup.sh .env
 
-test: test-all test-interop ## all tests: Rust with the HDF5 C library, then real clients
+test: test-all test-interop ## run all tests: Rust with the HDF5 C library, then the real clients
 
 test-all: env
 	$(WITH_CMAKE) cargo test $(ALL)
 
-test-rust: ## unit, golden and command-line tests that need Rust alone
+test-rust: ## run the Rust tests, which need only Rust
 	cargo test --workspace --locked
 
-test-libhdf5: env ## our HDF5 reader beside the C library, file by file (CORPUS=folder for more files)
+test-libhdf5: env ## compare the HDF5 reader with the C library, file by file (CORPUS=folder adds files)
 	$(WITH_CMAKE) cargo test $(ALL) --test differential --test libhdf5_reader
 
-test-interop: env ## our references read by fsspec, zarr-python and xarray, beside the original
+test-interop: env ## compare references, read by fsspec, zarr-python and xarray, with the original files
 	cargo build --locked --package virtualize-cli
-	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "no Chromium: the page of the service is not tested"
+	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: skipping the tests of the service's page"
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
 
-check: fmt clippy doc ## formatting, lints and documentation, warnings denied
+check: fmt clippy doc ## check formatting, lints and documentation; warnings are errors
 
 fmt:
 	cargo fmt --all --check
@@ -60,10 +60,10 @@ clippy: env
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-fixtures: env ## make fixtures/ anew (their expected results come from h5py, tifffile, GDAL)
+fixtures: env ## regenerate fixtures/; expected results come from h5py, tifffile and GDAL
 	$(PYTHON) fixtures/make/all.py
 
-bench: build ## beside the other tools, if ../shared is there; then load on the service
+bench: build ## time the binary and other tools (needs ../shared), then load the service
 	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
@@ -71,9 +71,9 @@ bench: build ## beside the other tools, if ../shared is there; then load on the 
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
 	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 200 --seconds 10
 
-fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz: cargo install cargo-fuzz); TARGETS=… for some
+fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
-	@# libFuzzer's instruments are compiler flags that stable Rust hides; no sanitizer, since there is no unsafe code.
+	@# Coverage instrumentation needs flags that stable Rust hides. No sanitizer: the code has no unsafe blocks.
 	@cd crates/fuzz; export RUSTC_BOOTSTRAP=1; \
 	for target in $(or $(TARGETS),$$(cargo fuzz list --fuzz-dir .)); do \
 		mkdir -p corpus/$$target; seeds=../../fixtures/$$target; test -d $$seeds || seeds=; \
@@ -81,8 +81,8 @@ fuzz: ## each fuzz target for SECONDS_EACH seconds (needs cargo-fuzz: cargo inst
 			-max_total_time=$(SECONDS_EACH) -timeout=10 -rss_limit_mb=1024 -max_len=65536; \
 	done
 
-score: build ## the public corpus through real clients, if ../shared is there
+score: build ## score the binary on the public corpus through real clients (needs ../shared)
 	@test -d $(SHARED)/eval || { echo "make score needs $(SHARED)/eval"; exit 1; }
 	EVAL_DIR=$(EVAL) $(SHARED)/eval/run.sh $(BIN) --format $(FORMAT)
 
-ci: check test ## what .ci/run runs
+ci: check test ## run everything that continuous integration runs
