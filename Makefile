@@ -21,7 +21,7 @@ SECONDS_EACH ?= 60
 .PHONY: help build run env test test-all test-rust test-libhdf5 test-interop check fmt clippy doc fixtures bench fuzz score ci
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the release binary, target/release/virtualize
 	cargo build --release --locked --package virtualize-cli
