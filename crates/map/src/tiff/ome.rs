@@ -36,8 +36,12 @@ pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
 }
 
 fn document(file: &File) -> Option<Result<Ome, String>> {
-    match file.ifds.first()?.tags.get(&270)? {
-        TagValue::Text(texts) => parse_ome(&texts.join("\0")),
+    let ifd = file.ifds.first()?;
+    match ifd.tags.get(&270)? {
+        TagValue::Text(texts) => {
+            let parsed = parse_ome(&texts.join("\0"), ifd.offset)?;
+            Some(parsed.map_err(|error| error.to_string()))
+        }
         _ => None,
     }
 }

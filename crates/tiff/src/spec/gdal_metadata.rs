@@ -1,4 +1,5 @@
-//! GDAL_METADATA (tag 42112): an XML document with one `<Item>` for each piece of metadata.
+//! The GDAL_METADATA tag (42112): an XML document with one `<Item>` per metadata item (GDAL's GTiff driver documentation,
+//! "Metadata").
 //!
 //! ```xml
 //! <GDALMetadata>
@@ -6,7 +7,8 @@
 //! </GDALMetadata>
 //! ```
 //!
-//! GDAL escapes an item's text before it writes the XML, which escapes it again; so it is unescaped twice.
+//! GDAL escapes the text of an item twice on writing: once itself and once in its XML serializer. The parser therefore
+//! unescapes it twice.
 
 use std::borrow::Cow;
 
@@ -16,15 +18,19 @@ use quick_xml::{
     events::{BytesStart, Event},
 };
 
-use crate::model::GdalItem;
+use super::tag;
+use crate::{Error, Structure, model::GdalItem};
 
-/// The items, in the order of the document; or why it is not read. Declared entities are refused, so that a text can
-/// never grow beyond its size in the file.
-pub(crate) fn parse(xml: &str, most: u64) -> Result<Vec<GdalItem>, String> {
+/// Parses the items in document order, at most `most`. `offset` is that of the directory, for errors.
+///
+/// # Errors
+/// The document is not well-formed, or has a document type declaration: without declared entities, the parsed text is
+/// never larger than the tag's value.
+pub(crate) fn parse(xml: &str, offset: u64, most: u64) -> Result<Vec<GdalItem>, Error> {
     let mut reader = Reader::from_str(xml.trim_end_matches('\0'));
-    let mut document = Document::default();
+    let mut document = Document { offset, depth: 0, in_metadata: false, item: None, items: Vec::new() };
     loop {
-        match reader.read_event().map_err(|error| error.to_string())? {
+        match reader.read_event().map_err(|error| document.malformed(error))? {
             Event::Start(start) => document.open(&start)?,
             Event::Empty(start) => {
                 document.open(&start)?;
@@ -35,25 +41,28 @@ pub(crate) fn parse(xml: &str, most: u64) -> Result<Vec<GdalItem>, String> {
             Event::CData(text) => document.text(&text.xml10_content()),
             Event::GeneralRef(reference) => {
                 let text = format!("&{};", &*reference);
-                // An entity that nobody declared stays as it is written.
+                // An undeclared entity is kept verbatim.
                 document.text(&unescape(&text).unwrap_or(Cow::Borrowed(&text)));
             }
-            Event::DocType(_) => return Err("a document type declaration, expected none".into()),
-            Event::Eof if document.depth > 0 => return Err("an element is not closed".into()),
+            Event::DocType(_) => return Err(document.malformed("a document type declaration, expected none")),
+            Event::Eof if document.depth > 0 => {
+                return Err(document.malformed("end of the document, expected a closing tag"));
+            }
             Event::Eof => return Ok(document.items),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
         if document.items.len() as u64 > most {
-            return Err(format!("more than {most} items"));
+            return Err(document.malformed(format!("more than {most} items")));
         }
     }
 }
 
-#[derive(Default)]
 struct Document {
-    /// Open elements.
+    /// Offset of the directory, for errors.
+    offset: u64,
+    /// Number of open elements.
     depth: usize,
-    /// Whether the outermost element is GDALMetadata.
+    /// Whether the root element is `GDALMetadata`.
     in_metadata: bool,
     /// The item whose text is being read.
     item: Option<GdalItem>,
@@ -61,11 +70,15 @@ struct Document {
 }
 
 impl Document {
-    fn open(&mut self, start: &BytesStart<'_>) -> Result<(), String> {
+    fn malformed(&self, problem: impl ToString) -> Error {
+        Error::malformed(Structure::Tag(tag::GDAL_METADATA), self.offset, problem.to_string())
+    }
+
+    fn open(&mut self, start: &BytesStart<'_>) -> Result<(), Error> {
         let name = start.name();
         match self.depth {
             0 => self.in_metadata = name.as_ref() == "GDALMetadata",
-            1 if self.in_metadata && name.as_ref() == "Item" => self.item = item(start)?,
+            1 if self.in_metadata && name.as_ref() == "Item" => self.item = self.parse_item(start)?,
             _ => {}
         }
         self.depth = self.depth.saturating_add(1);
@@ -86,29 +99,29 @@ impl Document {
             item.value.push_str(text);
         }
     }
+
+    /// Parses an item up to its text. Returns `None` for an item without a name, which GDAL ignores.
+    fn parse_item(&self, start: &BytesStart<'_>) -> Result<Option<GdalItem>, Error> {
+        let attribute = |name: &str| match start.try_get_attribute(name) {
+            Ok(Some(attribute)) => {
+                let text = unescape(&attribute.value).map_err(|error| self.malformed(error))?;
+                Ok(Some(text.into_owned()))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(self.malformed(error)),
+        };
+        let Some(name) = attribute("name")? else { return Ok(None) };
+        Ok(Some(GdalItem {
+            domain: attribute("domain")?.unwrap_or_default(),
+            name,
+            sample: attribute("sample")?.and_then(|sample| sample.trim().parse().ok()),
+            role: attribute("role")?,
+            value: String::new(),
+        }))
+    }
 }
 
-/// An item without its text; `None` where it has no name, as GDAL passes over it.
-fn item(start: &BytesStart<'_>) -> Result<Option<GdalItem>, String> {
-    let attribute = |name: &str| match start.try_get_attribute(name) {
-        Ok(Some(attribute)) => {
-            let text = unescape(&attribute.value).map_err(|error| error.to_string())?;
-            Ok(Some(text.into_owned()))
-        }
-        Ok(None) => Ok(None),
-        Err(error) => Err(error.to_string()),
-    };
-    let Some(name) = attribute("name")? else { return Ok(None) };
-    Ok(Some(GdalItem {
-        domain: attribute("domain")?.unwrap_or_default(),
-        name,
-        sample: attribute("sample")?.and_then(|sample| sample.trim().parse().ok()),
-        role: attribute("role")?,
-        value: String::new(),
-    }))
-}
-
-/// The item with its text as GDAL shows it: without blanks at its start, and not at all where there is no text.
+/// Returns the item as GDAL reports it: with its text unescaped and without leading white space, or `None` if it is empty.
 fn finished(item: GdalItem) -> Option<GdalItem> {
     let text = item.value.trim_start();
     let value = unescape(text).unwrap_or(Cow::Borrowed(text)).into_owned();
@@ -120,7 +133,7 @@ mod tests {
     use super::*;
 
     fn value(xml: &str) -> String {
-        parse(&format!("<GDALMetadata><Item name='a'>{xml}</Item></GDALMetadata>"), 9)
+        parse(&format!("<GDALMetadata><Item name='a'>{xml}</Item></GDALMetadata>"), 0, 9)
             .unwrap()
             .remove(0)
             .value
@@ -131,16 +144,16 @@ mod tests {
         let xml = "<?xml version='1.0'?>\n<GDALMetadata>\n  <Item name=\"AREA\">x</Item>\n  \
             <Item name=\"SCALE\" domain=\"d&amp;e\" sample=\"1\" role=\"scale\">0.5</Item><Item>nameless</Item>\
             <Item name=\"empty\"/><Other name=\"no\">y</Other></GDALMetadata>";
-        let items = parse(xml, 9).unwrap();
+        let items = parse(xml, 0, 9).unwrap();
         let names: Vec<_> = items.iter().map(|item| (item.name.as_str(), item.value.as_str())).collect();
-        assert_eq!(names, [("AREA", "x"), ("SCALE", "0.5")], "GDAL shows no item without text");
+        assert_eq!(names, [("AREA", "x"), ("SCALE", "0.5")], "GDAL omits items without text");
         assert_eq!((items[0].sample, items[0].role.as_deref()), (None, None));
         assert_eq!((items[1].domain.as_str(), items[1].sample), ("d&e", Some(1)));
         assert_eq!(items[1].role.as_deref(), Some("scale"));
     }
 
     #[test]
-    fn unescapes_twice_as_gdal_writes_it() {
+    fn unescapes_text_twice() {
         assert_eq!(value("a &amp;amp; &amp;lt;b&amp;gt; é"), "a & <b> é");
         assert_eq!(value("x&amp;amp;amp;y"), "x&amp;y");
         assert_eq!(value("once &lt; &#65;"), "once < A");
@@ -150,21 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_plain_document() {
+    fn rejects_declarations_malformed_documents_and_too_many_items() {
         let bomb = "<!DOCTYPE b [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;\">]><GDALMetadata/>";
-        assert!(parse(bomb, 9).unwrap_err().contains("document type"));
-        assert!(parse("<GDALMetadata><Item name='a'>x", 9).is_err());
-        assert!(parse("<GDALMetadata></Item></GDALMetadata>", 9).is_err());
+        assert!(parse(bomb, 0, 9).unwrap_err().to_string().contains("document type"));
+        assert!(parse("<GDALMetadata><Item name='a'>x", 0, 9).is_err());
+        assert!(parse("<GDALMetadata></Item></GDALMetadata>", 0, 9).is_err());
         assert!(
-            parse(&format!("<GDALMetadata>{}</GDALMetadata>", "<Item name='a'>b</Item>".repeat(10)), 9)
+            parse(&format!("<GDALMetadata>{}</GDALMetadata>", "<Item name='a'>b</Item>".repeat(10)), 0, 9)
                 .is_err()
         );
-        assert_eq!(parse("not XML", 9), Ok(vec![]));
+        assert_eq!(parse("not XML", 0, 9).unwrap(), []);
     }
 
     #[test]
-    fn deep_nesting_is_no_burden() {
+    fn deep_nesting_does_not_overflow_the_stack() {
         let deep = format!("<GDALMetadata>{}{}</GDALMetadata>", "<a>".repeat(50_000), "</a>".repeat(50_000));
-        assert_eq!(parse(&deep, 9), Ok(vec![]));
+        assert_eq!(parse(&deep, 0, 9).unwrap(), []);
     }
 }

@@ -88,10 +88,10 @@ fn raw_value<'a>(entries: &[Entry], raw: &'a [RawValue], tag: u16) -> &'a [u8] {
 
 fn gdal_items(fields: &Fields, limits: &Limits, problems: &mut Vec<Error>) -> Vec<GdalItem> {
     let Some(xml) = fields.text(GDAL_METADATA) else { return Vec::new() };
-    match gdal_metadata::parse(&xml, limits.attributes) {
+    match gdal_metadata::parse(&xml, fields.offset, limits.attributes) {
         Ok(items) => items,
         Err(problem) => {
-            problems.push(fields.malformed(GDAL_METADATA, problem));
+            problems.push(problem);
             Vec::new()
         }
     }

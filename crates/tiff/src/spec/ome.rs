@@ -1,5 +1,5 @@
-//! OME-XML in ImageDescription (270) of the first image: which pages are the planes of which image, and along which axes
-//! they lie (OME-TIFF specification, version 6).
+//! The OME-XML document in ImageDescription (tag 270) of the first directory: which directories are the planes of which
+//! image, and the axes along which they are stacked (OME-TIFF specification, version 6).
 //!
 //! ```xml
 //! <OME UUID="urn:uuid:…"><Image ID="Image:0" Name="cells">
@@ -18,169 +18,195 @@ use quick_xml::{
     events::{BytesStart, Event},
 };
 
-/// What an OME-XML document says of the pages of its files.
+use crate::{Error, Structure};
+
+const IMAGE_DESCRIPTION: u16 = 270;
+
+/// The images of an OME-XML document.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ome {
-    /// UUID of the file that holds the document.
+    /// UUID of the file that contains the document.
     pub uuid: Option<String>,
-    /// The document is a stub: what it should say stands in this file (`BinaryOnly`).
+    /// Name of the file with the full document, if this one is a stub (`BinaryOnly`).
     pub metadata_file: Option<String>,
-    /// Images in the order of the document.
+    /// Images in document order.
     pub images: Vec<OmeImage>,
 }
 
-/// An `Image` with its `Pixels`.
+/// An `Image` element and its `Pixels`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OmeImage {
     /// Name.
     pub name: Option<String>,
-    /// `DimensionOrder` behind `XY`, fastest first: `C`, `Z` and `T` with their sizes in planes or, of `C`, in samples.
+    /// The axes after `XY` in `DimensionOrder`, fastest first: `C`, `Z` and `T` with their sizes. The unit is planes, or
+    /// samples for `C`.
     pub axes: Vec<(char, u64)>,
-    /// `SizeX`.
+    /// `SizeX`, in pixels.
     pub width: u64,
-    /// `SizeY`.
+    /// `SizeY`, in pixels.
     pub height: u64,
-    /// `SamplesPerPixel` of its channels, where these say it.
+    /// `SamplesPerPixel` of the channels, if they declare it.
     pub samples: Option<u64>,
-    /// Names of channels, or their ids.
+    /// Names of the channels; the id of a channel without a name.
     pub channels: Vec<String>,
-    /// `PhysicalSizeX`, `PhysicalSizeXUnit`, … and `TimeIncrement` of `Pixels`, as they are written.
+    /// `PhysicalSizeX`, `PhysicalSizeXUnit`, … and `TimeIncrement` of `Pixels`, verbatim.
     pub physical: Vec<(String, String)>,
-    /// Where its planes are.
+    /// Locations of the planes.
     pub data: Vec<TiffData>,
 }
 
-/// A `TiffData`: a run of planes, in the order of the axes, in consecutive pages of a file.
+/// A `TiffData` element: a run of planes, in the order of the axes, in consecutive directories of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TiffData {
-    /// `FirstC`, `FirstZ`, `FirstT`: place of the first plane along each axis, in the order of `axes`.
+    /// `FirstC`, `FirstZ`, `FirstT`: index of the first plane along each axis, in the order of [`OmeImage::axes`].
     pub first: Vec<u64>,
-    /// Page of the first plane.
+    /// Index of the first plane's directory in the main chain.
     pub page: u64,
-    /// How many planes; `None` for all that follow.
+    /// Number of planes; `None` for all remaining directories.
     pub count: Option<u64>,
-    /// UUID of the file that has the pages, where it is said.
+    /// UUID of the file that contains the directories, if declared.
     pub uuid: Option<String>,
     /// Name of that file.
     pub file: Option<String>,
 }
 
-/// The OME-XML of an image description; `None` where the text is none, an error where it cannot be understood.
-pub fn parse(description: &str) -> Option<Result<Ome, String>> {
-    description.contains("<OME").then(|| document(description.trim_end_matches('\0')))
+/// Parses the OME-XML of an image description. `offset` is that of the directory, for errors. Returns `None` if the text
+/// is not OME-XML.
+pub fn parse(description: &str, offset: u64) -> Option<Result<Ome, Error>> {
+    let document = Document { offset, ome: Ome::default() };
+    description.contains("<OME").then(|| document.parse(description.trim_end_matches('\0')))
 }
 
-fn document(text: &str) -> Result<Ome, String> {
-    let mut reader = Reader::from_str(text);
-    let mut ome = Ome::default();
-    let mut in_uuid = false;
-    loop {
-        match reader.read_event().map_err(|error| error.to_string())? {
-            Event::Start(tag) => {
-                in_uuid = tag.local_name().as_ref() == "UUID";
-                ome.open(&tag)?;
+struct Document {
+    /// Offset of the directory, for errors.
+    offset: u64,
+    ome: Ome,
+}
+
+impl Document {
+    fn malformed(&self, problem: impl ToString) -> Error {
+        Error::malformed(Structure::Tag(IMAGE_DESCRIPTION), self.offset, problem.to_string())
+    }
+
+    fn parse(mut self, text: &str) -> Result<Ome, Error> {
+        let mut reader = Reader::from_str(text);
+        let mut in_uuid = false;
+        loop {
+            match reader.read_event().map_err(|error| self.malformed(error))? {
+                Event::Start(tag) => {
+                    in_uuid = tag.local_name().as_ref() == "UUID";
+                    self.open(&tag)?;
+                }
+                Event::Empty(tag) => self.open(&tag)?,
+                Event::Text(text) if in_uuid => self.set_uuid(text.xml10_content().trim()),
+                Event::End(_) => in_uuid = false,
+                Event::DocType(_) => {
+                    return Err(self.malformed("OME-XML with a document type declaration, expected none"));
+                }
+                Event::Eof => return Ok(self.ome),
+                _ => {}
             }
-            Event::Empty(tag) => ome.open(&tag)?,
-            Event::Text(text) if in_uuid => ome.uuid_of_data(text.xml10_content().trim()),
-            Event::End(_) => in_uuid = false,
-            Event::DocType(_) => return Err("it declares a document type".to_owned()),
-            Event::Eof => return Ok(ome),
-            _ => {}
         }
     }
-}
 
-impl Ome {
-    fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
+    fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), Error> {
         match tag.local_name().as_ref() {
-            "OME" => self.uuid = attribute(tag, "UUID"),
-            "BinaryOnly" => self.metadata_file = Some(attribute(tag, "MetadataFile").unwrap_or_default()),
-            "BinData" => return Err("its pixels lie in the document (BinData)".to_owned()),
+            "OME" => self.ome.uuid = attribute(tag, "UUID"),
+            "BinaryOnly" => self.ome.metadata_file = Some(attribute(tag, "MetadataFile").unwrap_or_default()),
+            "BinData" => return Err(self.malformed("OME-XML with pixels in the document (BinData)")),
             "Image" => {
-                self.images.push(OmeImage { name: attribute(tag, "Name"), ..OmeImage::default() });
+                self.ome.images.push(OmeImage { name: attribute(tag, "Name"), ..OmeImage::default() });
             }
-            "Pixels" => self.last()?.pixels(tag)?,
-            "Channel" => self.last()?.channel(tag)?,
-            "TiffData" => self.last()?.tiff_data(tag)?,
+            "Pixels" => self.pixels(tag)?,
+            "Channel" => self.channel(tag)?,
+            "TiffData" => self.tiff_data(tag)?,
             "UUID" => {
-                if let Ok(image) = self.last()
-                    && let Some(data) = image.data.last_mut().filter(|data| data.file.is_none())
-                {
-                    data.file = Some(attribute(tag, "FileName").unwrap_or_default());
-                }
+                let data = self.last_data().filter(|data| data.file.is_none());
+                data.into_iter()
+                    .for_each(|data| data.file = Some(attribute(tag, "FileName").unwrap_or_default()));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn last(&mut self) -> Result<&mut OmeImage, String> {
-        self.images.last_mut().ok_or_else(|| "pixels outside of an image".to_owned())
+    fn last_image(&mut self) -> Result<&mut OmeImage, Error> {
+        let (tag, offset) = (Structure::Tag(IMAGE_DESCRIPTION), self.offset);
+        let outside = || Error::malformed(tag, offset, "OME-XML with pixels outside of an Image element");
+        self.ome.images.last_mut().ok_or_else(outside)
     }
 
-    fn uuid_of_data(&mut self, text: &str) {
-        let data = self.images.last_mut().and_then(|image| image.data.last_mut());
-        if let Some(data) = data.filter(|data| data.uuid.is_none()) {
+    fn last_data(&mut self) -> Option<&mut TiffData> {
+        self.ome.images.last_mut()?.data.last_mut()
+    }
+
+    fn set_uuid(&mut self, text: &str) {
+        if let Some(data) = self.last_data().filter(|data| data.uuid.is_none()) {
             data.uuid = Some(text.to_owned());
         }
     }
-}
 
-impl OmeImage {
-    fn pixels(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
-        if !self.axes.is_empty() {
-            return Err("an image has pixels twice".to_owned());
+    fn pixels(&mut self, tag: &BytesStart<'_>) -> Result<(), Error> {
+        if !self.last_image()?.axes.is_empty() {
+            return Err(self.malformed("OME-XML with a second Pixels element in an Image"));
         }
         let order = attribute(tag, "DimensionOrder").unwrap_or_default();
         let names: Vec<char> = order.strip_prefix("XY").unwrap_or_default().chars().collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();
         if sorted != ['C', 'T', 'Z'] {
-            return Err(format!("DimensionOrder is {order:?}"));
+            return Err(self.malformed(format!("DimensionOrder {order:?}, expected XY and then C, Z and T")));
         }
-        let size = |name: char| match number(tag, &format!("Size{name}"))? {
+        let size = |name: char| match self.number(tag, &format!("Size{name}"))? {
             Some(size @ 1..) => Ok(size),
-            other => Err(format!("Size{name} is {}", other.unwrap_or(0))),
+            other => Err(self.malformed(format!("Size{name} {}, expected 1 or more", other.unwrap_or(0)))),
         };
-        self.axes = names.into_iter().map(|name| Ok((name, size(name)?))).collect::<Result<_, String>>()?;
-        (self.width, self.height) = (size('X')?, size('Y')?);
-        self.physical = ["PhysicalSizeX", "PhysicalSizeY", "PhysicalSizeZ", "TimeIncrement"]
+        let axes = names.into_iter().map(|name| Ok((name, size(name)?))).collect::<Result<_, Error>>()?;
+        let (width, height) = (size('X')?, size('Y')?);
+        let physical = ["PhysicalSizeX", "PhysicalSizeY", "PhysicalSizeZ", "TimeIncrement"]
             .into_iter()
             .flat_map(|name| [name.to_owned(), format!("{name}Unit")])
             .filter_map(|name| attribute(tag, &name).map(|value| (name, value)))
             .collect();
+        let image = self.last_image()?;
+        (image.axes, image.width, image.height, image.physical) = (axes, width, height, physical);
         Ok(())
     }
 
-    fn channel(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
-        let samples = number(tag, "SamplesPerPixel")?;
-        if self.samples.is_some() && samples.is_some() && samples != self.samples {
-            return Err("channels differ in SamplesPerPixel".to_owned());
+    fn channel(&mut self, tag: &BytesStart<'_>) -> Result<(), Error> {
+        let samples = self.number(tag, "SamplesPerPixel")?;
+        let known = self.last_image()?.samples;
+        if known.is_some() && samples.is_some() && samples != known {
+            return Err(self.malformed("OME-XML with channels that differ in SamplesPerPixel"));
         }
-        self.samples = self.samples.or(samples);
         let name = attribute(tag, "Name").filter(|name| !name.is_empty()).or_else(|| attribute(tag, "ID"));
-        self.channels.push(name.unwrap_or_default());
+        let image = self.last_image()?;
+        image.samples = known.or(samples);
+        image.channels.push(name.unwrap_or_default());
         Ok(())
     }
 
-    fn tiff_data(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
-        let first = |(name, _): &(char, u64)| Ok(number(tag, &format!("First{name}"))?.unwrap_or(0));
-        let page = number(tag, "IFD")?;
-        let count = number(tag, "PlaneCount")?.or(number(tag, "NumPlanes")?).filter(|count| *count > 0);
-        self.data.push(TiffData {
-            first: self.axes.iter().map(first).collect::<Result<_, String>>()?,
+    fn tiff_data(&mut self, tag: &BytesStart<'_>) -> Result<(), Error> {
+        let page = self.number(tag, "IFD")?;
+        let count = self.number(tag, "PlaneCount")?.or(self.number(tag, "NumPlanes")?);
+        let axes = self.last_image()?.axes.clone();
+        let first = |(name, _): &(char, u64)| Ok(self.number(tag, &format!("First{name}"))?.unwrap_or(0));
+        let first = axes.iter().map(first).collect::<Result<_, Error>>()?;
+        self.last_image()?.data.push(TiffData {
+            first,
             page: page.unwrap_or(0),
-            count: count.or(page.map(|_| 1)),
+            count: count.filter(|count| *count > 0).or(page.map(|_| 1)),
             uuid: None,
             file: None,
         });
         Ok(())
     }
-}
 
-fn number(tag: &BytesStart<'_>, name: &str) -> Result<Option<u64>, String> {
-    let Some(text) = attribute(tag, name) else { return Ok(None) };
-    text.trim().parse().map(Some).map_err(|_| format!("{name} is {text:?}"))
+    fn number(&self, tag: &BytesStart<'_>, name: &str) -> Result<Option<u64>, Error> {
+        let Some(text) = attribute(tag, name) else { return Ok(None) };
+        let number = text.trim().parse().map(Some);
+        number.map_err(|_| self.malformed(format!("{name} {text:?}, expected a whole number")))
+    }
 }
 
 fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
@@ -195,11 +221,11 @@ mod tests {
 
     const SIZES: &str = r#"DimensionOrder="XYCZT" SizeC="2" SizeT="1" SizeX="5" SizeY="4" SizeZ="3""#;
 
-    fn ome(pixels: &str, data: &str) -> Result<Ome, String> {
+    fn ome(pixels: &str, data: &str) -> Result<Ome, Error> {
         let text = format!(
             "<?xml version=\"1.0\"?><OME UUID=\"urn:1\"><Image Name=\"a &amp; b\"><Pixels {pixels}>{data}</Pixels></Image></OME>"
         );
-        parse(&text).unwrap()
+        parse(&text, 0).unwrap()
     }
 
     #[test]
@@ -228,13 +254,13 @@ mod tests {
     #[test]
     fn stubs_name_the_file_with_the_document() {
         let stub = r#"<OME><BinaryOnly MetadataFile="a.companion.ome" UUID="urn:1"/></OME>"#;
-        let ome = parse(stub).unwrap().unwrap();
+        let ome = parse(stub, 0).unwrap().unwrap();
         assert_eq!(ome.metadata_file.as_deref(), Some("a.companion.ome"));
-        assert_eq!(parse("a description"), None);
+        assert!(parse("a description", 0).is_none());
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_documents() {
         for pixels in [
             SIZES.replace("XYCZT", "XYZCC"),
             SIZES.replace("SizeC=\"2\"", "SizeC=\"0\""),
@@ -246,7 +272,7 @@ mod tests {
         assert!(ome(SIZES, "<BinData/>").is_err());
         assert!(ome(SIZES, "<TiffData IFD=\"-1\"/>").is_err());
         assert!(ome(SIZES, r#"<Channel SamplesPerPixel="1"/><Channel SamplesPerPixel="3"/>"#).is_err());
-        assert!(parse("<!DOCTYPE OME [<!ENTITY a \"a\">]><OME/>").unwrap().is_err());
-        assert!(parse("<OME><TiffData/></OME>").unwrap().is_err());
+        assert!(parse("<!DOCTYPE OME [<!ENTITY a \"a\">]><OME/>", 0).unwrap().is_err());
+        assert!(parse("<OME><TiffData/></OME>", 0).unwrap().is_err());
     }
 }
