@@ -1,10 +1,13 @@
 //! From a file to its model.
 
+use std::collections::BTreeMap;
+
+use futures::future::try_join;
 use virtualize_bytes::{Address, ByteRange, Limits, ReadRanges};
 
 use crate::{
     Error,
-    model::{Attribute, Dataset, Datatype, Element, File, FillMessage, Group, Layout, LinkTarget, Object},
+    model::{Dataset, Datatype, Element, File, FillMessage, Group, Layout, Link, LinkTarget, Object},
     spec::{
         Format, cache_image, dataspace, datatype, external_files, fill_value, filter_pipeline, layout,
         object_header::{Message, kind},
@@ -41,17 +44,20 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         return Err(error.clone());
     }
     look_up_shared(&io, format, &graph, &mut shared).await?;
+    let drafts = drafts(&io, &mut graph, format, &shared)?;
     let headers: Vec<_> = graph.values().flatten().map(|node| &node.header).collect();
-    let attributes = read_attributes(&io, format, &headers, &mut shared).await?;
-    let drafts = drafts(&io, &mut graph, attributes, format, &shared)?;
-    let objects = finish(&io, format, drafts).await?;
+    let (attributes, layouts) = try_join(
+        read_attributes(&io, format, &headers, &mut shared),
+        read_layouts(&io, format, layout_requests(&drafts)),
+    )
+    .await?;
     let mut file = File {
         superblock_version: superblock.version,
         base_address: Address(superblock.address),
         offset_size: format.offset_size,
         length_size: format.length_size,
         root: Address(superblock.root),
-        objects: objects.into_iter().collect(),
+        objects: assemble(&graph, drafts, attributes, layouts),
         struct_metadata: None,
     };
     if let Some(error) = failed_read(&file) {
@@ -169,25 +175,23 @@ enum Draft {
     Dataset(Box<Dataset>, Result<LayoutRequest, Error>),
 }
 
+/// Drafts the objects of the graph, in its order. Takes the links out of it.
 fn drafts(
     io: &Io<'_>,
     graph: &mut Graph,
-    attributes: Vec<Attributes>,
     format: Format,
     shared: &SharedMessages,
-) -> Result<Vec<(Address, Draft)>, Error> {
-    let mut attributes = attributes.into_iter();
-    let draft = |(address, node): (u64, Result<Node, Error>)| {
+) -> Result<Vec<Draft>, Error> {
+    let draft = |node: &mut Result<Node, Error>| {
         io.hold("objects", (size_of::<Dataset>() as u64).saturating_add(size_of::<LayoutRequest>() as u64))?;
-        let draft = node.and_then(|Node { header, links }| {
-            let attributes = attributes.next().unwrap_or_default();
-            let messages = Messages { header: &header, format, shared };
+        let draft = node.as_mut().map_err(|error| error.clone()).and_then(|Node { header, links }| {
+            let messages = Messages { header, format, shared };
             messages.hold(io)?;
-            messages.draft(links, attributes)
+            messages.draft(links.take())
         });
-        Ok((Address(address), draft.unwrap_or_else(|error| Draft::Object(Object::Unreadable(error)))))
+        Ok(draft.unwrap_or_else(|error| Draft::Object(Object::Unreadable(error))))
     };
-    std::mem::take(graph).into_iter().map(draft).collect()
+    graph.values_mut().map(draft).collect()
 }
 
 /// A header's messages, wherever they are kept.
@@ -229,15 +233,14 @@ impl Messages<'_> {
         parse(&body.bytes, body.address, self.format).map(Some)
     }
 
-    fn draft(&self, links: Option<Vec<crate::model::Link>>, attributes: Attributes) -> Result<Draft, Error> {
-        let Attributes { read: attributes, unreadable: unreadable_attributes } = attributes;
+    fn draft(&self, links: Option<Vec<Link>>) -> Result<Draft, Error> {
         if let Some(links) = links {
-            return Ok(Draft::Object(Object::Group(Group { attributes, unreadable_attributes, links })));
+            return Ok(Draft::Object(Object::Group(Group { links, ..Group::default() })));
         }
         if self.header.find(kind::DATASPACE).is_none() && self.header.find(kind::LAYOUT).is_none() {
             return self.committed().map(|datatype| Draft::Object(Object::Datatype(datatype)));
         }
-        self.dataset(attributes, unreadable_attributes)
+        self.dataset()
     }
 
     fn committed(&self) -> Result<Datatype, Error> {
@@ -248,7 +251,7 @@ impl Messages<'_> {
         Error::malformed("object header", self.header.address, format!("no {what} message"))
     }
 
-    fn dataset(&self, attributes: Vec<Attribute>, unreadable_attributes: Vec<Error>) -> Result<Draft, Error> {
+    fn dataset(&self) -> Result<Draft, Error> {
         let message = self.header.find(kind::DATATYPE).ok_or_else(|| self.lacks("datatype"))?;
         let (body, committed_datatype) = self.body(message)?;
         let datatype = datatype::parse(&body.bytes, body.address, self.format)?;
@@ -270,8 +273,8 @@ impl Messages<'_> {
             fill: self.fill()?,
             filters,
             layout: Layout::Contiguous(None),
-            attributes,
-            unreadable_attributes,
+            attributes: Vec::new(),
+            unreadable_attributes: Vec::new(),
         };
         Ok(Draft::Dataset(Box::new(dataset), request))
     }
@@ -289,19 +292,25 @@ impl Messages<'_> {
     }
 }
 
-/// Reads the layouts of all datasets.
-async fn finish(
-    io: &Io<'_>,
-    format: Format,
-    mut drafts: Vec<(Address, Draft)>,
-) -> Result<Vec<(Address, Object)>, Error> {
-    let requests = drafts.iter_mut().filter_map(|(_, draft)| match draft {
+fn layout_requests(drafts: &[Draft]) -> Vec<LayoutRequest> {
+    let requests = drafts.iter().filter_map(|draft| match draft {
         Draft::Dataset(_, Ok(request)) => Some(request.clone()),
         _ => None,
     });
-    let mut layouts = read_layouts(io, format, requests.collect()).await?.into_iter();
-    let object = |(address, draft)| {
-        let object = match draft {
+    requests.collect()
+}
+
+/// Joins the drafts of a graph's objects with the layouts of the datasets, in the order of [`layout_requests`], and with the
+/// attributes of each node that could be read.
+fn assemble(
+    graph: &Graph,
+    drafts: Vec<Draft>,
+    attributes: Vec<Attributes>,
+    layouts: Vec<Layout>,
+) -> BTreeMap<Address, Object> {
+    let (mut attributes, mut layouts) = (attributes.into_iter(), layouts.into_iter());
+    let object = |((address, node), draft): ((&u64, &Result<Node, Error>), Draft)| {
+        let mut object = match draft {
             Draft::Object(object) => object,
             Draft::Dataset(mut dataset, request) => {
                 dataset.layout = match request {
@@ -311,9 +320,21 @@ async fn finish(
                 Object::Dataset(dataset)
             }
         };
-        (address, object)
+        if node.is_ok() {
+            set_attributes(&mut object, attributes.next().unwrap_or_default());
+        }
+        (Address(*address), object)
     };
-    Ok(drafts.into_iter().map(object).collect())
+    graph.iter().zip(drafts).map(object).collect()
+}
+
+fn set_attributes(object: &mut Object, Attributes { read, unreadable }: Attributes) {
+    let (attributes, unreadable_attributes) = match object {
+        Object::Group(group) => (&mut group.attributes, &mut group.unreadable_attributes),
+        Object::Dataset(dataset) => (&mut dataset.attributes, &mut dataset.unreadable_attributes),
+        Object::Datatype(_) | Object::Unreadable(_) => return,
+    };
+    (*attributes, *unreadable_attributes) = (read, unreadable);
 }
 
 /// A failure to fetch bytes is no damage of the file: it must not be taken for one.

@@ -3,12 +3,13 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     task::{Context, Poll, Waker},
 };
 
-use virtualize_bytes::{Limits, MemorySource};
+use bytes::Bytes;
+use virtualize_bytes::{BoxFuture, ByteRange, Limits, MemorySource, ReadError, ReadRanges};
 use virtualize_hdf5::{
     decode_element,
     model::{
@@ -174,4 +175,42 @@ fn a_file_that_is_cut_off_is_refused() {
             assert!(!error.to_string().contains('\n'), "{error}");
         }
     }
+}
+
+/// A file whose reads each take one poll: polls count round trips, since reads that are joined share one.
+struct Remote(MemorySource);
+
+impl ReadRanges for Remote {
+    fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>> {
+        Box::pin(async move {
+            let mut polled = false;
+            poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending })
+                .await;
+            self.0.read_ranges(ranges).await
+        })
+    }
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+}
+
+/// The superblock follows a user block of 128 KiB, so the first read of 64 KiB contains no metadata.
+#[test]
+fn independent_reads_share_a_round_trip() {
+    const MOVED: usize = 128 << 10;
+    let mut moved = vec![0; MOVED];
+    moved.extend(&source("old.h5").0[512..]);
+    let length = moved.len() as u64;
+    moved[MOVED + 24..][..8].copy_from_slice(&(MOVED as u64).to_le_bytes());
+    moved[MOVED + 40..][..8].copy_from_slice(&length.to_le_bytes());
+    let source = Remote(MemorySource(moved.into()));
+    let limits = Limits::default();
+    let mut future = pin!(read(&source, &limits));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waits = 0;
+    while future.as_mut().poll(&mut context).is_pending() {
+        waits += 1;
+    }
+    assert_eq!(waits, 10);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use futures::future::try_join;
 use virtualize_bytes::{Address, ByteRange};
 
 use super::{Io, batch::read_whole, links::hold_link, sized::read_sized};
@@ -35,10 +36,12 @@ pub(crate) async fn read_symbol_tables(
         return Ok(Vec::new());
     }
     let heaps: Vec<_> = tables.iter().map(|table| table.heap).collect();
-    let heaps = read_local_heaps(io, format, &heaps).await?;
-    let mut walks: Vec<_> = tables.iter().map(Walk::new).collect();
-    while descend(io, format, &mut walks).await? {}
-    let symbols = read_symbols(io, format, &walks).await?;
+    let trees = async {
+        let mut walks: Vec<_> = tables.iter().map(Walk::new).collect();
+        while descend(io, format, &mut walks).await? {}
+        read_symbols(io, format, &walks).await
+    };
+    let (heaps, symbols) = try_join(read_local_heaps(io, format, &heaps), trees).await?;
     let links = tables.iter().zip(heaps).zip(symbols);
     Ok(links.map(|((table, heap), symbols)| links_of(io, &symbols?, &heap?, table.heap)).collect())
 }
