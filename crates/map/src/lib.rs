@@ -7,6 +7,7 @@
 
 mod convention;
 mod diagnostic;
+mod error;
 pub mod hdf5;
 mod options;
 mod related;
@@ -18,6 +19,8 @@ mod transform;
 mod unpack;
 
 pub use diagnostic::{Diagnostic, Severity};
+pub use error::Error;
+use error::Result;
 pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
 pub use task::{ChunkContent, ElementTransform, InlineTask, PaddedString, Piece, PieceBytes, ReferenceText};

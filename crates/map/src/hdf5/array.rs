@@ -19,7 +19,7 @@ use super::layout::{ChunkPlan, ChunkPlanner, is_reference};
 use super::padding::Padded;
 use super::types::{ElementType, element_type, numpy_time};
 use crate::sentinel::number_json;
-use crate::{ArrayReport, ChunkContent, InlineTask, Piece, Severity};
+use crate::{ArrayReport, ChunkContent, Error, InlineTask, Piece, Result, Severity};
 
 /// Bytes of memory for a chunk of an array: its position, its place and its length.
 const CHUNK: u64 = 20;
@@ -40,9 +40,14 @@ impl Mapper<'_> {
             ..ArrayReport::default()
         };
         let mapped = self.try_array(path, dataset, axes, &mut report);
-        if let Err(why) = &mapped {
-            self.diagnose(Severity::Warning, "array-left-out", path, format!("the array is left out: {why}"));
-            report.left_out = Some(why.clone());
+        if let Err(error) = &mapped {
+            self.diagnose(
+                Severity::Warning,
+                "array-left-out",
+                path,
+                format!("the array is left out: {error}"),
+            );
+            report.left_out = Some(error.to_string());
         }
         self.report.arrays.insert(path.to_owned(), report);
         mapped.ok()
@@ -54,7 +59,7 @@ impl Mapper<'_> {
         dataset: &Dataset,
         axes: Vec<AxisDimension>,
         report: &mut ArrayReport,
-    ) -> Result<Array, String> {
+    ) -> Result<Array> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
         let element = element_type(&dataset.datatype, self.options.format)?;
         check_factors(dataset)?;
@@ -93,8 +98,8 @@ impl Mapper<'_> {
         let planner = ChunkPlanner { shape: &shape, background, ..planner };
         self.take_chunks(path, &planner, &plan)?;
         let missing = missing_count(&shape, &plan);
-        if let Some(why) = inexpressible.filter(|_| missing > 0) {
-            return Err(format!("{missing} chunks are missing, and {why}"));
+        if let Some(problem) = inexpressible.filter(|_| missing > 0) {
+            return Err(Error::NoFillValue { missing, problem });
         }
         let fill = FillQuestion {
             format: options.format,
@@ -135,7 +140,7 @@ impl Mapper<'_> {
         Ok(Array { chunks: plan.chunks, ..array })
     }
 
-    fn report_padding(&mut self, path: &str, padded: Result<Option<Padded>, String>) -> Option<Padded> {
+    fn report_padding(&mut self, path: &str, padded: Result<Option<Padded>>) -> Option<Padded> {
         match &padded {
             Ok(Some(Padded { shape, .. })) => {
                 let message = format!(
@@ -155,7 +160,7 @@ impl Mapper<'_> {
     }
 
     /// Takes memory for the chunks of an array, and for the references in which each of them says the path.
-    fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<(), String> {
+    fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<()> {
         let name = path.len() as u64;
         let chunk = CHUNK.saturating_add(name / 4);
         self.take("chunk tables", plan.chunks.len().saturating_mul(chunk))?;
@@ -330,12 +335,12 @@ impl ChunkPlanner<'_> {
 }
 
 /// Refuses numbers to unpack by that JSON cannot say: xarray cannot calculate with text.
-fn check_factors(dataset: &Dataset) -> Result<(), String> {
+fn check_factors(dataset: &Dataset) -> Result<()> {
     let infinite = |element: &Element| matches!(element, Element::Float(value) if !value.is_finite());
     let is_factor = |name: &str| matches!(name, "scale_factor" | "add_offset");
     let mut factors = dataset.attributes.iter().filter(|attribute| is_factor(&attribute.name));
     match factors.find(|attribute| attribute.elements.iter().any(infinite)) {
-        Some(attribute) => Err(format!("its {} is not finite, which JSON cannot say", attribute.name)),
+        Some(attribute) => Err(Error::NotJson(format!("a {} that is not finite", attribute.name))),
         None => Ok(()),
     }
 }
@@ -354,13 +359,12 @@ fn type_bytes(datatype: &Datatype) -> u64 {
 }
 
 /// Refuses what a Zarr format has no words for.
-fn check_spelling(array: &Array, format: ZarrFormat) -> Result<(), String> {
+fn check_spelling(array: &Array, format: ZarrFormat) -> Result<()> {
     match format {
-        ZarrFormat::V2 => array.to_zarray(),
-        ZarrFormat::V3 => array.to_zarr_json(""),
-    }
-    .map(drop)
-    .map_err(|error| error.to_string())
+        ZarrFormat::V2 => array.to_zarray()?,
+        ZarrFormat::V3 => array.to_zarr_json("")?,
+    };
+    Ok(())
 }
 
 fn new_tasks(

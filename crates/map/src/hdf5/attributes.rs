@@ -8,6 +8,7 @@ use super::names::ObjectNames;
 use super::references::{reference_part, reference_path};
 use super::types::is_boolean;
 use crate::sentinel::{float_json, integer_json};
+use crate::{Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf hides.
 pub(super) const HIDDEN: [&str; 9] = [
@@ -37,7 +38,7 @@ pub(super) struct Shown<'a> {
 
 impl Shown<'_> {
     /// Takes memory for an element, those in it aside.
-    fn take(&self, element: &Element) -> Result<(), String> {
+    fn take(&self, element: &Element) -> Result<()> {
         let bytes = match element {
             Element::Text(text) => text.len() as u64,
             Element::Region(_, Selection::Points(points)) => (points.len() as u64).saturating_mul(VALUE * 4),
@@ -48,7 +49,7 @@ impl Shown<'_> {
     }
 
     /// The path of what an element refers to.
-    fn path(&self, element: &Element) -> Result<String, String> {
+    fn path(&self, element: &Element) -> Result<String> {
         let path = reference_path(element, self.names)?;
         self.shared.take("paths of references", path.len() as u64)?;
         Ok(path)
@@ -59,12 +60,13 @@ impl Shown<'_> {
 pub(super) fn attributes_json(
     attributes: &[Attribute],
     names: Shown<'_>,
-) -> (Map<String, Value>, Vec<(String, String)>) {
+) -> (Map<String, Value>, Vec<(String, Error)>) {
     let mut said = Map::new();
     let mut left_out = Vec::new();
     for attribute in attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str())) {
         if attribute.name == "_ARRAY_DIMENSIONS" {
-            left_out.push((attribute.name.clone(), "the name is reserved for dimension names".to_owned()));
+            let (name, problem) = (attribute.name.clone(), "is reserved for the names of dimensions");
+            left_out.push((name.clone(), Error::Name { name, problem }));
             continue;
         }
         let value = names.shared.take("attributes", ATTRIBUTE.saturating_add(attribute.name.len() as u64));
@@ -78,7 +80,7 @@ pub(super) fn attributes_json(
     (said, left_out)
 }
 
-fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value, String> {
+fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value> {
     let shape = match &attribute.dataspace {
         Dataspace::Null if is_text(&attribute.datatype) => return Ok("".into()),
         Dataspace::Null => return Ok(Value::Array(Vec::new())),
@@ -88,10 +90,13 @@ fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value, Stri
         Dataspace::Simple { shape, .. } => shape,
     };
     let say = |element: &Element| element_json(element, &attribute.datatype, names);
-    let values = attribute.elements.iter().map(say).collect::<Result<Vec<_>, _>>()?;
+    let values = attribute.elements.iter().map(say).collect::<Result<Vec<_>>>()?;
     let count = shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
     if count != Some(values.len() as u64) {
-        return Err(format!("it has {} values for the shape {shape:?}", values.len()));
+        return Err(Error::malformed(
+            "attribute",
+            format!("{} values for the shape {shape:?}", values.len()),
+        ));
     }
     Ok(single(nest(values, shape)))
 }
@@ -121,7 +126,7 @@ fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
     Value::Array(values)
 }
 
-fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Result<Value, String> {
+fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Result<Value> {
     names.take(element)?;
     Ok(match element {
         Element::Integer(value) => match datatype {
@@ -132,13 +137,13 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         Element::Complex(real, imaginary) => vec![float_json(*real), float_json(*imaginary)].into(),
         Element::Text(text) => text.as_str().into(),
         Element::Bytes(bytes) => {
-            return Err(format!("{} bytes that are no text have no spelling in JSON", bytes.len()));
+            return Err(Error::NotJson(format!("{} bytes that are no text", bytes.len())));
         }
         Element::Compound(members) => compound_json(members, datatype, names)?,
         Element::List(items) => {
             let item_type = item_type(datatype);
             let items = items.iter().map(|item| element_json(item, item_type, names));
-            let items = items.collect::<Result<Vec<_>, _>>()?;
+            let items = items.collect::<Result<Vec<_>>>()?;
             match datatype {
                 Datatype::Array { shape, .. } => nest(items, shape),
                 _ => Value::Array(items),
@@ -151,15 +156,11 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
             reference.extend(reference_part(element).unwrap_or_default());
             Value::Object(reference)
         }
-        Element::Unknown(name) => return Err(format!("a {name} has no spelling in JSON")),
+        Element::Unknown(name) => return Err(Error::NotJson(format!("a {name}"))),
     })
 }
 
-fn compound_json(
-    members: &[(String, Element)],
-    datatype: &Datatype,
-    names: Shown<'_>,
-) -> Result<Value, String> {
+fn compound_json(members: &[(String, Element)], datatype: &Datatype, names: Shown<'_>) -> Result<Value> {
     let types: &[_] = match datatype {
         Datatype::Compound { members, .. } => members,
         _ => &[],

@@ -5,11 +5,13 @@ use half::f16;
 use virtualize_hdf5::model::{Attribute, Element};
 use virtualize_zarr::{DataType, FillValue};
 
+use crate::{Error, Result};
+
 /// The element as a scalar of the type, or why it cannot be one without a change of value.
 ///
 /// Exactness is what xarray asks for as well: it compares a binary64 1e20 with binary32 data as binary64, so that such
 /// an attribute masks nothing.
-pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue, String> {
+pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue> {
     let bytes = match (element, data_type) {
         (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
         (Element::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
@@ -39,9 +41,11 @@ pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue,
         }
         _ => None,
     };
-    bytes
-        .map(|bytes| FillValue::Fixed(Bytes::from(bytes)))
-        .ok_or_else(|| format!("{} is no value of type {data_type}", show(element)))
+    bytes.map(|bytes| FillValue::Fixed(Bytes::from(bytes))).ok_or_else(|| inexact(element, data_type))
+}
+
+fn inexact(element: &Element, data_type: &DataType) -> Error {
+    Error::Inexact { value: show(element), data_type: data_type.clone() }
 }
 
 /// The type as xarray shows numbers of it: `_Unsigned` gives integers another sign.
@@ -60,7 +64,7 @@ pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> Data
 
 /// The stored number by which xarray masks where `_Unsigned` gives the type another sign: NumPy keeps the low bits of an
 /// integer, and cuts off the fraction of a float.
-pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillValue, String> {
+pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillValue> {
     let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
     let value = match element {
         Element::Integer(value) => Some(*value),
@@ -72,7 +76,7 @@ pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillVal
         _ => None,
     };
     let bytes = value.and_then(|value| value.to_le_bytes().get(..size).map(Bytes::copy_from_slice));
-    bytes.map(FillValue::Fixed).ok_or_else(|| format!("{} is no value of type {data_type}", show(element)))
+    bytes.map(FillValue::Fixed).ok_or_else(|| inexact(element, data_type))
 }
 
 /// Whether a number is the one past the last of a 64-bit type: as binary64, in which xarray masks, the last numbers of the

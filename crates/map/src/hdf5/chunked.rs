@@ -9,7 +9,7 @@ use super::filters::Pipeline;
 use super::layout::{ChunkPlan, ChunkPlanner};
 use super::lzo::LZO;
 use super::zfp::ZFP;
-use crate::ChunkContent;
+use crate::{ChunkContent, Error, Result};
 
 /// What is known of all chunks of a dataset.
 struct Chunks<'a> {
@@ -26,7 +26,7 @@ struct Chunks<'a> {
 }
 
 impl ChunkPlanner<'_> {
-    pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan, String> {
+    pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan> {
         if let [filter, ..] = self.dataset.filters.as_slice()
             && filter.id == ZFP
         {
@@ -47,8 +47,12 @@ impl ChunkPlanner<'_> {
         self.check_end(furthest_end(table))?;
         let mask = common_mask(table);
         let codecs = chunks.pipeline.applied(mask);
-        let reason =
-            self.must_be_made().or_else(|| self.clients_decode(&codecs, &chunks.shape, chunks.bytes).err());
+        let reason = match self.must_be_made() {
+            Some(why) => Some(why.into()),
+            None => {
+                self.clients_decode(&codecs, &chunks.shape, chunks.bytes).err().map(|error| error.to_string())
+            }
+        };
         if let Some(why) = reason {
             return self.inline_all(plan, &chunks, why);
         }
@@ -71,15 +75,12 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>, String> {
+    fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>> {
         let shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
         if shape.len() != self.shape.len() || shape.contains(&0) {
-            return Err(format!(
-                "chunks of {:?} do not fit the extent {:?}",
-                chunked.chunk_shape, self.shape
-            ));
+            return Err(mismatched_shape(&chunked.chunk_shape, self.shape));
         }
-        let bytes = self.stored_bytes(&shape).ok_or("the size of a chunk passes 64 bits")?;
+        let bytes = self.stored_bytes(&shape).ok_or(Error::Overflow("a chunk"))?;
         let grid = self.shape.iter().zip(&shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
         Ok(Chunks {
             chunked,
@@ -103,7 +104,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// Makes every allocated chunk.
-    fn inline_all(&self, mut plan: ChunkPlan, chunks: &Chunks<'_>, why: String) -> Result<ChunkPlan, String> {
+    fn inline_all(&self, mut plan: ChunkPlan, chunks: &Chunks<'_>, why: String) -> Result<ChunkPlan> {
         let table = &chunks.chunked.chunks;
         self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
         for (position, range) in entries(table) {
@@ -205,8 +206,19 @@ pub(super) fn furthest_end(table: &ChunkTable) -> u64 {
     entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
 }
 
-pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<(), String> {
-    let count = grid.iter().try_fold(1u64, |product, n| product.checked_mul(*n)).ok_or("too many chunks")?;
+fn malformed(problem: String) -> Error {
+    Error::malformed("chunk table", problem)
+}
+
+pub(super) fn mismatched_shape(chunk_shape: &[u64], shape: &[u64]) -> Error {
+    malformed(format!("chunks of {chunk_shape:?} in an extent of {shape:?}"))
+}
+
+pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
+    let count = grid
+        .iter()
+        .try_fold(1u64, |product, n| product.checked_mul(*n))
+        .ok_or(Error::Overflow("the chunk grid"))?;
     let allocated = table.addresses.len() as u64;
     let in_grid = match &table.positions {
         Some(positions) => {
@@ -219,17 +231,17 @@ pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<(), String
         ChunkSizes::Each(sizes) => sizes.len() == table.addresses.len() && !sizes.contains(&0),
     };
     match (in_grid, sized) {
-        (false, _) => Err(format!("its {allocated} chunks do not fit a grid of {grid:?}")),
-        (_, false) => Err("a chunk has no bytes".to_owned()),
+        (false, _) => Err(malformed(format!("{allocated} chunks in a grid of {grid:?}"))),
+        (_, false) => Err(malformed("a chunk of 0 bytes".to_owned())),
         _ => Ok(()),
     }
 }
 
 /// Unfiltered chunks must have their full size.
-fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<(), String> {
+fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<()> {
     match entries(table).find(|(_, range)| range.length != bytes) {
         Some((position, range)) => {
-            Err(format!("chunk {position} ({range}) is unfiltered but not of {bytes} bytes"))
+            Err(malformed(format!("chunk {position} ({range}) is unfiltered, but not of {bytes} bytes")))
         }
         None => Ok(()),
     }

@@ -8,30 +8,35 @@ use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId, greatest_com
 
 use super::layout::{ChunkPlan, ChunkPlanner};
 use crate::related::resolve_relative;
+use crate::{Error, Result};
+
+/// The layout in error messages.
+const EXTERNAL: &str = "external raw data";
 
 /// Most chunks that segments are cut into.
 const CHUNKS: u64 = 1_000_000;
 
 impl ChunkPlanner<'_> {
     /// One segment that holds everything, or segments of whole rows, can be referred to.
-    pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<ChunkPlan, String> {
+    pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<ChunkPlan> {
         let mut plan = self.one_chunk()?;
         if self.is_empty() {
             return Ok(plan);
         }
         if let Some(why) = self.must_be_made() {
-            return Err(format!("{why}, which is not mapped for external files"));
+            return Err(Error::unsupported(EXTERNAL, why));
         }
-        let needed = self.stored_bytes(&plan.chunk_shape).ok_or("its size passes 64 bits")?;
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or(Error::Overflow("the extent"))?;
         let runs = runs(segments, needed)?;
         let row = self.stored_bytes(plan.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
         let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
         if runs.len() > 1 && (row == 0 || !step.is_multiple_of(row)) {
-            return Err(format!("its {} external segments are no runs of whole rows", runs.len()));
+            let problem = format!("{} segments are not all made of whole rows", runs.len());
+            return Err(Error::unsupported(EXTERNAL, problem));
         }
         if needed / step > CHUNKS {
-            return Err(format!("its external segments make more than {CHUNKS} chunks of equal size"));
+            return Err(Error::Limit { what: "chunks of equal size in external segments", limit: CHUNKS });
         }
         if runs.len() > 1
             && let Some(rows) = plan.chunk_shape.first_mut()
@@ -57,7 +62,7 @@ impl ChunkPlanner<'_> {
 }
 
 /// The part of each segment that the dataset uses.
-fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRange)>, String> {
+fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRange)>> {
     let mut rest = needed;
     let mut runs = Vec::new();
     for segment in segments {
@@ -69,7 +74,7 @@ fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRang
     }
     match rest {
         0 => Ok(runs),
-        _ => Err(format!("its external segments lack {rest} of {needed} bytes")),
+        _ => Err(Error::malformed(EXTERNAL, format!("segments lack {rest} of {needed} bytes"))),
     }
 }
 
@@ -77,12 +82,14 @@ fn source_of(
     known: &mut BTreeMap<String, SourceId>,
     files: &mut Vec<String>,
     url: String,
-) -> Result<SourceId, String> {
+) -> Result<SourceId> {
     if let Some(id) = known.get(&url) {
         return Ok(*id);
     }
     files.push(url.clone());
-    let id = u32::try_from(files.len()).map(SourceId).map_err(|_| "too many external files")?;
+    let id = u32::try_from(files.len())
+        .map(SourceId)
+        .map_err(|_| Error::Overflow("the list of external files"))?;
     known.insert(url, id);
     Ok(id)
 }

@@ -12,7 +12,7 @@ use super::others::OtherFile;
 use super::tree::{NODES, weight};
 use super::{Mapper, map_within};
 use crate::related::resolve_relative;
-use crate::{ChunkContent, InlineTask, Mapped, Severity};
+use crate::{ChunkContent, Error, InlineTask, Mapped, Result, Severity};
 
 /// Bytes of the budget for a step of work.
 const STEP: u64 = 8;
@@ -44,37 +44,32 @@ impl Mapper<'_> {
     /// Follows all links that were found. `chain` holds the urls of the files on the way, this one last.
     pub(super) fn attach_links(&mut self, root: &mut Group, chain: &[String]) {
         for link in std::mem::take(&mut self.links) {
-            if let Err(why) = self.attach_linked(root, &link, chain) {
-                let message = format!("the link to \"{}\" in the file \"{}\": {why}", link.path, link.file);
+            if let Err(error) = self.attach_linked(root, &link, chain) {
+                let message = format!("the link to \"{}\" in the file \"{}\": {error}", link.path, link.file);
                 self.diagnose(Severity::Warning, "link-left-out", &link.at, message);
             }
         }
     }
 
-    fn attach_linked(
-        &mut self,
-        root: &mut Group,
-        link: &ExternalLink,
-        chain: &[String],
-    ) -> Result<(), String> {
+    fn attach_linked(&mut self, root: &mut Group, link: &ExternalLink, chain: &[String]) -> Result<()> {
         let mapped = self.linked_file(&link.file, chain)?;
         self.take("external links", steps(&mapped).saturating_mul(STEP))?;
         let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
         let path = steps.join("/");
         let mut node = match path.is_empty() {
             true => Node::Group(mapped.hierarchy.root.clone()),
-            false => mapped.hierarchy.node(&path).cloned().ok_or("nothing is mapped there")?,
+            false => mapped.hierarchy.node(&path).cloned().ok_or_else(|| unmapped("its target"))?,
         };
         let left_out = referring(&mapped, &path, &link.at);
         let ids: Vec<SourceId> =
             mapped.hierarchy.sources.iter().map(|source| self.external_source(&source.url)).collect();
         if self.sources.len() > SOURCES {
-            return Err("it brings too many files".to_owned());
+            return Err(Error::Limit { what: "files", limit: SOURCES as u64 });
         }
         let (parent, name) = link.at.rsplit_once('/').unwrap_or(("", &link.at));
-        let parent = root.group_mut(parent).ok_or("its group is left out")?;
+        let parent = root.group_mut(parent).ok_or_else(|| unmapped("its group"))?;
         if parent.children.contains_key(name) {
-            return Err("two objects have this name".to_owned());
+            return Err(Error::Name { name: name.to_owned(), problem: "is the name of another object" });
         }
         self.take("external links", parent.children.len() as u64)?;
         if let Node::Array(array) = &mut node {
@@ -90,22 +85,22 @@ impl Mapper<'_> {
     }
 
     /// The file of a link, mapped.
-    fn linked_file(&self, name: &str, chain: &[String]) -> Result<Rc<Mapped>, String> {
+    fn linked_file(&self, name: &str, chain: &[String]) -> Result<Rc<Mapped>> {
         let url = resolve_relative(&self.own.source.url, name);
         if chain.contains(&url) {
-            return Err("it leads back to a file on the way".to_owned());
+            return Err(Error::other_file(name, "links lead back to it"));
         }
         if let Some(mapped) = self.shared.mapped.borrow().get(&url) {
             return Ok(Rc::clone(mapped));
         }
         if chain.len() >= DEPTH {
-            return Err(format!("more than {DEPTH} files link to each other"));
+            return Err(Error::Limit { what: "files in a chain of links", limit: DEPTH as u64 });
         }
         let (file, source) = match self.shared.others.files.get(&url) {
             Some(OtherFile::Read(file, source)) => (file, source),
-            Some(OtherFile::Missing) => return Err("the file does not exist".to_owned()),
-            Some(OtherFile::Refused(why)) => return Err(why.clone()),
-            None => return Err("the file was not read".to_owned()),
+            Some(OtherFile::Missing) => return Err(Error::other_file(name, "does not exist")),
+            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why.clone())),
+            None => return Err(Error::other_file(name, "was not read")),
         };
         let chain: Vec<String> = chain.iter().cloned().chain([url.clone()]).collect();
         let mapped = Rc::new(map_within(file, source.clone(), self.shared, self.options, &chain));
@@ -142,8 +137,7 @@ impl Mapper<'_> {
             };
             let mut task = InlineTask { array, ..task.clone() };
             for source in task.content.sources_mut() {
-                // Without a place it is no source of the hierarchy, and the chunk cannot be made.
-                *source = ids.get(source.index()).copied().unwrap_or(SourceId(u32::MAX));
+                *source = renumbered(*source, ids);
             }
             self.tasks.push(task);
         }
@@ -166,18 +160,17 @@ impl Mapper<'_> {
         at: &str,
         ids: &[SourceId],
         left_out: &BTreeSet<String>,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         self.nodes += 1;
         if self.nodes > NODES {
-            return Err("it brings too many groups and arrays".to_owned());
+            return Err(Error::Limit { what: "groups and arrays", limit: NODES });
         }
         self.take("groups and arrays", weight(node, at))?;
         match node {
             Node::Array(array) => {
                 self.linked_chunks = self.linked_chunks.saturating_add(array.chunks.len());
                 for column in &mut array.chunks.references {
-                    let id = ids.get(column.source.index());
-                    column.source = *id.ok_or("a chunk lies in no known file")?;
+                    column.source = renumbered(column.source, ids);
                 }
             }
             Node::Group(group) => {
@@ -188,10 +181,19 @@ impl Mapper<'_> {
             }
         }
         match self.linked_chunks > CHUNKS {
-            true => Err(format!("links bring more than {CHUNKS} chunks")),
+            true => Err(Error::Limit { what: "chunks behind links", limit: CHUNKS }),
             false => Ok(()),
         }
     }
+}
+
+fn unmapped(what: &'static str) -> Error {
+    Error::unresolved(what, "is not mapped")
+}
+
+/// The number of a linked file's source in the whole hierarchy; one that no source has where the file has no such source.
+fn renumbered(source: SourceId, ids: &[SourceId]) -> SourceId {
+    ids.get(source.index()).copied().unwrap_or(SourceId(u32::MAX))
 }
 
 /// What is looked at for each link to a file.

@@ -12,7 +12,7 @@ use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 use super::cast::{cast, is_rounded_end, show, shown_type, wrapped};
 use super::header_fill::is_zero;
 use crate::sentinel::{encode_fill_value_attribute, float_json, number_json};
-use crate::{FillDecision, FillPolicy, FillSource, Outcome};
+use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
 
 /// What the policy decided for one array.
 #[derive(Clone, PartialEq, Debug)]
@@ -95,13 +95,15 @@ impl FillQuestion<'_> {
                 plan.decision.sentinel = Some(value);
                 Outcome::Kept
             }
-            Err(why) => {
+            Err(error) => {
                 let warning = match text.as_str() {
-                    "" => format!("_FillValue is dropped: {why}"),
-                    text => format!("_FillValue {text} is dropped for an array of {}: {why}", self.data_type),
+                    "" => format!("_FillValue is dropped: {error}"),
+                    text => {
+                        format!("_FillValue {text} is dropped for an array of {}: {error}", self.data_type)
+                    }
                 };
                 plan.warnings.push(("fill-value-dropped", warning));
-                Outcome::Dropped(why)
+                Outcome::Dropped(error.to_string())
             }
         };
         plan.decision.sources.push(FillSource { origin: "attribute _FillValue".to_owned(), text, outcome });
@@ -121,12 +123,18 @@ impl FillQuestion<'_> {
         }
     }
 
-    fn cast_sentinel(&self, attribute: &Attribute) -> Result<FillValue, String> {
+    fn cast_sentinel(&self, attribute: &Attribute) -> Result<FillValue> {
         match attribute.elements.as_slice() {
-            [] => Err("it has no value".to_owned()),
+            [] => Err(Error::Inexact {
+                value: "an empty attribute".to_owned(),
+                data_type: self.data_type.clone(),
+            }),
             [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
             [element] => cast(element, self.data_type),
-            others => Err(format!("it has {} values, which missing_value can say", others.len())),
+            others => {
+                let feature = format!("{} values", others.len());
+                Err(Error::unsupported(feature, "_FillValue has one; missing_value may have several"))
+            }
         }
     }
 

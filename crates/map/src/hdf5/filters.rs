@@ -4,6 +4,7 @@ use virtualize_hdf5::model::Filter;
 use virtualize_zarr::{Codec, ZarrFormat};
 
 use super::describe::describe_filter;
+use crate::{Error, Result};
 
 /// A filter pipeline: one step a filter, in the order of encoding. `None` is a filter that changes nothing.
 #[derive(Clone, PartialEq, Debug)]
@@ -13,8 +14,8 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     /// The codecs of a pipeline, or the first filter that has none.
-    pub(super) fn new(filters: &[Filter]) -> Result<Self, String> {
-        let steps = filters.iter().map(codec).collect::<Result<_, _>>()?;
+    pub(super) fn new(filters: &[Filter]) -> Result<Self> {
+        let steps = filters.iter().map(codec).collect::<Result<_>>()?;
         Ok(Self { steps })
     }
 
@@ -34,15 +35,16 @@ impl Pipeline {
 /// Whether released clients undo these codecs on chunks of `bytes` decoded bytes; else the name of the hindrance.
 ///
 /// numcodecs' shuffle refuses bytes that are no whole number of elements, which only the first filter can rule out.
-pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<(), String> {
+pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<()> {
     let mut length = Some(bytes);
     for codec in codecs {
         check_spelling(codec, format)?;
         match codec {
             Codec::Shuffle { element_size } => {
                 if length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1)))) {
-                    return Err(format!(
-                        "numcodecs cannot undo a shuffle of {element_size}-byte elements on chunks of other sizes"
+                    return Err(Error::undecodable(
+                        format!("shuffle of {element_size}-byte elements"),
+                        "numcodecs undoes it on whole elements only",
                     ));
                 }
             }
@@ -54,18 +56,15 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -
 }
 
 /// Refuses codecs that the Zarr format has no name for.
-fn check_spelling(codec: &Codec, format: ZarrFormat) -> Result<(), String> {
+fn check_spelling(codec: &Codec, format: ZarrFormat) -> Result<()> {
     let (spelled, other) = match format {
         ZarrFormat::V2 => (codec.to_v2(), None),
         ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().ok()),
     };
-    spelled.map(drop).map_err(|error| match other {
-        Some(_) => format!("{error} (kerchunk-json, which is Zarr v2, has a name for it)"),
-        None => error.to_string(),
-    })
+    spelled.map(drop).map_err(|error| Error::Codec { error, in_v2: other.is_some() })
 }
 
-fn codec(filter: &Filter) -> Result<Option<Codec>, String> {
+fn codec(filter: &Filter) -> Result<Option<Codec>> {
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let level = |n: u32, highest: u32| u8::try_from(n.clamp(1, highest)).unwrap_or(1);
     Ok(Some(match filter.id {
@@ -73,7 +72,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>, String> {
         2 => match filter.parameters.as_slice() {
             [1] => return Ok(None),
             [element_size] if *element_size > 1 => Codec::Shuffle { element_size: *element_size },
-            other => return Err(format!("the shuffle filter has the impossible parameters {other:?}")),
+            other => return Err(Error::malformed("shuffle filter", format!("parameters {other:?}"))),
         },
         3 => Codec::Fletcher32,
         4 => Codec::Hdf5Szip(filter.parameters.clone()),
@@ -90,7 +89,10 @@ fn codec(filter: &Filter) -> Result<Option<Codec>, String> {
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
         32018 => Codec::Image { name: "imagecodecs_jpegls", configuration: serde_json::Map::new() },
         32026 if filter.parameters.len() > 7 => Codec::Blosc2Nd,
-        _ => return Err(format!("no released client decodes the filter {}", describe_filter(filter))),
+        _ => {
+            let filter = format!("filter {}", describe_filter(filter));
+            return Err(Error::undecodable(filter, "no released Zarr client decodes it"));
+        }
     }))
 }
 

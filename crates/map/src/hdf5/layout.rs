@@ -13,7 +13,7 @@ use super::filters::clients_decode;
 use super::names::ObjectNames;
 use super::others::FileContext;
 use super::types::ElementType;
-use crate::{ChunkContent, ElementTransform, MapOptions, Piece, PieceBytes, ReferenceText};
+use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
 /// Most chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
@@ -60,7 +60,7 @@ pub(super) struct ChunkPlan {
 
 impl ChunkPlanner<'_> {
     /// Places all chunks, or says why the array must be left out.
-    pub(super) fn place(&self) -> Result<ChunkPlan, String> {
+    pub(super) fn place(&self) -> Result<ChunkPlan> {
         match &self.dataset.layout {
             Layout::Compact(bytes) => self.compact(bytes),
             Layout::Contiguous(None) => self.one_chunk(),
@@ -68,7 +68,7 @@ impl ChunkPlanner<'_> {
             Layout::External(segments) => self.external(segments),
             Layout::Chunked(chunked) => self.chunked(chunked),
             Layout::Virtual(mappings) => self.virtual_sources(mappings),
-            Layout::Unreadable(error) => Err(error.to_string()),
+            Layout::Unreadable(error) => Err(error.clone().into()),
         }
     }
 
@@ -93,7 +93,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// An array of one chunk, which is missing.
-    pub(super) fn one_chunk(&self) -> Result<ChunkPlan, String> {
+    pub(super) fn one_chunk(&self) -> Result<ChunkPlan> {
         Ok(ChunkPlan {
             chunk_shape: self.shape.iter().map(|n| (*n).max(1)).collect(),
             codecs: vec![self.array_to_bytes()],
@@ -111,40 +111,39 @@ impl ChunkPlanner<'_> {
     }
 
     /// Whether chunks cannot be referred to as they are stored, whatever their filters.
-    pub(super) fn must_be_made(&self) -> Option<String> {
+    pub(super) fn must_be_made(&self) -> Option<&'static str> {
         match &self.element.transform {
-            _ if is_reference(&self.dataset.datatype) => {
-                Some("references become the paths of their targets".to_owned())
-            }
+            _ if is_reference(&self.dataset.datatype) => Some("references become the paths of their targets"),
             _ if self.element.data_type == DataType::String => {
-                Some("text of variable length lies in the global heap".to_owned())
+                Some("text of variable length lies in the global heap")
             }
             ElementTransform::None => None,
-            ElementTransform::Repack { strings, .. } if !strings.is_empty() => Some(
-                "its strings are null-terminated or space-padded, and those of Zarr null-padded".to_owned(),
-            ),
+            ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
+                Some("its strings are null-terminated or space-padded, and those of Zarr null-padded")
+            }
             ElementTransform::Repack { reversed, .. } if !reversed.is_empty() => {
-                Some("members of the compound differ in byte order".to_owned())
+                Some("members of the compound differ in byte order")
             }
-            ElementTransform::Repack { .. } => Some("members of the compound leave gaps".to_owned()),
+            ElementTransform::Repack { .. } => Some("members of the compound leave gaps"),
             ElementTransform::Integer { .. } if self.element.data_type == DataType::Bool => {
-                Some("booleans have more than one byte".to_owned())
+                Some("booleans have more than one byte")
             }
-            ElementTransform::Integer { .. } => Some("integers have unused bits".to_owned()),
-            ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format".to_owned()),
-            ElementTransform::ComplexInteger { .. } => Some("complex integers become floats".to_owned()),
+            ElementTransform::Integer { .. } => Some("integers have unused bits"),
+            ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format"),
+            ElementTransform::ComplexInteger { .. } => Some("complex integers become floats"),
         }
     }
 
     /// Refuses what is too much to be inlined.
-    pub(super) fn check_limit(&self, chunks: u64, chunk_shape: &[u64], why: &str) -> Result<(), String> {
+    pub(super) fn check_limit(&self, chunks: u64, chunk_shape: &[u64], why: &str) -> Result<()> {
         let bytes = self.made_bytes(chunk_shape).and_then(|bytes| bytes.checked_mul(chunks));
         match bytes {
             Some(bytes) if bytes <= self.options.inline_limit && chunks <= INLINE_CHUNKS => Ok(()),
-            _ => Err(format!(
-                "{why}, and {chunks} chunks of {chunk_shape:?} are too much to inline (the limit is {} bytes: --inline-limit, of an archive --copy-limit)",
-                self.options.inline_limit
-            )),
+            _ => Err(Error::InlineLimit {
+                reason: why.to_owned().into(),
+                content: format!("{chunks} chunks of {chunk_shape:?}"),
+                limit: self.options.inline_limit,
+            }),
         }
     }
 
@@ -198,17 +197,18 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    fn compact(&self, bytes: &Bytes) -> Result<ChunkPlan, String> {
+    fn compact(&self, bytes: &Bytes) -> Result<ChunkPlan> {
         let mut plan = self.one_chunk()?;
         if self.is_empty() {
             return Ok(plan);
         }
         let needed = self.stored_bytes(&plan.chunk_shape).and_then(|n| usize::try_from(n).ok());
         let stored = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
-            format!("the compact layout holds {} bytes, {needed:?} are needed", bytes.len())
+            let (found, needed) = (bytes.len(), needed.unwrap_or(usize::MAX));
+            Error::malformed("compact layout", format!("{found} bytes, its extent needs {needed}"))
         })?;
         if self.element.data_type == DataType::String {
-            plan.inline_reason = self.must_be_made();
+            plan.inline_reason = self.must_be_made().map(str::to_owned);
             let here = PieceBytes::Here(bytes.slice_ref(stored));
             plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));
             return Ok(plan);
@@ -217,28 +217,31 @@ impl ChunkPlanner<'_> {
         let chunk = match self.element.is_stored_as_it_is() {
             true => bytes.slice_ref(stored),
             false => {
-                self.element.transform.apply(stored, size).ok_or("its elements cannot be converted")?.into()
+                let converted = self.element.transform.apply(stored, size);
+                let problem = || Error::malformed("compact layout", "elements that cannot be converted");
+                converted.ok_or_else(problem)?.into()
             }
         };
         plan.chunks.inline.insert(0, chunk);
         Ok(plan)
     }
 
-    fn contiguous(&self, range: ByteRange) -> Result<ChunkPlan, String> {
+    fn contiguous(&self, range: ByteRange) -> Result<ChunkPlan> {
         let mut plan = self.one_chunk()?;
         if self.is_empty() {
             return Ok(plan);
         }
-        let needed = self.stored_bytes(&plan.chunk_shape).ok_or("its size passes 64 bits")?;
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or(Error::Overflow("the extent"))?;
         if range.length < needed {
-            return Err(format!("its storage ({range}) is shorter than the {needed} bytes of its extent"));
+            let problem = format!("{range} is shorter than the {needed} bytes of its extent");
+            return Err(Error::malformed("contiguous layout", problem));
         }
         let range = ByteRange::new(range.start, needed);
         self.check_end(range.end())?;
         if let Some(why) = self.must_be_made() {
-            self.check_limit(1, &plan.chunk_shape, &why)?;
+            self.check_limit(1, &plan.chunk_shape, why)?;
             plan.inline.push((0, self.content(&plan.chunk_shape, range, Vec::new())));
-            plan.inline_reason = Some(why);
+            plan.inline_reason = Some(why.to_owned());
             return Ok(plan);
         }
         if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
@@ -254,10 +257,10 @@ impl ChunkPlanner<'_> {
     }
 
     /// Refuses storage past the end of the file.
-    pub(super) fn check_end(&self, end: u64) -> Result<(), String> {
+    pub(super) fn check_end(&self, end: u64) -> Result<()> {
         match self.file_size {
             size if size > 0 && end > size => {
-                Err(format!("its storage ends at {end:#x}, past the end of the file ({size:#x})"))
+                Err(Error::Truncated { structure: "storage".into(), end, size })
             }
             _ => Ok(()),
         }
@@ -269,20 +272,24 @@ impl ChunkPlanner<'_> {
         codecs: &[Codec],
         chunk_shape: &[u64],
         chunk_bytes: u64,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         // Of several components imagecodecs makes the last axis, whereas FCIDECOMP has them first. A chunk that skipped
         // the filter has no such codec, so that this is asked here and not of the filter.
         let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
         if planes && codecs.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
-            return Err(
-                "FCIDECOMP chunks of several components decode with their axes in another order".to_owned()
-            );
+            return Err(Error::undecodable(
+                "FCIDECOMP (32018)",
+                "chunks of several components decode with their axes in another order",
+            ));
         }
         if self.element.endian == Endian::Big
             && has_order(&self.element.data_type)
             && codecs.iter().any(Codec::is_array_to_bytes)
         {
-            return Err("image codecs decode to the reader's byte order".to_owned());
+            return Err(Error::undecodable(
+                "image codec",
+                "big-endian numbers decode to the reader's byte order",
+            ));
         }
         clients_decode(codecs, chunk_bytes, self.options.format)
     }

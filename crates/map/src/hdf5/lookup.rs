@@ -8,6 +8,7 @@ use virtualize_bytes::{Address, Budget};
 use virtualize_hdf5::model::{File, Group, Link, LinkTarget, Object};
 
 use super::names::group;
+use crate::{Error, Result};
 
 /// Soft links that one path may run through.
 const SOFT_LINKS: u32 = 32;
@@ -30,13 +31,13 @@ impl<'a> Lookup<'a> {
     }
 
     /// Takes memory for what the mapping makes, or work; why there is none left.
-    pub(super) fn take(&self, what: &str, bytes: u64) -> Result<(), String> {
-        self.budget.take(what, bytes).map_err(|error| error.to_string())
+    pub(super) fn take(&self, what: &str, bytes: u64) -> Result<()> {
+        Ok(self.budget.take(what, bytes)?)
     }
 
     /// The object that a path leads to, from the group that holds the link; absolute paths start at the root. `None` where
     /// there is none, an error where it cannot be told from this file.
-    pub(super) fn find(&self, file: &File, from: Address, path: &str) -> Result<Option<Address>, String> {
+    pub(super) fn find(&self, file: &File, from: Address, path: &str) -> Result<Option<Address>> {
         self.find_within(file, from, path, &mut 0)
     }
 
@@ -46,12 +47,12 @@ impl<'a> Lookup<'a> {
         from: Address,
         path: &str,
         soft_links: &mut u32,
-    ) -> Result<Option<Address>, String> {
+    ) -> Result<Option<Address>> {
         let mut at = if path.starts_with('/') { file.root } else { from };
         for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
             self.take("paths of soft links and virtual sources", STEP.saturating_add(name.len() as u64))?;
             if let Some(Object::Unreadable(error)) = file.objects.get(&at) {
-                return Err(error.to_string());
+                return Err(error.clone().into());
             }
             let Some(link) = group(file, at).and_then(|group| self.link(group, name)) else {
                 return Ok(None);
@@ -61,13 +62,20 @@ impl<'a> Lookup<'a> {
                 LinkTarget::Soft(target) => {
                     *soft_links = soft_links.saturating_add(1);
                     if *soft_links > SOFT_LINKS {
-                        return Err(format!("more than {SOFT_LINKS} soft links lead to each other"));
+                        return Err(Error::Limit {
+                            what: "soft links on one path",
+                            limit: SOFT_LINKS.into(),
+                        });
                     }
                     self.find_within(file, at, target, soft_links)?
                 }
-                LinkTarget::External { .. } => return Err("it lies behind an external link".to_owned()),
-                LinkTarget::UserDefined(_) => return Err("it lies behind a user-defined link".to_owned()),
-                LinkTarget::Unreadable(error) => return Err(error.to_string()),
+                LinkTarget::External { .. } => {
+                    return Err(Error::unresolved(path.to_owned(), "leads through an external link"));
+                }
+                LinkTarget::UserDefined(_) => {
+                    return Err(Error::unresolved(path.to_owned(), "leads through a user-defined link"));
+                }
+                LinkTarget::Unreadable(error) => return Err(error.clone().into()),
             };
             let Some(next) = next else { return Ok(None) };
             at = next;
@@ -114,10 +122,8 @@ mod tests {
         let budget = Budget::of_file(&Limits::default(), 0);
         let lookup = Lookup::new(&budget);
         let find = |path| lookup.find(&file, Address(0), path);
-        assert_eq!(
-            (find("b"), find("/s"), find("c")),
-            (Ok(Some(Address(1))), Ok(Some(Address(1))), Ok(None))
-        );
+        let found = ["b", "/s", "c"].map(|path| find(path).unwrap());
+        assert_eq!(found, [Some(Address(1)), Some(Address(1)), None]);
     }
 
     /// Finding all soft links of a group takes as many steps as there are links, not their square, and a path that is
@@ -132,7 +138,7 @@ mod tests {
             let budget = Budget::of_file(&Limits::default(), 0);
             let (before, lookup) = (budget.left(), Lookup::new(&budget));
             for n in 0..count {
-                assert_eq!(lookup.find(&file, Address(0), &name(n)), Ok(Some(Address(0))));
+                assert_eq!(lookup.find(&file, Address(0), &name(n)).unwrap(), Some(Address(0)));
             }
             assert_eq!(before - budget.left(), (2 * count - 1) * (STEP + 6));
         }
@@ -141,6 +147,6 @@ mod tests {
         let budget = Budget::of_file(&Limits::default(), 0);
         let lookup = Lookup::new(&budget);
         let error = (0..1_000_000).find_map(|_| lookup.find(&file, Address(0), "s").err());
-        assert!(error.is_some_and(|error| error.contains("the limit for 0 bytes of files")));
+        assert!(error.is_some_and(|error| error.to_string().contains("the limit for 0 bytes of files")));
     }
 }

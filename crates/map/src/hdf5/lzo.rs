@@ -6,20 +6,25 @@ use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
 use virtualize_zarr::{Codec, SourceId};
 
-use super::chunked::{check_table, entries, furthest_end};
+use super::chunked::{check_table, entries, furthest_end, mismatched_shape};
 use super::filters::Pipeline;
 use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
-use crate::ChunkContent;
+use crate::{ChunkContent, Error, Result};
 
 /// Its registered number.
 pub(super) const LZO: u16 = 305;
 
+/// The filter in error messages.
+const NAME: &str = "LZO (305)";
+
+const REASON: &str = "clients need the decoded length before LZO chunks";
+
 impl ChunkPlanner<'_> {
     /// All chunks with the head in front; LZO must be the last filter.
-    pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<ChunkPlan, String> {
+    pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<ChunkPlan> {
         let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
         if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {
-            return Err(format!("chunks of {chunk_shape:?} do not fit the extent {:?}", self.shape));
+            return Err(mismatched_shape(&chunk_shape, self.shape));
         }
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
             return Ok(ChunkPlan { chunk_shape, ..self.one_chunk()? });
@@ -28,13 +33,17 @@ impl ChunkPlanner<'_> {
         let changed = applied.iter().any(|codec| !matches!(codec, Codec::Shuffle { .. }));
         let table = &chunked.chunks;
         if changed || !self.element.is_stored_as_it_is() || self.must_be_made().is_some() {
-            return Err("LZO (305) behind other filters than shuffle, or under elements that are converted, is not mapped".to_owned());
+            return Err(Error::undecodable(
+                NAME,
+                "only shuffle may come before it, and elements must not be converted",
+            ));
         }
         if chunked.unfiltered_edges || !table.filter_masks.is_empty() {
-            return Err("some of its chunks did not go through LZO (305)".to_owned());
+            return Err(Error::undecodable(NAME, "some chunks skipped the filter"));
         }
-        let bytes = self.stored_bytes(&chunk_shape).ok_or("the size of a chunk passes 64 bits")?;
-        let length = u32::try_from(bytes).map_err(|_| format!("LZO (305) chunks of {bytes} bytes"))?;
+        let bytes = self.stored_bytes(&chunk_shape).ok_or(Error::Overflow("a chunk"))?;
+        let length =
+            u32::try_from(bytes).map_err(|_| Error::undecodable(NAME, format!("chunks of {bytes} bytes")))?;
         let configuration = serde_json::Map::from_iter([("header".to_owned(), true.into())]);
         applied.push(Codec::Named { name: "imagecodecs_lzo", configuration });
         self.clients_decode(&applied, &chunk_shape, bytes)?;
@@ -44,10 +53,11 @@ impl ChunkPlanner<'_> {
         self.check_end(furthest_end(table))?;
         let stored = entries(table).fold(0, |sum: u64, (_, range)| sum.saturating_add(range.length));
         if stored > self.options.inline_limit || table.addresses.len() as u64 > INLINE_CHUNKS {
-            return Err(format!(
-                "clients need a head before LZO (305) chunks, and {stored} bytes are too much to inline (limit {})",
-                self.options.inline_limit
-            ));
+            return Err(Error::InlineLimit {
+                reason: REASON.into(),
+                content: format!("{stored} bytes"),
+                limit: self.options.inline_limit,
+            });
         }
         let prefix: Bytes = [0xF0].into_iter().chain(length.to_be_bytes()).collect();
         let made = |(position, range)| {
@@ -60,7 +70,7 @@ impl ChunkPlanner<'_> {
         Ok(ChunkPlan {
             codecs: self.chain(applied),
             inline: entries(table).map(made).collect(),
-            inline_reason: Some("clients need the decoded length before LZO chunks".to_owned()),
+            inline_reason: Some(REASON.to_owned()),
             chunk_shape,
             ..self.one_chunk()?
         })

@@ -52,7 +52,9 @@ use self::others::{FileContext, OpenFile};
 pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
 pub use self::references::{reference_part, reference_path};
 pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
-use crate::{Diagnostic, InlineTask, MapOptions, Mapped, Report, Severity, convention, unpack};
+use crate::{
+    Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity, convention, unpack,
+};
 
 /// Most sources that the virtual datasets of a file are made of, nested ones counted each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
@@ -167,7 +169,7 @@ impl<'a> Mapper<'a> {
     }
 
     /// Takes memory for what the mapping makes. Once there is none left, the whole file is refused in the end.
-    fn take(&self, what: &str, bytes: u64) -> Result<(), String> {
+    fn take(&self, what: &str, bytes: u64) -> Result<()> {
         self.shared.lookup.take(what, bytes)
     }
 
@@ -188,8 +190,8 @@ impl<'a> Mapper<'a> {
         self.report.diagnostics.push(diagnostic);
     }
 
-    fn attribute_left_out(&mut self, path: &str, name: &str, why: &str) {
-        let message = format!("the attribute \"{name}\" is left out: {why}");
+    fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
+        let message = format!("the attribute \"{name}\" is left out: {error}");
         self.diagnose(Severity::Warning, "attribute-left-out", path, message);
     }
 }

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
 
+use crate::{Error, Result};
+
 /// The first path of each object, breadth first, as it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectNames {
@@ -75,25 +77,26 @@ pub(super) fn shown_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Why a name cannot be that of a Zarr node.
-pub(super) fn refuse_name(name: &str) -> Option<String> {
+/// Refuses names that no Zarr node can have.
+pub(super) fn check_name(name: &str) -> Result<()> {
     let reserved = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
-    match name {
-        "" | "." | ".." => Some(format!("\"{name}\" is no name of a Zarr node")),
-        _ if reserved.contains(&name) => Some(format!("\"{name}\" is the key of Zarr metadata")),
-        _ if name.contains(['/', '\0']) => Some(format!("{name:?} holds a separator")),
-        _ => None,
-    }
+    let problem = match name {
+        "" | "." | ".." => "is no name of a Zarr node",
+        _ if reserved.contains(&name) => "is the key of Zarr metadata",
+        _ if name.contains(['/', '\0']) => "contains a separator",
+        _ => return Ok(()),
+    };
+    Err(Error::Name { name: name.to_owned(), problem })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{refuse_name, shown_name};
+    use super::{check_name, shown_name};
 
     #[test]
     fn backslashes_are_shown_so_that_they_can_be_turned_back() {
         assert_eq!(shown_name("a\\b 5%"), "a%5Cb 5%25");
         assert_eq!(shown_name("100%"), "100%", "names without a backslash stay");
-        assert!(refuse_name("a/b").is_some() && refuse_name(&shown_name("\\")).is_none());
+        assert!(check_name("a/b").is_err() && check_name(&shown_name("\\")).is_ok());
     }
 }

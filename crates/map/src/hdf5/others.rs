@@ -10,12 +10,23 @@ use virtualize_zarr::Source;
 use super::lookup::Lookup;
 use super::unlimited::Pattern;
 use crate::related::resolve_relative;
+use crate::{Error, Result};
 
 /// Deepest chain of virtual datasets.
 const DEPTH: u32 = 8;
 
-/// Why a virtual dataset is no source of another.
-pub(super) const GROWN: &str = "it is virtual, and its sources make another extent than its file says";
+/// Why a virtual dataset is no source of another one.
+pub(super) fn grown() -> Error {
+    Error::unsupported("a virtual source", "its own sources make another extent than its file declares")
+}
+
+pub(super) fn no_dataset() -> Error {
+    Error::unresolved("its path", "leads to no dataset")
+}
+
+/// The limit of [`super::VIRTUAL_SOURCES`].
+const TOO_MANY: Error =
+    Error::Limit { what: "sources of virtual datasets", limit: super::VIRTUAL_SOURCES as u64 };
 
 /// What became of another file.
 #[derive(Clone, Debug)]
@@ -97,19 +108,19 @@ pub(super) struct FileContext<'a> {
 
 impl<'a> FileContext<'a> {
     /// Refuses a dataset of this file as a source, where libhdf5 would show its old extent.
-    pub(super) fn check_extent(&self, address: Address) -> Result<(), String> {
+    pub(super) fn check_extent(&self, address: Address) -> Result<()> {
         match self.others.grown.contains(&(self.here.source.url.clone(), address)) {
-            true => Err(GROWN.to_owned()),
+            true => Err(grown()),
             false => Ok(()),
         }
     }
 
     /// The context as a source in a file sees it that this file names; `None` where there is no such file.
-    pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>, String> {
-        let left = self.sources_left.get().checked_sub(1).ok_or("virtual datasets have too many sources")?;
+    pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>> {
+        let left = self.sources_left.get().checked_sub(1).ok_or(TOO_MANY)?;
         self.sources_left.set(left);
         if self.depth >= DEPTH {
-            return Err(format!("virtual datasets are nested deeper than {DEPTH}"));
+            return Err(Error::Limit { what: "virtual datasets in a chain", limit: DEPTH.into() });
         }
         let url = match name {
             "." => self.here.source.url.clone(),
@@ -120,8 +131,8 @@ impl<'a> FileContext<'a> {
             _ if url == self.root.source.url => self.root,
             Some(OtherFile::Read(file, source)) => OpenFile { file, source },
             Some(OtherFile::Missing) => return Ok(None),
-            Some(OtherFile::Refused(why)) => return Err(format!("its source \"{name}\": {why}")),
-            None => return Err(format!("its source \"{name}\" was not read")),
+            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why.clone())),
+            None => return Err(Error::other_file(name, "was not read")),
         };
         Ok(Some(Self { here, depth: self.depth + 1, ..*self }))
     }

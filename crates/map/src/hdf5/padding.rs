@@ -11,7 +11,7 @@ use super::array::missing_count;
 use super::chunked::can_encode;
 use super::dimensions::AxisDimension;
 use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
-use crate::ChunkContent;
+use crate::{ChunkContent, Error, Result};
 
 /// An array at the length of its dimensions.
 pub(super) struct Padded {
@@ -27,23 +27,19 @@ impl ChunkPlanner<'_> {
     ///
     /// # Errors
     /// Why that cannot be done; then nothing is changed.
-    pub(super) fn padded(
-        &self,
-        plan: &mut ChunkPlan,
-        axes: &[AxisDimension],
-    ) -> Result<Option<Padded>, String> {
+    pub(super) fn padded(&self, plan: &mut ChunkPlan, axes: &[AxisDimension]) -> Result<Option<Padded>> {
         let shape = full_shape(self.shape, axes);
         if shape == self.shape {
             return Ok(None);
         }
         if !matches!(self.dataset.layout, Layout::Chunked(_)) || plan.chunk_shape.len() != shape.len() {
-            return Err("its layout is not chunked".to_owned());
+            return Err(unsupported("its layout is not chunked"));
         }
-        let background = self.background.ok_or("its fill value is no scalar")?;
+        let background = self.background.ok_or_else(|| unsupported("its fill value is no scalar"))?;
         let fill = netcdf_fill(&self.dataset.datatype, &self.element.data_type, &self.dataset.fill.value)
             .unwrap_or_else(|| background.clone());
         if fill != *background && missing_count(self.shape, plan) > 0 {
-            return Err("its missing chunks read as another value than what lies past its end".to_owned());
+            return Err(unsupported("its missing chunks and its padding read as different values"));
         }
         let made = ChunkPlanner { background: Some(&fill), ..*self }.last_chunks(plan, &shape)?;
         let grid = |shape: &[u64]| ChunkGrid::Regular(plan.chunk_shape.clone()).counts(shape);
@@ -52,7 +48,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// The chunks that the variable ends in, by their position before padding.
-    fn last_chunks(&self, plan: &ChunkPlan, shape: &[u64]) -> Result<Vec<(u64, ChunkContent)>, String> {
+    fn last_chunks(&self, plan: &ChunkPlan, shape: &[u64]) -> Result<Vec<(u64, ChunkContent)>> {
         let chunk_shape = &plan.chunk_shape;
         let counts = ChunkGrid::Regular(chunk_shape.clone()).counts(self.shape);
         let used = |position| {
@@ -74,7 +70,7 @@ impl ChunkPlanner<'_> {
         for (position, reference) in plan.chunks.iter().filter(|(position, _)| !inline.contains(position)) {
             let Some(used) = used(position) else { continue };
             let ChunkEntry::Reference(reference) = reference else {
-                return Err("a chunk that it ends in is no reference".to_owned());
+                return Err(unsupported("its last chunk is not stored in a file"));
             };
             let range = ByteRange::new(reference.offset, reference.length);
             let codecs = plan.codecs.iter().filter(|codec| !matches!(codec, Codec::Bytes { .. }));
@@ -88,21 +84,21 @@ impl ChunkPlanner<'_> {
             return Ok(made);
         }
         if !plan.codecs.iter().all(can_encode) && self.element.data_type != DataType::String {
-            return Err("the chunks that it ends in cannot be encoded again".to_owned());
+            return Err(unsupported("its last chunks cannot be encoded again"));
         }
-        self.check_limit(made.len() as u64, chunk_shape, "the chunks that it ends in must be made")?;
+        self.check_limit(made.len() as u64, chunk_shape, "the last chunks of a padded array are made anew")?;
         Ok(made)
     }
 
     /// A chunk of which only the first elements along each axis belong to the variable.
-    fn ended(&self, mut content: ChunkContent, used: &[u64]) -> Result<ChunkContent, String> {
+    fn ended(&self, mut content: ChunkContent, used: &[u64]) -> Result<ChunkContent> {
         let pieces = match &mut content {
             ChunkContent::Assemble { background, pieces, .. } => {
                 *background = self.background_bytes();
                 pieces
             }
             ChunkContent::Variable { pieces, .. } => pieces,
-            _ => return Err("the chunks that it ends in cannot be taken apart".to_owned()),
+            _ => return Err(unsupported("its last chunks cannot be taken apart")),
         };
         for piece in &mut *pieces {
             for ((extent, to), used) in piece.extent.iter_mut().zip(&piece.to).zip(used) {
@@ -114,6 +110,10 @@ impl ChunkPlanner<'_> {
     }
 }
 
+fn unsupported(problem: &'static str) -> Error {
+    Error::unsupported("padding", problem)
+}
+
 /// The shape with the length of each unlimited dimension, where that is greater.
 fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
     let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
@@ -122,13 +122,8 @@ fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
 }
 
 /// Gives chunks their positions in a larger grid, and adds those that were made.
-fn move_chunks(
-    plan: &mut ChunkPlan,
-    made: Vec<(u64, ChunkContent)>,
-    from: &[u64],
-    to: &[u64],
-) -> Result<(), String> {
-    let too_many = || "it would have too many chunks".to_owned();
+fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64], to: &[u64]) -> Result<()> {
+    let too_many = || Error::Overflow("the padded chunk grid");
     to.iter().try_fold(1_u64, |product, n| product.checked_mul(*n)).ok_or_else(too_many)?;
     let moved = |position: u64| chunk_position(chunk_indices(position, from)?, to);
     let keeps_positions = from.iter().skip(1).eq(to.iter().skip(1));

@@ -9,7 +9,7 @@ use virtualize_zarr::{Array, Group, Node, node::join};
 use super::Mapper;
 use super::layout::item_type;
 use super::names::ObjectNames;
-use crate::{ChunkContent, InlineTask, ReferenceText, Severity};
+use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result, Severity};
 
 /// What the name of the array ends in that says which parts are meant.
 const PART: &str = "_part";
@@ -18,20 +18,22 @@ const PART: &str = "_part";
 ///
 /// # Errors
 /// No path leads there, or only in a file that is shown as part of another.
-pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String, String> {
+pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> {
     let address = match element {
         Element::Object(None) => return Ok(String::new()),
         Element::Object(Some(address)) | Element::Region(address, _) | Element::Attribute(address, _) => {
             *address
         }
-        Element::Unknown(what) => return Err(format!("a {what} has no path")),
-        _ => return Err("an element is no reference".to_owned()),
+        Element::Unknown(what) => return Err(Error::unresolved(*what, "has no path")),
+        _ => return Err(Error::unresolved("an element", "is no reference")),
     };
     if names.is_linked() {
-        return Err("it refers to an object of another file".to_owned());
+        return Err(Error::unresolved("a reference", "leads to an object of another file"));
     }
     let path = names.path(address).map(|path| format!("/{path}"));
-    path.ok_or_else(|| format!("the object at {address} that it refers to has no path"))
+    path.ok_or_else(|| {
+        Error::unresolved("a reference", format!("leads to the object at {address}, which has no path"))
+    })
 }
 
 /// Which part of an object an element refers to, as an object of JSON; `None` for all of it.

@@ -4,6 +4,11 @@ use std::collections::BTreeSet;
 
 use virtualize_hdf5::model::{Selection, Slab};
 
+use crate::{Error, Result};
+
+/// The structure in error messages.
+const MAPPING: &str = "virtual mapping";
+
 /// Most spans of one axis.
 const SPANS: u64 = 1_000_000;
 
@@ -39,7 +44,7 @@ pub(super) fn axes(
     to_shape: &[u64],
     from: &Selection,
     from_shape: &[u64],
-) -> Result<Vec<Axis>, String> {
+) -> Result<Vec<Axis>> {
     let to = runs(to, to_shape)?;
     let from = runs(from, from_shape)?;
     let size = |runs: &Vec<Run>| runs.iter().map(|run| run.1).sum::<u64>();
@@ -58,12 +63,12 @@ pub(super) fn axes(
         }
         match rest.next() {
             Some(source) if size(source.1) == size(runs) => axes.push(axis(Some((at, runs)), Some(source))),
-            _ => return Err("the selections of a mapping differ in shape".to_owned()),
+            _ => return Err(malformed("the two selections differ in shape")),
         }
     }
     for (alone, one) in rest {
         if size(one) != 1 {
-            return Err("the selections of a mapping differ in shape".to_owned());
+            return Err(malformed("the two selections differ in shape"));
         }
         axes.push(axis(None, Some((alone, one))));
     }
@@ -105,7 +110,7 @@ fn paired(to: &[Run], from: &[Run]) -> Vec<Span> {
 }
 
 /// The runs of each axis of a selection, within an extent.
-fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
+fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>> {
     match selection {
         Selection::All => Ok(shape.iter().map(|n| vec![(0, *n)]).collect()),
         // Axes of array types come after those of the dataspace.
@@ -114,7 +119,7 @@ fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
             slabs.iter().zip(shape).map(|(slab, extent)| slab_runs(slab, *extent)).chain(whole).collect()
         }
         Selection::Regular(slabs) => {
-            Err(format!("a selection has {} axes, not {}", slabs.len(), shape.len()))
+            Err(malformed(format!("a selection has {} axes, not {}", slabs.len(), shape.len())))
         }
         Selection::Clipped { slabs, elements } if slabs.len() <= shape.len() => {
             let whole = shape.get(slabs.len()..).unwrap_or_default().iter().map(|n| Ok(vec![(0, *n)]));
@@ -123,22 +128,22 @@ fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
             clipped.chain(whole).collect()
         }
         Selection::Clipped { slabs, .. } => {
-            Err(format!("a selection has {} axes, not {}", slabs.len(), shape.len()))
+            Err(malformed(format!("a selection has {} axes, not {}", slabs.len(), shape.len())))
         }
-        Selection::None => Err("a mapping selects nothing".to_owned()),
+        Selection::None => Err(malformed("an empty selection")),
         Selection::Blocks(blocks) => {
             let mut axes = block_runs(blocks, shape)?;
             let rest = shape.get(axes.len()..).unwrap_or_default();
             axes.extend(rest.iter().map(|n| vec![(0, *n)]));
             Ok(axes)
         }
-        Selection::Points(_) => Err("selected points of virtual datasets are not mapped".to_owned()),
+        Selection::Points(_) => Err(unsupported("selections of points are not supported")),
     }
 }
 
 /// The runs of each axis of blocks that are all combinations of these runs, as a list of one block is.
-fn block_runs(blocks: &[(Vec<u64>, Vec<u64>)], shape: &[u64]) -> Result<Vec<Vec<Run>>, String> {
-    let irregular = || "irregular selections of virtual datasets are not mapped".to_owned();
+fn block_runs(blocks: &[(Vec<u64>, Vec<u64>)], shape: &[u64]) -> Result<Vec<Vec<Run>>> {
+    let irregular = || unsupported("irregular selections are not supported");
     let rank = blocks.first().map_or(0, |(first, _)| first.len());
     let all: BTreeSet<_> = blocks.iter().collect();
     let is_sound = |(first, last): &(Vec<u64>, Vec<u64>)| first.len() == rank && last.len() == rank;
@@ -175,7 +180,7 @@ fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
 }
 
 /// The runs of a slab that ends after so many elements, where it has no end of its own.
-fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>, String> {
+fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>> {
     let block = match (slab.count, slab.block) {
         (Some(_), Some(_)) => return slab_runs(slab, extent),
         (None, Some(block)) if slab.stride > block && block > 0 => block,
@@ -192,21 +197,29 @@ fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>, Str
     Ok(runs)
 }
 
-fn slab_runs(slab: &Slab, extent: u64) -> Result<Vec<Run>, String> {
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::malformed(MAPPING, problem)
+}
+
+fn unsupported(problem: &'static str) -> Error {
+    Error::unsupported(MAPPING, problem)
+}
+
+fn slab_runs(slab: &Slab, extent: u64) -> Result<Vec<Run>> {
     let (Some(count), Some(block)) = (slab.count, slab.block) else {
-        return Err("unlimited selections of virtual datasets are not mapped".to_owned());
+        return Err(unsupported("unlimited selections are not supported here"));
     };
     if count == 0 || block == 0 || (count > 1 && slab.stride < block) {
-        return Err("a selection is empty, or its blocks overlap".to_owned());
+        return Err(malformed("a selection is empty, or its blocks overlap"));
     }
     let last = (count - 1).checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
     if last.and_then(|last| last.checked_add(block)).is_none_or(|end| end > extent) {
-        return Err(format!("a selection passes the extent ({extent}) of its dataset"));
+        return Err(malformed(format!("a selection passes the extent ({extent}) of its dataset")));
     }
     match count {
         1 => Ok(vec![(slab.start, block)]),
         _ if slab.stride == block => Ok(vec![(slab.start, count * block)]),
-        _ if count > SPANS => Err(format!("a selection has more than {SPANS} blocks")),
+        _ if count > SPANS => Err(Error::Limit { what: "blocks in a selection", limit: SPANS }),
         _ => Ok((0..count).map(|n| (slab.start + n * slab.stride, block)).collect()),
     }
 }
@@ -261,7 +274,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let refused = |to: Vec<Slab>, from: &[u64]| {
-            axes(&Selection::Regular(to), &[8], &Selection::All, from).unwrap_err()
+            axes(&Selection::Regular(to), &[8], &Selection::All, from).unwrap_err().to_string()
         };
         assert!(refused(vec![slab(1, 4, 2, 2)], &[5]).contains("differ in shape"));
         assert!(refused(vec![slab(5, 1, 1, 4)], &[4]).contains("passes the extent"));

@@ -7,19 +7,20 @@ use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
 use super::types::{ElementType, element_type, field};
-use crate::{ElementTransform, PaddedString};
+use crate::{ElementTransform, Error, PaddedString, Result};
+
+const TOO_LARGE: Error = Error::Overflow("the compound datatype");
+
+/// Why a member whose elements are converted one by one is refused.
+const CONVERTED: &str = "members of structures are copied, not converted";
 
 /// The structure of a compound; its members are moved together where they leave gaps or lie in another order.
-pub(super) fn structure_type(
-    size: u32,
-    members: &[Member],
-    format: ZarrFormat,
-) -> Result<ElementType, String> {
+pub(super) fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<ElementType> {
     if members.is_empty() {
-        return Err("the compound has no members".to_owned());
+        return Err(malformed("no members"));
     }
     if members.iter().map(|member| &member.name).collect::<BTreeSet<_>>().len() != members.len() {
-        return Err("two members of the compound have the same name".to_owned());
+        return Err(malformed("two members of the same name"));
     }
     let mut structure = Packed { size, ..Packed::default() };
     for member in members {
@@ -43,9 +44,9 @@ struct Packed {
 }
 
 impl Packed {
-    fn push(&mut self, member: &Member, element: &ElementType) -> Result<(), String> {
+    fn push(&mut self, member: &Member, element: &ElementType) -> Result<()> {
         let start = self.length;
-        let whole = [(0, 0, u32::try_from(element.stored_size).map_err(|_| "the compound is too big")?)];
+        let whole = [(0, 0, u32::try_from(element.stored_size).map_err(|_| TOO_LARGE)?)];
         let parts = match &element.transform {
             ElementTransform::Repack { parts, strings, reversed, .. } => {
                 let moved = |string: &PaddedString| PaddedString { offset: start + string.offset, ..*string };
@@ -56,7 +57,8 @@ impl Packed {
             _ => &whole,
         };
         for (from, _, length) in parts {
-            let from = member.offset.checked_add(*from).ok_or("a member leaves the compound")?;
+            let from =
+                member.offset.checked_add(*from).ok_or_else(|| malformed("a member starts past its end"))?;
             self.copy(from, *length)?;
         }
         self.fields.push(field(&member.name, element));
@@ -64,20 +66,20 @@ impl Packed {
     }
 
     /// Appends bytes of the compound; those that follow the last in both places lengthen its part.
-    fn copy(&mut self, from: u32, length: u32) -> Result<(), String> {
+    fn copy(&mut self, from: u32, length: u32) -> Result<()> {
         let size = self.size;
         if from.checked_add(length).is_none_or(|end| end > size) {
-            return Err(format!("a member of {length} bytes at {from} leaves the compound of {size} bytes"));
+            return Err(malformed(format!("a member of {length} bytes at {from}, in {size} bytes")));
         }
         match self.parts.last_mut() {
             Some((last, _, bytes)) if *last + *bytes == from => *bytes += length,
             _ => self.parts.push((from, self.length, length)),
         }
-        self.length = self.length.checked_add(length).ok_or("the compound is too big")?;
+        self.length = self.length.checked_add(length).ok_or(TOO_LARGE)?;
         Ok(())
     }
 
-    fn element(mut self, format: ZarrFormat) -> Result<ElementType, String> {
+    fn element(mut self, format: ZarrFormat) -> Result<ElementType> {
         let mut numbers = Vec::new();
         collect_numbers(&self.fields, 0, &mut numbers);
         let endian = numbers.first().map_or(Endian::Little, |(_, _, endian)| *endian);
@@ -103,30 +105,35 @@ impl Packed {
     }
 }
 
-fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType, String> {
-    let refuse = |why: &str| format!("member \"{}\" of the compound: {why}", member.name);
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::malformed("compound datatype", problem)
+}
+
+fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType> {
+    let refuse = |error: Error| Error::Member { member: member.name.clone(), error: Box::new(error) };
+    let unsupported =
+        |feature: &'static str, problem: &'static str| refuse(Error::unsupported(feature, problem));
     if let reference @ Datatype::Reference { .. } = &member.datatype {
-        return Err(refuse(&format!("Zarr has no type for a {}", describe_type(reference))));
+        return Err(refuse(Error::NoDataType(describe_type(reference))));
     }
     let datatype = match &member.datatype {
         // Booleans of several bytes stay integers within structures.
         Datatype::Enum { base, .. } if base.size() > 1 => base,
         other => other,
     };
-    let element = element_type(datatype, format).map_err(|why| refuse(&why))?;
+    let element = element_type(datatype, format).map_err(refuse)?;
     if element.data_type.size().is_none() {
-        return Err(refuse("zarr-python opens no structures that hold text of variable length"));
+        return Err(unsupported("text of variable length", "zarr-python opens no structures that hold it"));
     }
     if !element.axes.is_empty() {
-        return Err(refuse("zarr-python opens no structures that hold arrays"));
+        return Err(unsupported("an array type", "zarr-python opens no structures that hold arrays"));
     }
     match element.transform {
-        ElementTransform::Integer { .. } => return Err(refuse("an integer has unused bits")),
-        ElementTransform::Float { .. } => return Err(refuse("a float is in no IEEE 754 format")),
-        ElementTransform::ComplexInteger { .. } => return Err(refuse("complex integers become floats")),
-        ElementTransform::None | ElementTransform::Repack { .. } => {}
+        ElementTransform::Integer { .. } => Err(unsupported("an integer with unused bits", CONVERTED)),
+        ElementTransform::Float { .. } => Err(unsupported("a float in no IEEE 754 format", CONVERTED)),
+        ElementTransform::ComplexInteger { .. } => Err(unsupported("a complex integer", CONVERTED)),
+        ElementTransform::None | ElementTransform::Repack { .. } => Ok(element),
     }
-    Ok(element)
 }
 
 /// The numbers of several bytes in packed fields, the first of which begins at `start`: (offset, bytes, byte order).

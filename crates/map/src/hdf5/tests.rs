@@ -269,7 +269,7 @@ fn v3_drops_sentinels_that_xarray_refuses() {
 #[test]
 fn a_fill_value_of_the_wrong_size_refuses_the_array() {
     let why = refused(half_missing(int(4, true), &[1, 2]), ZarrFormat::V2);
-    assert_eq!(why, "the fill value message holds 2 bytes, an element has 4");
+    assert_eq!(why, "fill value message: 2 bytes, an element has 4");
 }
 
 #[test]

@@ -14,9 +14,9 @@ use super::dimensions::{
 };
 use super::external_links::ExternalLink;
 use super::lengths::Lengths;
-use super::names::{refuse_name, shown_name};
+use super::names::{check_name, shown_name};
 use super::references::has_parts;
-use crate::{Diagnostic, Severity};
+use crate::{Diagnostic, Error, Result, Severity};
 
 /// Most groups and arrays of a hierarchy.
 pub(super) const NODES: u64 = 1_000_000;
@@ -276,8 +276,8 @@ impl Mapper<'_> {
                 );
                 self.diagnose(Severity::Warning, "name-changed", &child, message);
             }
-            if let Some(why) = refuse_name(&name) {
-                self.left_out(&child, why);
+            if let Err(error) = check_name(&name) {
+                self.left_out(&child, error.to_string());
                 continue;
             }
             if let LinkTarget::External { file, path } = &link.target {
@@ -286,7 +286,7 @@ impl Mapper<'_> {
             }
             match self.target(address, link) {
                 Ok(target) => children.push((name.into_owned(), target)),
-                Err(why) => self.diagnose(Severity::Warning, "link-left-out", &child, why),
+                Err(error) => self.diagnose(Severity::Warning, "link-left-out", &child, error.to_string()),
             }
         }
         children
@@ -305,7 +305,7 @@ impl Mapper<'_> {
         });
     }
 
-    fn target(&self, from: Address, link: &Link) -> Result<Address, String> {
+    fn target(&self, from: Address, link: &Link) -> Result<Address> {
         match &link.target {
             LinkTarget::Hard(address) => Ok(*address),
             LinkTarget::Soft(target) => self
@@ -315,10 +315,14 @@ impl Mapper<'_> {
                 .ok()
                 .flatten()
                 .filter(|address| self.file.objects.contains_key(address))
-                .ok_or_else(|| format!("the soft link to \"{target}\" leads nowhere")),
-            LinkTarget::External { .. } => Err("external links lie in other files".to_owned()),
-            LinkTarget::UserDefined(class) => Err(format!("links of class {class} have no known meaning")),
-            LinkTarget::Unreadable(error) => Err(error.to_string()),
+                .ok_or_else(|| Error::unresolved(format!("the soft link to \"{target}\""), "leads nowhere")),
+            LinkTarget::External { path, .. } => {
+                Err(Error::unresolved(path.clone(), "leads to another file"))
+            }
+            LinkTarget::UserDefined(class) => {
+                Err(Error::unsupported(format!("a link of class {class}"), "its meaning is not known"))
+            }
+            LinkTarget::Unreadable(error) => Err(error.clone().into()),
         }
     }
 

@@ -4,7 +4,7 @@ use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, String
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
-use crate::{ElementTransform, PaddedString};
+use crate::{ElementTransform, Error, PaddedString, Result};
 
 /// The elements of a dataset as those of an array.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,7 +34,7 @@ impl ElementType {
 }
 
 /// The Zarr type of an HDF5 datatype, or why there is none.
-pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType, String> {
+pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
     match datatype {
         Datatype::Integer(integer) | Datatype::Bitfield(integer) => integer_type(integer),
         Datatype::Float(float) => float_type(float),
@@ -51,21 +51,19 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
             None => super::structures::structure_type(*size, members, format),
         },
         Datatype::Array { base, shape } => array_type(base, shape, format),
-        Datatype::Time { .. } | Datatype::Sequence { .. } => {
-            Err(format!("Zarr has no type for {}", describe_type(datatype)))
-        }
+        Datatype::Time { .. } | Datatype::Sequence { .. } => Err(Error::NoDataType(describe_type(datatype))),
     }
 }
 
-fn sized(size: u32, data_type: DataType) -> Result<ElementType, String> {
+fn sized(size: u32, data_type: DataType) -> Result<ElementType> {
     match size {
-        0 => Err("the datatype has a size of 0 bytes".to_owned()),
+        0 => Err(Error::malformed("datatype", "a size of 0 bytes")),
         _ => Ok(ElementType::plain(data_type, Endian::Little, size)),
     }
 }
 
 /// Zarr's fixed-length bytes are null-padded. A single byte that is null-terminated is the same.
-fn string_type(size: u32, padding: StringPadding) -> Result<ElementType, String> {
+fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
     let element = sized(size, DataType::FixedBytes(size))?;
     if padding == StringPadding::NullPadded || (padding == StringPadding::NullTerminated && size == 1) {
         return Ok(element);
@@ -75,7 +73,7 @@ fn string_type(size: u32, padding: StringPadding) -> Result<ElementType, String>
 }
 
 /// h5py tags opaque data with the NumPy type that it stored: byte strings, and times as 64-bit counts of a unit.
-fn opaque_type(size: u32, tag: &str) -> Result<ElementType, String> {
+fn opaque_type(size: u32, tag: &str) -> Result<ElementType> {
     let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
     match numpy_time(tag) {
         Some(time) if size == 8 => Ok(ElementType::plain(DataType::Int64, time.endian, size)),
@@ -129,15 +127,15 @@ pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
 }
 
 /// Byte order of a number; VAX order has no spelling.
-pub(super) fn endian_of(order: ByteOrder) -> Result<Endian, String> {
+pub(super) fn endian_of(order: ByteOrder) -> Result<Endian> {
     match order {
         ByteOrder::Little => Ok(Endian::Little),
         ByteOrder::Big => Ok(Endian::Big),
-        ByteOrder::Vax => Err("Zarr has no VAX byte order".to_owned()),
+        ByteOrder::Vax => Err(Error::NoDataType("numbers in VAX byte order".to_owned())),
     }
 }
 
-fn integer_type(integer: &Integer) -> Result<ElementType, String> {
+fn integer_type(integer: &Integer) -> Result<ElementType> {
     let big = match endian_of(integer.order) {
         Ok(endian) => endian == Endian::Big,
         Err(_) if integer.size == 1 => false,
@@ -145,10 +143,10 @@ fn integer_type(integer: &Integer) -> Result<ElementType, String> {
     };
     let bits = u32::from(integer.bit_offset) + u32::from(integer.precision);
     if integer.precision == 0 || bits > integer.size.saturating_mul(8) {
-        return Err(format!(
-            "an integer of {} bytes cannot have {} bits from bit {}",
-            integer.size, integer.precision, integer.bit_offset
-        ));
+        let Integer { size, precision, bit_offset, .. } = integer;
+        let problem =
+            format!("an integer of {size} bytes cannot have {precision} bits from bit {bit_offset}");
+        return Err(Error::malformed("datatype", problem));
     }
     let whole = integer.bit_offset == 0 && u32::from(integer.precision) == integer.size.saturating_mul(8);
     if whole && let Some(data_type) = integer_data_type(integer.size, integer.signed) {
@@ -157,7 +155,7 @@ fn integer_type(integer: &Integer) -> Result<ElementType, String> {
     }
     let size = u32::from(integer.precision).div_ceil(8).next_power_of_two();
     let data_type = integer_data_type(size, integer.signed)
-        .ok_or_else(|| format!("Zarr has no integers of {} bits", integer.precision))?;
+        .ok_or_else(|| Error::NoDataType(format!("{}-bit integers", integer.precision)))?;
     let transform = ElementTransform::Integer {
         stored_size: integer.size,
         stored_big_endian: big,
@@ -208,16 +206,17 @@ pub(super) fn ieee_type(float: &Float) -> Option<&'static DataType> {
     known.map(|(.., data_type)| data_type)
 }
 
-fn float_type(float: &Float) -> Result<ElementType, String> {
+fn float_type(float: &Float) -> Result<ElementType> {
     match ieee_type(float) {
         Some(data_type) => Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size)),
-        None => odd_float_type(float)
-            .ok_or_else(|| format!("Zarr has no type for a {}", describe_type(&Datatype::Float(*float)))),
+        None => {
+            wider_float_type(float).ok_or_else(|| Error::NoDataType(describe_type(&Datatype::Float(*float))))
+        }
     }
 }
 
 /// The smallest IEEE 754 format, not smaller than the stored one, that holds every value of another format.
-fn odd_float_type(float: &Float) -> Option<ElementType> {
+fn wider_float_type(float: &Float) -> Option<ElementType> {
     let highest = 1_i64.checked_shl(float.exponent_size.into()).filter(|_| float.exponent_size < 32)? - 1;
     let bias = i64::from(float.exponent_bias);
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
@@ -264,11 +263,7 @@ pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool
     members.len() == 2 && is(value("FALSE"), 0) && is(value("TRUE"), 1)
 }
 
-fn enum_type(
-    base: &Datatype,
-    members: &[(String, Vec<u8>)],
-    format: ZarrFormat,
-) -> Result<ElementType, String> {
+fn enum_type(base: &Datatype, members: &[(String, Vec<u8>)], format: ZarrFormat) -> Result<ElementType> {
     let element = element_type(base, format)?;
     match base {
         Datatype::Integer(integer) if is_boolean(base, members) && element.is_stored_as_it_is() => {
@@ -294,18 +289,14 @@ fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
     ElementType { data_type: DataType::Bool, endian: Endian::Little, transform, ..element }
 }
 
-fn complex_type(base: &Datatype) -> Result<ElementType, String> {
-    let Datatype::Float(float) = base else {
-        return Err(format!("Zarr has no complex numbers of two {}s", describe_type(base)));
-    };
+fn complex_type(base: &Datatype) -> Result<ElementType> {
+    let refuse = || Error::NoDataType(format!("complex numbers of two {}s", describe_type(base)));
+    let Datatype::Float(float) = base else { return Err(refuse()) };
     let part = float_type(float)?;
-    if !part.is_stored_as_it_is() {
-        return Err(format!("Zarr has no complex numbers of two {}s", describe_type(base)));
-    }
     let data_type = match part.data_type {
-        DataType::Float32 => DataType::Complex64,
-        DataType::Float64 => DataType::Complex128,
-        other => return Err(format!("Zarr has no complex numbers of two {other}")),
+        DataType::Float32 if part.is_stored_as_it_is() => DataType::Complex64,
+        DataType::Float64 if part.is_stored_as_it_is() => DataType::Complex128,
+        _ => return Err(refuse()),
     };
     Ok(ElementType::plain(data_type, part.endian, float.size.saturating_mul(2)))
 }
@@ -329,12 +320,12 @@ fn complex_compound(size: u32, members: &[Member]) -> Option<ElementType> {
     })
 }
 
-fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<ElementType, String> {
+fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<ElementType> {
     let item = element_type(base, format)?;
     let axes: Vec<u64> = shape.iter().chain(&item.axes).copied().collect();
     match axes.iter().try_fold(1u64, |product, n| product.checked_mul(*n)) {
         Some(1..) => Ok(ElementType { axes, ..item }),
-        _ => Err(format!("the array type has an impossible shape {shape:?}")),
+        _ => Err(Error::malformed("array datatype", format!("a shape of {shape:?}"))),
     }
 }
 

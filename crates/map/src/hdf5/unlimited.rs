@@ -5,18 +5,22 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_bytes::{Address, Budget};
-use virtualize_hdf5::Error;
 use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
 use super::lookup::Lookup;
-use super::others::{GROWN, OtherFile, OtherFiles};
+use super::others::{OtherFile, OtherFiles, grown, no_dataset};
 use crate::related::resolve_relative;
+use crate::{Error, Result};
 
 /// Longest chain of such datasets.
 const PASSES: u32 = 9;
 
 /// Most blocks that patterns may make.
 const BLOCKS: u32 = 100_000;
+
+const TOO_MANY_BLOCKS: Error = Error::Limit { what: "numbered sources", limit: BLOCKS as u64 };
+
+const TOO_LARGE: Error = Error::Overflow("the extent");
 
 /// A dataset: the url of its file, and its address there.
 type Key = (String, Address);
@@ -33,7 +37,7 @@ struct View<'a> {
     own: &'a str,
     file: &'a File,
     others: &'a OtherFiles,
-    known: &'a BTreeMap<Key, Result<ResolvedExtent, String>>,
+    known: &'a BTreeMap<Key, Result<ResolvedExtent>>,
     blocks: Cell<u32>,
     lookup: &'a Lookup<'a>,
 }
@@ -50,10 +54,12 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
         let lookup = Lookup::new(budget);
         let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS), lookup: &lookup };
         let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.resolve(key))).collect();
-        if next == known {
+        let is_final =
+            next.len() == known.len() && next.values().zip(known.values()).all(|(a, b)| is_same(a, b));
+        known = next;
+        if is_final {
             break;
         }
-        known = next;
     }
     for ((url, address), resolved) in known {
         let file = match others.files.get_mut(&url) {
@@ -71,7 +77,7 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
     }
 }
 
-fn apply(dataset: &mut Dataset, address: Address, resolved: Result<ResolvedExtent, String>) {
+fn apply(dataset: &mut Dataset, address: Address, resolved: Result<ResolvedExtent>) {
     match resolved {
         Ok(resolved) => {
             if let Dataspace::Simple { shape, .. } = &mut dataset.dataspace {
@@ -79,11 +85,24 @@ fn apply(dataset: &mut Dataset, address: Address, resolved: Result<ResolvedExten
             }
             dataset.layout = Layout::Virtual(resolved.mappings);
         }
-        Err(problem) => {
-            let structure = "virtual dataset";
-            let error = Error::Unsupported { structure, address: address.0, problem };
+        Err(error) => {
+            let (structure, problem) = ("virtual dataset", error.to_string());
+            let error = virtualize_hdf5::Error::Unsupported { structure, address: address.0, problem };
             dataset.layout = Layout::Unreadable(error);
         }
+    }
+}
+
+fn malformed(problem: String) -> Error {
+    Error::malformed("virtual mapping", problem)
+}
+
+/// Whether two passes found the same, or failed alike.
+fn is_same(one: &Result<ResolvedExtent>, other: &Result<ResolvedExtent>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => one == other,
+        (Err(one), Err(other)) => one.to_string() == other.to_string(),
+        _ => false,
     }
 }
 
@@ -126,21 +145,21 @@ fn endless(selection: &Selection) -> Option<(usize, &[Slab])> {
 }
 
 impl View<'_> {
-    fn file(&self, url: &str) -> Result<Option<&File>, String> {
+    fn file(&self, url: &str) -> Result<Option<&File>> {
         match self.others.files.get(url) {
             _ if url == self.own => Ok(Some(self.file)),
             Some(OtherFile::Read(file, _)) => Ok(Some(file)),
             Some(OtherFile::Missing) => Ok(None),
-            Some(OtherFile::Refused(why)) => Err(why.clone()),
-            None => Err(format!("{url} was not read")),
+            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why.clone())),
+            None => Err(Error::other_file(url, "was not read")),
         }
     }
 
-    fn resolve(&self, (url, address): &Key) -> Result<ResolvedExtent, String> {
+    fn resolve(&self, (url, address): &Key) -> Result<ResolvedExtent> {
         let object = self.file(url)?.and_then(|file| file.objects.get(address));
-        let Some(Object::Dataset(dataset)) = object else { return Err("it is no dataset".to_owned()) };
+        let Some(Object::Dataset(dataset)) = object else { return Err(no_dataset()) };
         let Dataspace::Simple { shape, max_shape } = &dataset.dataspace else {
-            return Err("it has no axes".to_owned());
+            return Err(Error::malformed("dataspace", "no axes"));
         };
         let mut extent = Extent { least: vec![0; shape.len()], grown: vec![None; shape.len()] };
         let mut made = Vec::new();
@@ -151,7 +170,7 @@ impl View<'_> {
         let shape = extent.over(shape);
         let most = max_shape.as_deref().unwrap_or_default();
         if shape.iter().zip(most).any(|(size, most)| most.is_some_and(|most| *size > most)) {
-            return Err(format!("its sources make {shape:?} elements, more than it may have"));
+            return Err(malformed(format!("its sources make {shape:?} elements, more than it may have")));
         }
         Ok(ResolvedExtent { shape, mappings: made })
     }
@@ -163,7 +182,7 @@ impl View<'_> {
         mapping: &VirtualMapping,
         extent: &mut Extent,
         made: &mut Vec<VirtualMapping>,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let (file, dataset) = (Pattern::new(&mapping.file)?, Pattern::new(&mapping.dataset)?);
         let is_numbered = file.is_numbered() || dataset.is_numbered();
         let named = |selections: (Selection, Selection), n: u64| VirtualMapping {
@@ -175,7 +194,7 @@ impl View<'_> {
         extent.hold(&mapping.destination);
         match (endless(&mapping.destination), endless(&mapping.source)) {
             (None, None) if is_numbered => {
-                Err("a source has a pattern for a name, but its place has an end".to_owned())
+                Err(malformed("a numbered source without an unlimited destination".to_owned()))
             }
             (None, None) => {
                 made.push(named((mapping.source.clone(), mapping.destination.clone()), 0));
@@ -196,8 +215,7 @@ impl View<'_> {
             (Some((axis, slabs)), None) if is_numbered => {
                 let mut n = 0;
                 while self.source(own, &file.name(n), &dataset.name(n))?.is_some() {
-                    let left =
-                        self.blocks.get().checked_sub(1).ok_or("its patterns have too many sources")?;
+                    let left = self.blocks.get().checked_sub(1).ok_or(TOO_MANY_BLOCKS)?;
                     self.blocks.set(left);
                     self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
                     let block = numbered(slabs, axis, n)?;
@@ -208,26 +226,26 @@ impl View<'_> {
                 }
                 extent.grow(axis, Some(0))
             }
-            _ => Err("only one of the two selections of a mapping has an end".to_owned()),
+            _ => Err(malformed("only one of its two selections has an end".to_owned())),
         }
     }
 
     /// The extent of a source; `None` where it does not exist.
-    fn source(&self, own: &str, file: &str, path: &str) -> Result<Option<Vec<u64>>, String> {
-        let name = |why: String| format!("its source \"{path}\" in \"{file}\": {why}");
+    fn source(&self, own: &str, file: &str, path: &str) -> Result<Option<Vec<u64>>> {
+        let name = |error: Error| error.of_source(path, file);
         let url = if file == "." { own.to_owned() } else { resolve_relative(own, file) };
         let Some(found) = self.file(&url).map_err(name)? else { return Ok(None) };
         let Some(address) = self.lookup.find(found, found.root, path).map_err(name)? else { return Ok(None) };
         let object = found.objects.get(&address);
-        let Some(Object::Dataset(dataset)) = object else { return Err(name("it is no dataset".to_owned())) };
+        let Some(Object::Dataset(dataset)) = object else { return Err(name(no_dataset())) };
         if object.is_some_and(|object| mappings(object).iter().any(is_open)) {
             return match self.known.get(&(url, address)) {
                 Some(Ok(resolved)) if dataset.dataspace.shape() != Some(&resolved.shape) => {
-                    Err(name(GROWN.to_owned()))
+                    Err(name(grown()))
                 }
                 Some(Ok(resolved)) => Ok(Some(resolved.shape.clone())),
-                Some(Err(why)) => Err(name(why.clone())),
-                None => Err(name("it depends on itself".to_owned())),
+                Some(Err(error)) => Err(name(error.clone())),
+                None => Err(name(malformed("it depends on itself".to_owned()))),
             };
         }
         Ok(Some(dataset.dataspace.shape().unwrap_or_default().to_vec()))
@@ -263,8 +281,8 @@ impl Extent {
         }
     }
 
-    fn grow(&mut self, axis: usize, end: Option<u64>) -> Result<(), String> {
-        let end = end.ok_or("its extent passes 64 bits")?;
+    fn grow(&mut self, axis: usize, end: Option<u64>) -> Result<()> {
+        let end = end.ok_or(TOO_LARGE)?;
         if let Some(grown) = self.grown.get_mut(axis) {
             *grown = Some(grown.unwrap_or(0).max(end));
         }
@@ -304,12 +322,13 @@ fn end(slab: &Slab, elements: u64) -> Option<u64> {
 }
 
 /// The `n`-th block along the axis without an end.
-fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>, String> {
+fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     let mut block = slabs.to_vec();
     let slab = block.get_mut(axis).filter(|slab| slab.count.is_none() && slab.block.is_some_and(|n| n > 0));
-    let slab = slab.ok_or("the place of numbered sources is not cut into blocks")?;
+    let slab =
+        slab.ok_or_else(|| malformed("the destination of numbered sources has no blocks".to_owned()))?;
     let start = n.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
-    *slab = Slab { start: start.ok_or("its extent passes 64 bits")?, count: Some(1), ..*slab };
+    *slab = Slab { start: start.ok_or(TOO_LARGE)?, count: Some(1), ..*slab };
     Ok(block)
 }
 
@@ -318,14 +337,17 @@ fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>, String> {
 pub(super) struct Pattern(Vec<String>);
 
 impl Pattern {
-    pub(super) fn new(name: &str) -> Result<Self, String> {
+    pub(super) fn new(name: &str) -> Result<Self> {
         let mut parts = vec![String::new()];
         let mut rest = name.chars();
         while let Some(next) = rest.next() {
             match (next, if next == '%' { rest.next() } else { None }) {
                 ('%', Some('b')) => parts.push(String::new()),
                 ('%', Some('%')) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push('%')),
-                ('%', _) => return Err(format!("the name \"{name}\" has a percent sign that means nothing")),
+                ('%', _) => {
+                    let problem = format!("the name {name:?} has a percent sign that is neither %b nor %%");
+                    return Err(malformed(problem));
+                }
                 (other, _) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push(other)),
             }
         }
@@ -377,8 +399,8 @@ mod tests {
     #[test]
     fn names_with_numbers() {
         let name = |name: &str, n| Pattern::new(name).map(|pattern| pattern.name(n));
-        assert_eq!(name("a%b-%b%%.h5", 12), Ok("a12-12%.h5".to_owned()));
-        assert_eq!(name("100%%", 3), Ok("100%".to_owned()));
+        assert_eq!(name("a%b-%b%%.h5", 12).unwrap(), "a12-12%.h5");
+        assert_eq!(name("100%%", 3).unwrap(), "100%");
         assert!(name("a%d", 0).is_err() && name("a%", 0).is_err());
         assert!(Pattern::new("%b").unwrap().is_numbered() && !Pattern::new("%%b").unwrap().is_numbered());
     }

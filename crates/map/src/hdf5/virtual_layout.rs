@@ -13,7 +13,7 @@ use super::layout::{ChunkPlan, ChunkPlanner};
 use super::spans::is_unlimited;
 use super::virtual_parts::{Block, Chunk, Urls};
 use super::virtual_pieces::{ChunkOverlap, is_empty_text};
-use crate::{ChunkContent, Piece, PieceBytes};
+use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
 
 /// Most chunks of a virtual dataset.
 const CHUNKS: u64 = 10_000_000;
@@ -63,11 +63,11 @@ struct BlockLayout<'a> {
 
 impl ChunkPlanner<'_> {
     /// Puts the chunks of all sources on the grid of the virtual dataset.
-    pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<ChunkPlan, String> {
+    pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<ChunkPlan> {
         // The extent of such a dataset follows from its sources: what the file says is not to be trusted.
         if mappings.iter().any(|mapping| is_unlimited(&mapping.destination) || is_unlimited(&mapping.source))
         {
-            return Err("the extent of its unlimited selections is not known".to_owned());
+            return Err(unsupported("the extent of its unlimited selections is not known"));
         }
         let mut plan = self.one_chunk()?;
         if self.is_empty() {
@@ -88,7 +88,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// Chooses codecs and chunk shape: those that most likely let chunks of sources be referred to.
-    fn choose(&self, blocks: &[Block], plan: &mut ChunkPlan) -> Result<(), String> {
+    fn choose(&self, blocks: &[Block], plan: &mut ChunkPlan) -> Result<()> {
         let is_stored = |chunk: &Chunk| !matches!(chunk, Chunk::Made(_));
         let stored = || blocks.iter().filter(|block| block.part.chunks.values().any(is_stored));
         let holding = || blocks.iter().filter(|block| !block.part.chunks.is_empty());
@@ -109,7 +109,7 @@ impl ChunkPlanner<'_> {
         Ok(())
     }
 
-    fn place_blocks(&self, blocks: &[Block], plan: &ChunkPlan) -> Result<VirtualGrid, String> {
+    fn place_blocks(&self, blocks: &[Block], plan: &ChunkPlan) -> Result<VirtualGrid> {
         let mut grid = VirtualGrid::default();
         for (number, block) in blocks.iter().enumerate() {
             let shape = cut_shape(block, &plan.chunk_shape);
@@ -126,7 +126,7 @@ impl ChunkPlanner<'_> {
         blocks: &[Block],
         plan: &ChunkPlan,
         grid: &mut VirtualGrid,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let part = &layout.block.part;
         let same_fill = self.background.is_some() && part.missing.as_ref() == self.background;
         if part.chunks.is_empty() && same_fill && grid.slots.is_empty() {
@@ -170,13 +170,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// Makes a chunk one of pieces, also if it was a whole one of a source.
-    fn open_slot(
-        &self,
-        at: u64,
-        blocks: &[Block],
-        plan: &ChunkPlan,
-        grid: &mut VirtualGrid,
-    ) -> Result<(), String> {
+    fn open_slot(&self, at: u64, blocks: &[Block], plan: &ChunkPlan, grid: &mut VirtualGrid) -> Result<()> {
         let (chunk, number, from) = match grid.slots.get(&at) {
             Some(Slot::Made(_)) => return Ok(()),
             None => {
@@ -185,7 +179,7 @@ impl ChunkPlanner<'_> {
             }
             Some(Slot::Whole { chunk, block, from }) => (chunk.clone(), *block, *from),
         };
-        let block = blocks.get(number).ok_or("a chunk comes from no block")?;
+        let block = blocks.get(number).ok_or_else(too_many)?;
         let shape = cut_shape(block, &plan.chunk_shape);
         let counts = ChunkGrid::Regular(shape.clone()).counts(&block.part.shape);
         let counts_of_grid = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
@@ -205,7 +199,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// Chunks as columns, one a file, and those that are to be made.
-    fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<(), String> {
+    fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<()> {
         let mut columns: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
         let mut decoded = 0_u64;
         for (position, slot) in grid.slots {
@@ -227,11 +221,19 @@ impl ChunkPlanner<'_> {
             }
         }
         if decoded > self.options.inline_limit.saturating_mul(DECODED) {
-            return Err(format!("{MADE}, and {decoded} bytes would have to be decoded for it"));
+            return Err(Error::InlineLimit {
+                reason: MADE.into(),
+                content: format!("what {decoded} bytes decode to"),
+                limit: self.options.inline_limit,
+            });
         }
         let inline: u64 = plan.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
         if inline > self.options.inline_limit {
-            return Err(format!("{inline} bytes of compact sources are too much to inline"));
+            return Err(Error::InlineLimit {
+                reason: "its compact sources are inlined".into(),
+                content: format!("{inline} bytes"),
+                limit: self.options.inline_limit,
+            });
         }
         if !plan.inline.is_empty() {
             self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
@@ -244,7 +246,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// A chunk of pieces. Those of one chunk of a source stand together, so that it is decoded once.
-    fn made_of(&self, mut pieces: Vec<(usize, Piece)>, shape: &[u64]) -> Result<ChunkContent, String> {
+    fn made_of(&self, mut pieces: Vec<(usize, Piece)>, shape: &[u64]) -> Result<ChunkContent> {
         pieces.sort_by(|(block, one), (other_block, other)| {
             let range = |piece: &Piece| match &piece.bytes {
                 PieceBytes::At(range) => Some(*range),
@@ -255,10 +257,10 @@ impl ChunkPlanner<'_> {
         let pieces = pieces.into_iter().map(|(_, piece)| piece).collect();
         let is_text = self.element.data_type == DataType::String;
         if self.background.is_none() && !is_text {
-            return Err(format!("{MADE}, and its fill value cannot be written"));
+            return Err(unsupported("its chunks have to be made, and its fill value is no scalar"));
         }
         if is_text && !is_empty_text(self.background) {
-            return Err("it fills missing text with other than the empty text".to_owned());
+            return Err(unsupported("its missing text reads as other than the empty text"));
         }
         Ok(self.made_of_pieces(shape, pieces))
     }
@@ -283,7 +285,7 @@ impl ChunkPlanner<'_> {
 const MADE: &str = "its chunks differ from those of its sources in grid, filters or fill value";
 
 impl VirtualGrid {
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps > CHUNKS { Err(too_many()) } else { Ok(()) }
     }
@@ -295,7 +297,7 @@ impl VirtualGrid {
         }
     }
 
-    fn add(&mut self, at: u64, block: usize, pieces: Vec<Piece>, limit: u64) -> Result<(), String> {
+    fn add(&mut self, at: u64, block: usize, pieces: Vec<Piece>, limit: u64) -> Result<()> {
         self.pieces += pieces.len();
         for piece in &pieces {
             if let PieceBytes::Here(bytes) = &piece.bytes {
@@ -303,7 +305,10 @@ impl VirtualGrid {
             }
         }
         if self.pieces > PIECES || self.here > limit.saturating_mul(DECODED) {
-            return Err(format!("{MADE}, and they would have to be made of too many pieces"));
+            return Err(Error::Limit {
+                what: "pieces in the chunks of a virtual dataset",
+                limit: PIECES as u64,
+            });
         }
         if let Some(Slot::Made(all)) = self.slots.get_mut(&at) {
             all.extend(pieces.into_iter().map(|piece| (block, piece)));
@@ -338,12 +343,7 @@ fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
 }
 
 /// For each axis of a block, where chunks of the destination and of the source meet.
-fn overlaps(
-    block: &Block,
-    grid: &[u64],
-    extent: &[u64],
-    shape: &[u64],
-) -> Result<Vec<Vec<ChunkOverlap>>, String> {
+fn overlaps(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
     let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
     let mut all = Vec::new();
     for axis in &block.axes {
@@ -403,10 +403,10 @@ fn indices(
 }
 
 /// What is done with a overlap, one an axis.
-type Visit<'a> = dyn FnMut(&[ChunkOverlap]) -> Result<(), String> + 'a;
+type Visit<'a> = dyn FnMut(&[ChunkOverlap]) -> Result<()> + 'a;
 
 /// Calls `each` with all combinations of the overlaps of the axes.
-fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<(), String> {
+fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<()> {
     let total = along.iter().try_fold(1_u64, |n, along| n.checked_mul(along.len() as u64));
     let total = total.filter(|total| *total <= CHUNKS).ok_or_else(too_many)?;
     let counts: Vec<u64> = along.iter().map(|along| along.len() as u64).collect();
@@ -435,17 +435,21 @@ fn index_of(mut position: u64, counts: &[u64]) -> Vec<u64> {
     index
 }
 
-pub(super) fn too_many() -> String {
-    format!("it has more than {CHUNKS} chunks")
+pub(super) fn too_many() -> Error {
+    Error::Limit { what: "chunks in a virtual dataset", limit: CHUNKS }
 }
 
-fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<References, String> {
+fn unsupported(problem: &'static str) -> Error {
+    Error::unsupported("virtual dataset", problem)
+}
+
+fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<References> {
     let length = chunks.first().map_or(0, |(_, reference)| reference.length);
     let lengths = match chunks.iter().all(|(_, reference)| reference.length == length) {
         true => Lengths::Uniform(length),
         false => {
             let each = chunks.iter().map(|(_, reference)| u32::try_from(reference.length));
-            Lengths::Each(each.collect::<Result<_, _>>().map_err(|_| "a chunk passes 32 bits")?)
+            Lengths::Each(each.collect::<Result<_, _>>().map_err(|_| Error::Overflow("a chunk"))?)
         }
     };
     let positions = chunks.iter().map(|(position, _)| *position).collect();

@@ -9,11 +9,11 @@ use virtualize_zarr::{ChunkGrid, Codec, FillValue, Reference, SourceId};
 
 use super::header_fill::{HeaderFill, header_fill};
 use super::layout::{ChunkPlan, ChunkPlanner, is_reference};
-use super::others::FileContext;
+use super::others::{FileContext, no_dataset};
 use super::spans::{Axis, Span, axes};
 use super::types::ElementType;
 use super::virtual_layout::{row_major, too_many};
-use crate::{ChunkContent, MapOptions};
+use crate::{ChunkContent, Error, MapOptions, Result};
 
 /// Bytes of memory for a chunk of a source.
 const SOURCE_CHUNK: u64 = 64;
@@ -58,19 +58,21 @@ impl Urls {
         Self { ids: BTreeMap::from([(own.to_owned(), SourceId(0))]), others: Vec::new() }
     }
 
-    fn id(&mut self, url: &str) -> Result<SourceId, String> {
+    fn id(&mut self, url: &str) -> Result<SourceId> {
         if let Some(id) = self.ids.get(url) {
             return Ok(*id);
         }
         self.others.push(url.to_owned());
-        let id = u32::try_from(self.others.len()).map(SourceId).map_err(|_| "too many source files")?;
+        let id = u32::try_from(self.others.len())
+            .map(SourceId)
+            .map_err(|_| Error::Overflow("the list of source files"))?;
         self.ids.insert(url.to_owned(), id);
         Ok(id)
     }
 }
 
 /// What missing elements of a dataset read as; `None` where no scalar says it. Virtual datasets know no "never".
-pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<Option<FillValue>, String> {
+pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<Option<FillValue>> {
     let is_virtual = matches!(dataset.layout, Layout::Virtual(_));
     Ok(match header_fill(&dataset.fill, element)? {
         HeaderFill::Inexpressible(_) => None,
@@ -87,7 +89,7 @@ impl ChunkPlanner<'_> {
         &self,
         mappings: &[VirtualMapping],
         urls: &mut Urls,
-    ) -> Result<(Vec<Block>, Vec<String>), String> {
+    ) -> Result<(Vec<Block>, Vec<String>)> {
         let mut known: BTreeMap<(&str, &str), Option<Rc<Part>>> = BTreeMap::new();
         let (mut blocks, mut missing) = (Vec::new(), BTreeSet::new());
         for mapping in mappings {
@@ -116,28 +118,25 @@ impl ChunkPlanner<'_> {
     }
 
     /// The source of a mapping; `None` where it does not exist.
-    fn part(&self, mapping: &VirtualMapping, urls: &mut Urls) -> Result<Option<Part>, String> {
+    fn part(&self, mapping: &VirtualMapping, urls: &mut Urls) -> Result<Option<Part>> {
         let Some(context) = self.context.of_source(&mapping.file)? else { return Ok(None) };
-        let name = |why: String| match why.starts_with("its source") {
-            true => why,
-            false => format!("its source \"{}\" in \"{}\": {why}", mapping.dataset, mapping.file),
-        };
+        let name = |error: Error| error.of_source(&mapping.dataset, &mapping.file);
         let file = context.here.file;
         let Some(address) = context.lookup.find(file, file.root, &mapping.dataset).map_err(name)? else {
             return Ok(None);
         };
         let Some(Object::Dataset(dataset)) = file.objects.get(&address) else {
-            return Err(name("it is no dataset".to_owned()));
+            return Err(name(no_dataset()));
         };
         context.check_extent(address).map_err(name)?;
         if dataset.datatype != self.dataset.datatype {
-            return Err(name("it has another type".to_owned()));
+            return Err(name(unsupported("its datatype differs from that of the virtual dataset")));
         }
         self.part_of(dataset, context, urls).map(Some).map_err(name)
     }
 
-    fn part_of(&self, dataset: &Dataset, context: FileContext<'_>, urls: &mut Urls) -> Result<Part, String> {
-        let extent = dataset.dataspace.shape().ok_or("it has no extent")?;
+    fn part_of(&self, dataset: &Dataset, context: FileContext<'_>, urls: &mut Urls) -> Result<Part> {
+        let extent = dataset.dataspace.shape().ok_or_else(|| unsupported("it has no extent"))?;
         let shape: Vec<u64> = extent.iter().chain(&self.element.axes).copied().collect();
         let missing = missing_reads(dataset, self.element)?;
         let options = MapOptions { split_contiguous: None, ..self.options.clone() };
@@ -152,7 +151,7 @@ impl ChunkPlanner<'_> {
             context,
         };
         if is_reference(&dataset.datatype) {
-            return Err("it holds references, whose targets lie in its own file".to_owned());
+            return Err(unsupported("it holds references, whose targets lie in its own file"));
         }
         let mut plan = planner.place()?;
         let chunks = plan.chunks.len().saturating_add(plan.inline.len() as u64);
@@ -170,14 +169,20 @@ impl ChunkPlanner<'_> {
     }
 }
 
+pub(super) fn unsupported(problem: &'static str) -> Error {
+    Error::unsupported("a virtual source", problem)
+}
+
 /// The chunks of a source by position.
-fn chunks_of(plan: &mut ChunkPlan, own: &str, urls: &mut Urls) -> Result<BTreeMap<u64, Chunk>, String> {
-    let ids: Result<Vec<SourceId>, String> = std::iter::once(own)
+fn chunks_of(plan: &mut ChunkPlan, own: &str, urls: &mut Urls) -> Result<BTreeMap<u64, Chunk>> {
+    let ids: Result<Vec<SourceId>> = std::iter::once(own)
         .chain(plan.external_files.iter().map(String::as_str))
         .map(|url| urls.id(url))
         .collect();
     let ids = ids?;
-    let id = |source: SourceId| ids.get(source.index()).copied().ok_or("a chunk lies in no known file");
+    let id = |source: SourceId| {
+        ids.get(source.index()).copied().ok_or(Error::Overflow("the list of source files"))
+    };
     let mut chunks = BTreeMap::new();
     for column in &plan.chunks.references {
         let source = id(column.source)?;
@@ -197,7 +202,7 @@ fn chunks_of(plan: &mut ChunkPlan, own: &str, urls: &mut Urls) -> Result<BTreeMa
 
 impl Part {
     /// The chunk with this index in the grid of chunks of `shape`, into which the part may be cut.
-    pub(super) fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>, String> {
+    pub(super) fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>> {
         let Some((axis, slice)) = self.cut else {
             let counts = ChunkGrid::Regular(shape.to_vec()).counts(&self.shape);
             let position = row_major(index, &counts).ok_or_else(too_many)?;

@@ -5,8 +5,8 @@ use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Codec, DataType, FillValue, SourceId};
 
 use super::layout::ChunkPlanner;
-use super::virtual_parts::{Block, Chunk};
-use crate::{ChunkContent, ElementTransform, Piece, PieceBytes};
+use super::virtual_parts::{Block, Chunk, unsupported};
+use crate::{ChunkContent, ElementTransform, Error, Piece, PieceBytes, Result};
 
 /// Where along an axis a chunk of the destination and one of the source meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ impl ChunkPlanner<'_> {
         shape: &[u64],
         overlap: &[ChunkOverlap],
         chunk: Option<&Chunk>,
-    ) -> Result<Vec<Piece>, String> {
+    ) -> Result<Vec<Piece>> {
         let rank = shape.len();
         let mut window = Window { from: vec![0; rank], extent: vec![1; rank] };
         for (axis, overlap) in block.axes.iter().zip(overlap) {
@@ -71,7 +71,7 @@ impl ChunkPlanner<'_> {
         bytes: PieceBytes,
         shape: &[u64],
         length: u64,
-    ) -> Result<Piece, String> {
+    ) -> Result<Piece> {
         let mut shape = shape.to_vec();
         if let Some((axis, slice)) = block.part.cut
             && let Some(height) = length.checked_div(slice)
@@ -84,11 +84,11 @@ impl ChunkPlanner<'_> {
     }
 
     /// The layers of a chunk that is made, where it is made of pieces.
-    fn made(&self, content: &ChunkContent, window: &Window) -> Result<Vec<Piece>, String> {
+    fn made(&self, content: &ChunkContent, window: &Window) -> Result<Vec<Piece>> {
         let background = match content {
             ChunkContent::Assemble { background, .. } => Some(background.clone()),
             ChunkContent::Variable { .. } => None,
-            _ => return Err("parts of its chunks cannot be taken apart".to_owned()),
+            _ => return Err(unsupported("its chunks cannot be taken apart")),
         };
         let covers = |piece: &Piece| {
             let ends = piece.to.iter().zip(&piece.extent).map(|(to, extent)| to.saturating_add(*extent));
@@ -108,7 +108,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// A window of one value.
-    fn constant(&self, value: Option<&FillValue>, window: &Window) -> Result<Piece, String> {
+    fn constant(&self, value: Option<&FillValue>, window: &Window) -> Result<Piece> {
         match value {
             Some(FillValue::Fixed(_)) => {
                 self.repeated(&ChunkPlanner { background: value, ..*self }.background_bytes(), window)
@@ -118,16 +118,21 @@ impl ChunkPlanner<'_> {
                 let size = usize::try_from(self.element.stored_size).unwrap_or(0);
                 self.repeated(&vec![0; size].into(), window)
             }
-            _ => Err("the fill value of a source cannot be written".to_owned()),
+            _ => Err(unsupported("its fill value is no scalar")),
         }
     }
 
-    fn repeated(&self, element: &Bytes, window: &Window) -> Result<Piece, String> {
+    fn repeated(&self, element: &Bytes, window: &Window) -> Result<Piece> {
         let count = window.extent.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
         let bytes = count.and_then(|count| count.checked_mul(element.len() as u64));
         let count = count.filter(|_| bytes.is_some_and(|bytes| bytes <= self.options.inline_limit));
         let count = count.and_then(|count| usize::try_from(count).ok());
-        let bytes = element.repeat(count.ok_or("a fill value is too much to inline")?);
+        let limit = || Error::InlineLimit {
+            reason: "the fill value of a source differs".into(),
+            content: format!("{:?} of its elements", window.extent),
+            limit: self.options.inline_limit,
+        };
+        let bytes = element.repeat(count.ok_or_else(limit)?);
         let here = PieceBytes::Here(bytes.into());
         let mut piece = whole(SourceId(0), here, Vec::new(), window.extent.clone(), ElementTransform::None);
         piece.to.clone_from(&window.from);
@@ -135,13 +140,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// A piece in the axes of the destination. Axes of the source that have no partner there are joined with the next.
-    fn plan(
-        &self,
-        block: &Block,
-        overlap: &[ChunkOverlap],
-        window: &Window,
-        piece: Piece,
-    ) -> Result<Piece, String> {
+    fn plan(&self, block: &Block, overlap: &[ChunkOverlap], window: &Window, piece: Piece) -> Result<Piece> {
         let rank = self.shape.len();
         let mut plan = Piece {
             shape: vec![1; rank],
@@ -176,17 +175,11 @@ impl ChunkPlanner<'_> {
     }
 
     /// Takes the `index`-th of each run of `joined` elements.
-    fn one_of(
-        &self,
-        joined: u64,
-        index: u64,
-        transform: ElementTransform,
-    ) -> Result<ElementTransform, String> {
+    fn one_of(&self, joined: u64, index: u64, transform: ElementTransform) -> Result<ElementTransform> {
         if joined == 1 {
             return Ok(transform);
         }
-        let refused =
-            || "one element of the last axis of a source cannot be taken from such elements".to_owned();
+        let refused = || unsupported("one element of its last axis cannot be taken from such elements");
         let (stored_size, parts, strings, reversed) = match transform {
             ElementTransform::None => {
                 let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());

@@ -5,12 +5,17 @@ use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
 use virtualize_zarr::{Codec, DataType, SourceId};
 
-use super::chunked::{check_table, entries, furthest_end};
+use super::chunked::{check_table, entries, furthest_end, mismatched_shape};
 use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
-use crate::ChunkContent;
+use crate::{ChunkContent, Error, Result};
 
 /// Its registered number.
 pub(super) const ZFP: u16 = 32013;
+
+/// The filter in error messages.
+const NAME: &str = "ZFP (32013)";
+
+const REASON: &str = "the headers of ZFP chunks are in the filter's client data";
 
 /// Newest version of the stream that released decoders know.
 const NEWEST_CODEC: u32 = 5;
@@ -27,11 +32,11 @@ struct Head {
 
 impl ChunkPlanner<'_> {
     /// All chunks with the head in front; the filter must be the only one.
-    pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan, String> {
+    pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan> {
         let [filter] = filters else {
-            return Err("ZFP (32013) beside other filters is not mapped".to_owned());
+            return Err(Error::undecodable(NAME, "other filters beside it are not supported"));
         };
-        let head = head(&filter.parameters).map_err(|why| format!("ZFP (32013): {why}"))?;
+        let head = head(&filter.parameters)?;
         let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
         self.fits(&head, &chunk_shape)?;
         let grid: Vec<u64> =
@@ -40,17 +45,18 @@ impl ChunkPlanner<'_> {
         check_table(table, &grid)?;
         self.check_end(furthest_end(table))?;
         if chunked.unfiltered_edges || !table.filter_masks.is_empty() {
-            return Err("some of its chunks did not go through ZFP (32013)".to_owned());
+            return Err(Error::undecodable(NAME, "some chunks skipped the filter"));
         }
         let codec = Codec::Image { name: "imagecodecs_zfp", configuration: serde_json::Map::new() };
         let codecs = vec![codec];
         self.clients_decode(&codecs, &[], 0)?;
         let bytes = entries(table).fold(0, |sum: u64, (_, range)| sum.saturating_add(range.length));
         if bytes > self.options.inline_limit || table.addresses.len() as u64 > INLINE_CHUNKS {
-            return Err(format!(
-                "the heads of its ZFP (32013) chunks lie elsewhere, and {bytes} bytes are too much to inline (limit {})",
-                self.options.inline_limit
-            ));
+            return Err(Error::InlineLimit {
+                reason: REASON.into(),
+                content: format!("{bytes} bytes"),
+                limit: self.options.inline_limit,
+            });
         }
         let made = |(position, range)| {
             let (prefix, prefix_bits) = (head.bytes.clone(), head.bits);
@@ -60,14 +66,14 @@ impl ChunkPlanner<'_> {
             chunk_shape,
             codecs,
             inline: entries(table).map(made).collect(),
-            inline_reason: Some("the heads of ZFP chunks lie in the filter's client data".to_owned()),
+            inline_reason: Some(REASON.to_owned()),
             ..self.one_chunk()?
         })
     }
 
     /// Whether the head speaks of chunks of this type and shape. ZFP has no axes of length 1, and takes unsigned
     /// integers for signed ones of the same bits.
-    fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<(), String> {
+    fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<()> {
         let long = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Vec<_>>();
         let data_type = &self.element.data_type;
         let signed = match data_type {
@@ -76,24 +82,28 @@ impl ChunkPlanner<'_> {
             other => other,
         };
         if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {
-            return Err(format!("chunks of {chunk_shape:?} do not fit the extent {:?}", self.shape));
+            return Err(mismatched_shape(chunk_shape, self.shape));
         }
         match head.data_type == *signed && long(&head.shape) == long(chunk_shape) {
             true if self.element.is_stored_as_it_is() => Ok(()),
-            _ => Err(format!(
-                "ZFP (32013) chunks are {:?} of {}, not {chunk_shape:?} of {data_type}",
-                head.shape, head.data_type
+            _ => Err(Error::malformed(
+                NAME,
+                format!(
+                    "streams are {:?} of {}, not {chunk_shape:?} of {data_type}",
+                    head.shape, head.data_type
+                ),
             )),
         }
     }
 }
 
 /// Reads the client data: a word of versions, then the head as little-endian words.
-fn head(parameters: &[u32]) -> Result<Head, String> {
-    let (versions, words) = parameters.split_first().ok_or("it has no client data")?;
+fn head(parameters: &[u32]) -> Result<Head> {
+    let (versions, words) =
+        parameters.split_first().ok_or_else(|| Error::malformed(NAME, "no client data"))?;
     let codec = (versions >> 12) & 0xf;
     if codec > NEWEST_CODEC {
-        return Err(format!("streams of version {codec} are unknown"));
+        return Err(Error::undecodable(NAME, format!("streams of version {codec} are unknown")));
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let first = bytes.first_chunk::<16>().copied().or_else(|| {
@@ -101,19 +111,23 @@ fn head(parameters: &[u32]) -> Result<Head, String> {
         padded.get_mut(..12)?.copy_from_slice(bytes.get(..12)?);
         Some(padded)
     });
-    let first =
-        u128::from_le_bytes(first.ok_or_else(|| format!("its client data {parameters:x?} are too short"))?);
+    let first = u128::from_le_bytes(first.ok_or_else(|| too_short(parameters))?);
     if first & 0xff_ffff != 0x70_667a {
-        return Err(format!("its client data {parameters:x?} are no head of a stream"));
+        let problem = format!("client data {parameters:x?} without the signature of a stream");
+        return Err(Error::malformed(NAME, problem));
     }
     let bits = if first >> 84 & 0xfff == 0xfff { 148 } else { 96_u32 };
     let length = usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);
     if bytes.len() < length {
-        return Err(format!("its client data {parameters:x?} are too short"));
+        return Err(too_short(parameters));
     }
     bytes.truncate(length);
     let (data_type, shape) = meaning((first >> 32) & 0xf_ffff_ffff_ffff);
     Ok(Head { bytes: bytes.into(), bits, data_type, shape })
+}
+
+fn too_short(parameters: &[u32]) -> Error {
+    Error::malformed(NAME, format!("client data {parameters:x?} are too short"))
 }
 
 /// Type and shape: two bits for each of type and rank - 1, then 48 bits for all lengths - 1, the fastest axis first.

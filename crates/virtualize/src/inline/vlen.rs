@@ -80,7 +80,7 @@ fn reference(
     if matches!(element, Element::Text(_) | Element::Bytes(_)) {
         return Ok(None);
     }
-    let path = reference_path(element, objects).map_err(Failure::Chunk)?;
+    let path = reference_path(element, objects).map_err(|error| Failure::Chunk(error.to_string()))?;
     Ok(Some(match text {
         ReferenceText::Path => path,
         ReferenceText::Part => {
