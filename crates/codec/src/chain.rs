@@ -115,7 +115,7 @@ fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8
         | Codec::Image { .. }
         | Codec::Blosc2Nd
         | Codec::Foreign { .. }
-        | Codec::Named { .. } => {
+        | Codec::Lzo { .. } => {
             return Err(CodecFailure::NoDecoder(codec.describe()));
         }
     }
@@ -155,7 +155,7 @@ fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailu
         | Codec::Image { .. }
         | Codec::Blosc2Nd
         | Codec::Foreign { .. }
-        | Codec::Named { .. }
+        | Codec::Lzo { .. }
         | Codec::Hdf5Nbit(_)
         | Codec::Tiff(_)
         | Codec::Hdf5ScaleOffset(_)

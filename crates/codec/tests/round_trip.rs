@@ -301,7 +301,7 @@ fn is_encoded_here(codec: &Codec) -> bool {
         | Codec::Image { .. }
         | Codec::Blosc2Nd
         | Codec::Foreign { .. }
-        | Codec::Named { .. }
+        | Codec::Lzo { .. }
         | Codec::Hdf5Nbit(_)
         | Codec::Tiff(_)
         | Codec::Hdf5ScaleOffset(_)
@@ -314,7 +314,7 @@ fn what_has_an_encoder_has_a_decoder_and_nothing_else_has_one() {
     let others = [
         Codec::Blosc2Nd,
         Codec::Image { name: "imagecodecs_jpeg", configuration: serde_json::Map::new() },
-        Codec::Named { name: "imagecodecs_lzo", configuration: serde_json::Map::new() },
+        Codec::Lzo { configuration: serde_json::Map::new() },
         Codec::Hdf5Nbit(vec![8]),
         Codec::ScaleOffset { offset: None, scale: None },
     ];

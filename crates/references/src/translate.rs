@@ -2,8 +2,8 @@
 //! and chunks that the other format cannot refer to are listed, to be made anew.
 
 use virtualize_zarr::{
-    Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Node, ZarrFormat, node::join,
-    readers::in_stored_order,
+    Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Implementation, Node, ZarrFormat,
+    node::join, readers::in_stored_order,
 };
 
 use crate::fill;
@@ -154,9 +154,7 @@ fn in_one_byte_order(array: &mut Array) -> Option<PendingChunks> {
 }
 
 fn is_decoded_here(codec: &Codec) -> bool {
-    let is_client_only =
-        matches!(codec, Codec::Image { .. } | Codec::Named { .. } | Codec::Foreign { .. } | Codec::Blosc2Nd);
-    !is_client_only
+    codec.implementation() != Implementation::None
 }
 
 /// Codecs whose shape and type only v2 says get them: what comes out of `codecs` of Zarr v3 can be decoded then.
@@ -167,28 +165,6 @@ fn complete(array: &mut Array) -> Result<(), String> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else {
         return Err("Zarr v2 has no chunks of several sizes".to_owned());
     };
-    let endian = array.endian();
-    let spelled = array.data_type.to_v2(endian).ok().and_then(|dtype| dtype.as_str().map(str::to_owned));
-    let put = |dtype: &mut String| spelled.iter().for_each(|spelled| dtype.clone_from(spelled));
-    let mut shape_here = chunk.clone();
-    for codec in &mut array.codecs {
-        match codec {
-            Codec::Transpose { order } => {
-                shape_here = order.iter().filter_map(|axis| shape_here.get(*axis).copied()).collect();
-            }
-            Codec::Delta { dtype, shape, .. } | Codec::FloatPredictor { dtype, shape, .. } => {
-                put(dtype);
-                shape.clone_from(&shape_here);
-            }
-            Codec::PackBitsOfIntegers { dtype, .. } | Codec::ReversedBytes { dtype } => put(dtype),
-            Codec::Image { name, configuration } if name.starts_with("imagecodecs_ccitt") => {
-                if let [.., height, width] = shape_here.as_slice() {
-                    configuration.insert("height".to_owned(), (*height).into());
-                    configuration.insert("width".to_owned(), (*width).into());
-                }
-            }
-            _ => {}
-        }
-    }
+    Codec::complete(&mut array.codecs, &array.data_type, chunk);
     Ok(())
 }

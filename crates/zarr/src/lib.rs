@@ -10,22 +10,17 @@ pub mod node;
 pub mod readers;
 
 mod arithmetic;
-mod cast_value;
-mod client_codecs;
-mod codec;
+mod codecs;
 mod columns;
 mod data_type;
+mod data_type_json;
 mod fill_value;
 mod metadata;
 mod position;
 mod read;
-mod spell_codec;
-mod spell_data_type;
-mod tiff_scheme;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
-pub use cast_value::{OutOfRange, Rounding, ScalarMap};
-pub use codec::{Codec, CodecError, ForeignKind};
+pub use codecs::{Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, TiffScheme};
 pub use columns::ReferencesBuilder;
 pub use data_type::{DataType, Endian, Field};
 pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
@@ -34,7 +29,6 @@ pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::{ArrayDocument, ReadError};
-pub use tiff_scheme::TiffScheme;
 
 /// Which of the two Zarr formats metadata is spelled in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,4 +37,14 @@ pub enum ZarrFormat {
     V2,
     /// Zarr v3: `zarr.json`; chunk keys `c/0/0`.
     V3,
+}
+
+impl ZarrFormat {
+    /// Returns "v2" or "v3".
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::V2 => "v2",
+            Self::V3 => "v3",
+        }
+    }
 }

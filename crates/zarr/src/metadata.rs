@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::spell_data_type::unspeakable;
 use crate::{
-    Arithmetic, ArithmeticError, Array, ChunkGrid, Codec, CodecError, DataType, Endian, FillValue,
-    FillValueError, Group, ZarrFormat,
+    Arithmetic, ArithmeticError, Array, ChunkGrid, Codec, CodecError, Endian, FillValue, FillValueError,
+    Group, ZarrFormat, codecs,
 };
 
 /// Name of the attribute that tells xarray the axes' names of a Zarr v2 array.
@@ -32,9 +31,9 @@ impl Array {
     /// What Zarr v2 has no words for: some codecs, transpositions but the full reversal, varying chunk sizes.
     pub fn to_zarray(&self) -> Result<Value, MetadataError> {
         let ChunkGrid::Regular(chunks) = &self.chunk_grid else {
-            return Err(unspeakable("a chunk grid of varying sizes", "v2").into());
+            return Err(CodecError::new("a chunk grid of varying sizes", ZarrFormat::V2).into());
         };
-        let (filters, compressor) = filters_and_compressor(&self.codecs)?;
+        let (filters, compressor) = codecs::to_v2(&self.codecs)?;
         let fill_value = match &self.fill_value {
             Some(value) => value.to_json(&self.data_type, ZarrFormat::V2)?,
             None => Value::Null,
@@ -46,7 +45,7 @@ impl Array {
             "dtype": self.data_type.to_v2(self.endian())?,
             "fill_value": fill_value,
             "filters": filters,
-            "order": order(&self.codecs)?,
+            "order": codecs::order_v2(&self.codecs)?,
             "shape": self.shape,
             "zarr_format": 2,
         }))
@@ -73,7 +72,7 @@ impl Array {
             "attributes": self.attributes,
             "chunk_grid": self.chunk_grid.to_v3(),
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "codecs": codecs_v3(&self.codecs, &self.data_type)?,
+            "codecs": codecs::to_v3(&self.codecs, &self.data_type)?,
             "data_type": self.data_type.to_v3()?,
             "dimension_names": self.axis_names(name),
             "fill_value": fill_value.to_json(&self.data_type, ZarrFormat::V3)?,
@@ -134,84 +133,4 @@ fn edges(sizes: &[u64]) -> Value {
         sizes => json!([sizes.first(), sizes.len()]),
     };
     sizes.chunk_by(|a, b| a == b).map(run).collect()
-}
-
-/// v2's `filters` and `compressor`: the last codec is the compressor, unless it only rearranges or checks.
-fn filters_and_compressor(codecs: &[Codec]) -> Result<(Value, Value), CodecError> {
-    let said_elsewhere = |codec: &Codec| {
-        matches!(codec, Codec::Bytes { .. } | Codec::Transpose { .. } | Codec::ReversedBytes { .. })
-    };
-    let mut filters: Vec<_> = codecs.iter().filter(|codec| !said_elsewhere(codec)).collect();
-    let compressor = match filters.last() {
-        Some(last) if is_compressor(last) => filters.pop(),
-        _ => None,
-    };
-    let filters: Vec<_> = filters.into_iter().map(Codec::to_v2).collect::<Result<_, _>>()?;
-    let filters = if filters.is_empty() { Value::Null } else { filters.into() };
-    Ok((filters, compressor.map_or(Ok(Value::Null), Codec::to_v2)?))
-}
-
-fn is_compressor(codec: &Codec) -> bool {
-    let rearranges = matches!(codec, Codec::Shuffle { .. } | Codec::Fletcher32 | Codec::BitOrder);
-    matches!(codec, Codec::Image { .. } | Codec::Blosc2Nd) || (codec.is_bytes_to_bytes() && !rearranges)
-}
-
-/// v2's `order`: "F" for a reversal of all axes that comes first.
-fn order(codecs: &[Codec]) -> Result<&'static str, CodecError> {
-    let Some(at) = codecs.iter().position(|codec| matches!(codec, Codec::Transpose { .. })) else {
-        return Ok("C");
-    };
-    match codecs.get(at) {
-        Some(Codec::Transpose { order }) if order.iter().copied().eq(0..order.len()) => Ok("C"),
-        Some(Codec::Transpose { order }) if at == 0 && order.iter().rev().copied().eq(0..order.len()) => {
-            Ok("F")
-        }
-        Some(other) => Err(other.nameless("v2")),
-        None => Ok("C"),
-    }
-}
-
-/// v3's `codecs`. Codecs that turn the array into bytes by themselves take the place of `bytes`; a reversal of bits, for
-/// which v3 has an array → array codec only, moves before `bytes` where nothing stands between.
-fn codecs_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>, CodecError> {
-    let mut chain: Vec<&Codec> = Vec::with_capacity(codecs.len());
-    let mut makes_bytes = false;
-    for codec in codecs {
-        match codec {
-            Codec::Bytes { .. } if makes_bytes => continue,
-            Codec::BitOrder => match chain.last() {
-                // The codec takes arrays of integers only.
-                Some(Codec::Bytes { .. }) if data_type.is_integer() => chain.insert(chain.len() - 1, codec),
-                _ => return Err(codec.nameless("v3")),
-            },
-            _ => chain.push(codec),
-        }
-        makes_bytes |= codec.is_array_to_bytes() || replaces_bytes(codec);
-    }
-    if !makes_bytes {
-        return Err(unspeakable("a chain without an array → bytes codec", "v3"));
-    }
-    let mut at_place = data_type;
-    let mut spelled = Vec::with_capacity(chain.len());
-    for codec in chain {
-        if let Codec::CastValue { data_type, .. } = codec {
-            at_place = data_type;
-        }
-        spelled.push(codec_v3(codec, at_place)?);
-    }
-    Ok(spelled)
-}
-
-fn replaces_bytes(codec: &Codec) -> bool {
-    matches!(codec, Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. })
-}
-
-fn codec_v3(codec: &Codec, data_type: &DataType) -> Result<Value, CodecError> {
-    let Codec::Bytes { endian } = codec else { return codec.to_v3() };
-    let orders = data_type.byte_orders_of(endian.unwrap_or(Endian::Little));
-    match orders.as_slice() {
-        [] => Codec::Bytes { endian: None }.to_v3(),
-        [one] if endian.is_none_or(|said| said == *one) => Codec::Bytes { endian: Some(*one) }.to_v3(),
-        _ => Err(unspeakable("a structure whose fields have another byte order than the array", "v3")),
-    }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, ForeignKind, ZarrFormat};
+use virtualize_zarr::{Array, ChunkGrid, Codec, CodecKind, DataType, Endian, FillValue, ZarrFormat};
 
 /// Every data type with scalars at its ends, there and back in both formats.
 #[test]
@@ -87,13 +87,13 @@ fn codecs_of_other_tools_stay_as_they_are() {
     let grib = json!({"id": "grib", "var": "t"});
     let document = zarray(json!("<f8"), json!([filter]), grib.clone());
     let array = Array::from_zarray(&document, &Value::Null).unwrap().array;
-    let foreign = |spelled, kind| Codec::Foreign { spelled, format: ZarrFormat::V2, kind };
+    let foreign = |entry, kind| Codec::Foreign { entry, format: ZarrFormat::V2, kind };
     assert_eq!(
         array.codecs,
         [
-            foreign(filter, ForeignKind::ArrayToArray),
+            foreign(filter, CodecKind::ArrayToArray),
             Codec::Bytes { endian: Some(Endian::Little) },
-            foreign(grib, ForeignKind::BytesToBytes)
+            foreign(grib, CodecKind::BytesToBytes)
         ]
     );
     assert_eq!(array.to_zarray().unwrap(), document);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use virtualize::zarr::{Array, Codec, ForeignKind, Hierarchy, Node, ZarrFormat};
+use virtualize::zarr::{Array, Codec, CodecKind, Hierarchy, Node, ZarrFormat};
 
 use super::{
     accumulate::Growing, coordinate, grid::grid, inline, joiner::Joiner, missing, numbers, references,
@@ -238,10 +238,8 @@ fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, String> {
             Codec::FloatPredictor { axis, dtype, shape } => {
                 Codec::FloatPredictor { axis: moved(*axis), dtype: dtype.clone(), shape: longer(shape) }
             }
-            Codec::Foreign {
-                kind: ForeignKind::ArrayToArray | ForeignKind::ArrayToBytes, spelled, ..
-            } => {
-                return Err(format!("what codec {spelled} does to an array with one more axis is not known"));
+            Codec::Foreign { kind: CodecKind::ArrayToArray | CodecKind::ArrayToBytes, entry, .. } => {
+                return Err(format!("what codec {entry} does to an array with one more axis is not known"));
             }
             other => other.clone(),
         })

@@ -45,7 +45,7 @@ impl ChunkPlanner<'_> {
         let length =
             u32::try_from(bytes).map_err(|_| Error::undecodable(NAME, format!("chunks of {bytes} bytes")))?;
         let configuration = serde_json::Map::from_iter([("header".to_owned(), true.into())]);
-        applied.push(Codec::Named { name: "imagecodecs_lzo", configuration });
+        applied.push(Codec::Lzo { configuration });
         self.clients_decode(&applied, &chunk_shape, bytes)?;
         let grid: Vec<u64> =
             self.shape.iter().zip(&chunk_shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();

@@ -1,13 +1,14 @@
 //! Metadata documents read back: what [`Array::to_zarray`] and [`Array::to_zarr_json`] write, and what other tools write.
 //! A codec of theirs that has no place in [`Codec`] stays as it is spelled ([`Codec::Foreign`]).
 
-mod codecs;
 mod types;
+
+pub(crate) use types::from_v3 as data_type_from_v3;
 
 use serde_json::{Map, Value};
 
 use crate::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, ZarrFormat,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, ZarrFormat, codecs,
     metadata::ARRAY_DIMENSIONS,
 };
 
@@ -39,7 +40,7 @@ const AXES: usize = 64;
 /// Most chunk sizes along an axis of a rectilinear grid.
 const EDGES: u64 = 1 << 24;
 
-pub(crate) fn wrong(member: &'static str, expected: &'static str, found: &Value) -> ReadError {
+pub(crate) fn unexpected(member: &'static str, expected: &'static str, found: &Value) -> ReadError {
     let mut text = found.to_string();
     if let Some((at, _)) = text.char_indices().nth(80) {
         text.truncate(at);
@@ -57,7 +58,7 @@ fn sizes(document: &Value, member: &'static str) -> Result<Vec<u64>, ReadError> 
     let value = get(document, member);
     let list = value.as_array().filter(|list| list.len() <= AXES);
     let sizes: Option<Vec<u64>> = list.and_then(|list| list.iter().map(Value::as_u64).collect());
-    sizes.ok_or_else(|| wrong(member, "a list of sizes", value))
+    sizes.ok_or_else(|| unexpected(member, "a list of sizes", value))
 }
 
 fn object(value: &Value) -> Map<String, Value> {
@@ -82,12 +83,12 @@ impl Array {
     /// Members that are missing or not what the Zarr v2 specification says; data types that have no place here.
     pub fn from_zarray(zarray: &Value, zattrs: &Value) -> Result<ArrayDocument, ReadError> {
         if get(zarray, "zarr_format").as_u64() != Some(2) {
-            return Err(wrong("zarr_format", "2", get(zarray, "zarr_format")));
+            return Err(unexpected("zarr_format", "2", get(zarray, "zarr_format")));
         }
         let shape = sizes(zarray, "shape")?;
         let chunks = sizes(zarray, "chunks")?;
         if chunks.len() != shape.len() {
-            return Err(wrong("chunks", "as many sizes as the shape has", get(zarray, "chunks")));
+            return Err(unexpected("chunks", "as many sizes as the shape has", get(zarray, "chunks")));
         }
         let (data_type, endian) = types::from_v2(get(zarray, "dtype"), zarray)?;
         let codecs = codecs::from_v2(zarray, &data_type, endian, shape.len())?;
@@ -101,7 +102,7 @@ impl Array {
             None | Some(".") => '.',
             Some("/") => '/',
             Some(_) => {
-                return Err(wrong(
+                return Err(unexpected(
                     "dimension_separator",
                     "\".\" or \"/\"",
                     get(zarray, "dimension_separator"),
@@ -129,7 +130,7 @@ impl Array {
         if get(document, "node_type").as_str() != Some("array")
             || get(document, "zarr_format").as_u64() != Some(3)
         {
-            return Err(wrong("node_type", "an array of Zarr v3", get(document, "node_type")));
+            return Err(unexpected("node_type", "an array of Zarr v3", get(document, "node_type")));
         }
         let shape = sizes(document, "shape")?;
         let data_type = types::from_v3(get(document, "data_type"))?;
@@ -161,7 +162,7 @@ fn dimension_names(names: Option<&Value>, axes: usize) -> Vec<Option<String>> {
 }
 
 fn keys(encoding: &Value) -> Result<(char, bool), ReadError> {
-    let refused = || wrong("chunk_key_encoding", "default or v2", encoding);
+    let refused = || unexpected("chunk_key_encoding", "default or v2", encoding);
     let name = encoding.get("name").or(Some(encoding)).and_then(Value::as_str);
     let separator = encoding.get("configuration").and_then(|it| it.get("separator")).and_then(Value::as_str);
     let (otherwise, starts_with_c) = match name {
@@ -184,7 +185,7 @@ fn chunk_grid(grid: &Value, shape: &[u64]) -> Result<ChunkGrid, ReadError> {
             let chunks = sizes(configuration, "chunk_shape")?;
             match chunks.len() == shape.len() {
                 true => Ok(ChunkGrid::Regular(chunks)),
-                false => Err(wrong("chunk_grid", "as many sizes as the shape has", grid)),
+                false => Err(unexpected("chunk_grid", "as many sizes as the shape has", grid)),
             }
         }
         Some("rectilinear") => {
@@ -194,9 +195,9 @@ fn chunk_grid(grid: &Value, shape: &[u64]) -> Result<ChunkGrid, ReadError> {
             });
             edges
                 .map(ChunkGrid::Rectilinear)
-                .ok_or_else(|| wrong("chunk_grid", "edge lengths of each axis", grid))
+                .ok_or_else(|| unexpected("chunk_grid", "edge lengths of each axis", grid))
         }
-        _ => Err(wrong("chunk_grid", "regular or rectilinear", grid)),
+        _ => Err(unexpected("chunk_grid", "regular or rectilinear", grid)),
     }
 }
 
@@ -222,7 +223,7 @@ fn edge_lengths(edges: &Value, size: u64) -> Option<Vec<u64>> {
     Some(lengths)
 }
 
-/// Byte order of an array whose numbers are of one byte, or not numbers.
-pub(crate) fn none_or(endian: Endian, data_type: &DataType) -> Option<Endian> {
+/// Returns the byte order that `bytes` declares for a type: none for numbers of one byte and for other elements.
+pub(crate) fn byte_order_of(endian: Endian, data_type: &DataType) -> Option<Endian> {
     (!data_type.byte_orders_of(endian).is_empty()).then_some(endian)
 }

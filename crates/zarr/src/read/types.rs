@@ -5,7 +5,7 @@ use bytes::Bytes;
 use half::f16;
 use serde_json::Value;
 
-use super::{ReadError, wrong};
+use super::{ReadError, unexpected};
 use crate::{
     DataType, Endian, Field, FillValue,
     fill_value::{complex_half, in_byte_order},
@@ -24,11 +24,11 @@ pub(super) fn from_v2(dtype: &Value, zarray: &Value) -> Result<(DataType, Endian
         return match first {
             Some("vlen-utf8") => Ok((DataType::String, Endian::Little)),
             Some("vlen-bytes") => Ok((DataType::VariableBytes, Endian::Little)),
-            _ => Err(wrong("dtype", "an object type with the filter vlen-utf8 or vlen-bytes", dtype)),
+            _ => Err(unexpected("dtype", "an object type with the filter vlen-utf8 or vlen-bytes", dtype)),
         };
     }
     numpy(dtype, DEPTH)
-        .ok_or_else(|| wrong("dtype", "a NumPy type of numbers, bytes or fields of these", dtype))
+        .ok_or_else(|| unexpected("dtype", "a NumPy type of numbers, bytes or fields of these", dtype))
 }
 
 fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
@@ -83,9 +83,9 @@ fn numpy_field(field: &Value, depth: usize) -> Option<Field> {
 }
 
 /// `data_type` of a Zarr v3 array.
-pub(super) fn from_v3(data_type: &Value) -> Result<DataType, ReadError> {
+pub(crate) fn from_v3(data_type: &Value) -> Result<DataType, ReadError> {
     v3(data_type, DEPTH).ok_or_else(|| {
-        wrong("data_type", "a data type of numbers, bytes, text or fields of these", data_type)
+        unexpected("data_type", "a data type of numbers, bytes, text or fields of these", data_type)
     })
 }
 
@@ -166,7 +166,7 @@ impl FillValue {
             DataType::VariableBytes => decode64(value).map(Self::Variable).or_else(|| zero(value, data_type)),
             _ => fixed(value, data_type).map(|bytes| Self::Fixed(bytes.into())),
         };
-        found.ok_or_else(|| wrong("fill_value", "a scalar of the array's type", value))
+        found.ok_or_else(|| unexpected("fill_value", "a scalar of the array's type", value))
     }
 }
 

@@ -1,31 +1,44 @@
-//! The codecs of an array as a reader meets them: by name.
+//! The codecs of an array as readers find them in its metadata document: by name.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use super::Need;
-use crate::{Array, MetadataError, ZarrFormat};
+use super::{Need, Obstacle, Reader};
+use crate::{
+    Array, MetadataError, ZarrFormat,
+    codecs::{Definition, EncodedLength, Registry},
+};
 
-/// An array's metadata document, with what readers look for in it.
-pub(super) struct Spelt {
+/// An array's metadata document, with what decides about readers.
+pub(super) struct Document {
     pub(super) format: ZarrFormat,
-    pub(super) codecs: Vec<NamedCodec>,
-    /// `fill_value`.
+    pub(super) codecs: Vec<DocumentCodec>,
     pub(super) fill_value: Value,
-    /// Whether some chunk is missing, so that the fill value is shown.
-    pub(super) shows_fill: bool,
+    /// Whether some chunk is missing, so that readers show the fill value.
+    pub(super) shows_fill_value: bool,
 }
 
-/// A codec's registered name, without `numcodecs.`, and its configuration.
-pub(super) struct NamedCodec {
-    pub(super) name: String,
-    /// As it is written.
-    pub(super) full_name: String,
-    pub(super) configuration: Value,
+/// A codec of a document. Codecs that the model does not know ([`crate::Codec::Foreign`]) are judged by their name, like
+/// all others.
+pub(super) struct DocumentCodec {
+    /// The name as it is written.
+    full_name: String,
+    configuration: Value,
+    definition: Option<&'static Definition>,
     /// Whether v2 lists it as the compressor.
-    pub(super) is_compressor: bool,
+    is_compressor: bool,
 }
 
-impl Spelt {
+/// The use of a codec in an array, from which its [`Definition::limitation`] decides.
+pub(crate) struct CodecUse<'a> {
+    pub(crate) format: ZarrFormat,
+    /// The name as it is written.
+    pub(crate) full_name: &'a str,
+    pub(crate) configuration: &'a Value,
+    /// Bytes per stored element; `None` for those of variable length.
+    pub(crate) element_size: Option<u64>,
+}
+
+impl Document {
     pub(super) fn new(array: &Array, format: ZarrFormat) -> Result<Self, MetadataError> {
         let document = match format {
             ZarrFormat::V2 => array.to_zarray()?,
@@ -33,16 +46,13 @@ impl Spelt {
         };
         let codecs = match format {
             ZarrFormat::V2 => codecs_v2(&document),
-            ZarrFormat::V3 => list(&document, "codecs").map(codec_v3).collect(),
+            ZarrFormat::V3 => list(&document, "codecs").map(DocumentCodec::from_v3).collect(),
         };
-        let all = array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
-        let shows_fill = all.is_none_or(|all| array.chunks.len() < all);
-        Ok(Self {
-            format,
-            codecs,
-            fill_value: document.get("fill_value").cloned().unwrap_or_default(),
-            shows_fill,
-        })
+        let counts = array.chunk_grid.counts(&array.shape);
+        let chunks = counts.iter().try_fold(1_u64, |product, count| product.checked_mul(*count));
+        let fill_value = document.get("fill_value").cloned().unwrap_or_default();
+        let shows_fill_value = chunks.is_none_or(|chunks| array.chunks.len() < chunks);
+        Ok(Self { format, codecs, fill_value, shows_fill_value })
     }
 }
 
@@ -50,116 +60,88 @@ fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> +
     document.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// `"order": "F"` is a transposition.
-fn codecs_v2(document: &Value) -> Vec<NamedCodec> {
+/// Returns the codecs of a v2 array, where `"order": "F"` is a transposition.
+fn codecs_v2(document: &Value) -> Vec<DocumentCodec> {
     let rank = list(document, "shape").count();
-    let order = (document.get("order") == Some(&"F".into())).then(|| NamedCodec {
-        name: "transpose".to_owned(),
+    let order = (document.get("order") == Some(&"F".into())).then(|| DocumentCodec {
         full_name: "order F".to_owned(),
-        configuration: serde_json::json!({"order": (0..rank).rev().collect::<Vec<_>>()}),
+        configuration: json!({"order": (0..rank).rev().collect::<Vec<_>>()}),
+        definition: Definition::of_name("transpose"),
         is_compressor: false,
     });
-    let filters = list(document, "filters").map(|filter| codec_v2(filter, false));
+    let filters = list(document, "filters").map(|filter| DocumentCodec::from_v2(filter, false));
     let compressor = document.get("compressor").filter(|value| !value.is_null());
-    order.into_iter().chain(filters).chain(compressor.map(|value| codec_v2(value, true))).collect()
+    let compressor = compressor.map(|codec| DocumentCodec::from_v2(codec, true));
+    order.into_iter().chain(filters).chain(compressor).collect()
 }
 
-fn codec_v2(codec: &Value, is_compressor: bool) -> NamedCodec {
-    let name = codec.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-    NamedCodec { full_name: name.clone(), name, configuration: codec.clone(), is_compressor }
-}
+impl DocumentCodec {
+    fn from_v2(entry: &Value, is_compressor: bool) -> Self {
+        let id = entry.get("id").and_then(Value::as_str).unwrap_or_default();
+        Self::new(id, entry.clone(), is_compressor)
+    }
 
-fn codec_v3(codec: &Value) -> NamedCodec {
-    let full_name = codec.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let name = full_name.strip_prefix("numcodecs.").unwrap_or(&full_name).to_owned();
-    let configuration = codec.get("configuration").cloned().unwrap_or_default();
-    NamedCodec { name, full_name, configuration, is_compressor: false }
-}
+    fn from_v3(entry: &Value) -> Self {
+        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
+        let nothing = || Value::Object(Map::new());
+        Self::new(name, entry.get("configuration").cloned().unwrap_or_else(nothing), false)
+    }
 
-impl NamedCodec {
-    /// What zarr-python needs for it; `Err` where nothing helps.
-    pub(super) fn for_zarr_python(&self, format: ZarrFormat) -> Result<Option<Need>, String> {
-        const CORE: [&str; 8] =
-            ["bytes", "gzip", "zstd", "blosc", "transpose", "vlen-utf8", "vlen-bytes", "scale_offset"];
-        if self.name.starts_with("imagecodecs_") {
-            return Ok(Some(Need::Imagecodecs));
-        }
+    fn new(full_name: &str, configuration: Value, is_compressor: bool) -> Self {
+        let name = full_name.strip_prefix(Registry::NUMCODECS_PREFIX).unwrap_or(full_name);
+        let definition = Definition::of_name(name);
+        Self { full_name: full_name.to_owned(), configuration, definition, is_compressor }
+    }
+
+    fn refused(&self) -> Obstacle {
+        Obstacle::Codec(self.full_name.clone())
+    }
+
+    fn is_of_numcodecs(&self) -> bool {
+        self.full_name.starts_with(Registry::NUMCODECS_PREFIX)
+    }
+
+    fn is_core(&self) -> bool {
+        !self.is_of_numcodecs()
+            && self.definition.is_some_and(|definition| definition.registry == Registry::Core)
+    }
+
+    /// Returns what zarr-python needs for it.
+    pub(super) fn for_zarr_python(&self, format: ZarrFormat) -> Result<Option<Need>, Obstacle> {
         match format {
-            // Zarr v2 *is* numcodecs' codecs.
+            _ if self.full_name.starts_with("imagecodecs_") => Ok(Some(Need::Imagecodecs)),
+            // Codecs of Zarr v2 *are* those of numcodecs.
             ZarrFormat::V2 => Ok(None),
-            ZarrFormat::V3 if self.full_name.starts_with("numcodecs.") => Ok(Some(Need::Numcodecs)),
-            ZarrFormat::V3 if self.name == "cast_value" => Ok(Some(Need::CastValueRs)),
-            ZarrFormat::V3 if CORE.contains(&self.name.as_str()) => Ok(None),
-            ZarrFormat::V3 => Err(self.full_name.clone()),
+            ZarrFormat::V3 if self.is_of_numcodecs() => Ok(Some(Need::Numcodecs)),
+            ZarrFormat::V3 if self.is_core() => Ok(self.definition.and_then(|known| known.zarr_python_needs)),
+            ZarrFormat::V3 => Err(self.refused()),
         }
     }
 
-    pub(super) fn for_zarrs(&self) -> Result<(), String> {
-        const KNOWN: [&str; 11] = [
-            "bytes",
-            "gzip",
-            "zlib",
-            "zstd",
-            "blosc",
-            "bz2",
-            "shuffle",
-            "fletcher32",
-            "transpose",
-            "vlen-utf8",
-            "vlen-bytes",
-        ];
-        self.among(&KNOWN)
-    }
-
-    /// `element_size` is that of the array, which zarrita takes for that of its shuffle.
-    pub(super) fn for_zarrita(&self, element_size: Option<u64>) -> Result<(), String> {
-        const KNOWN: [&str; 10] = [
-            "bytes",
-            "gzip",
-            "zlib",
-            "zstd",
-            "blosc",
-            "shuffle",
-            "transpose",
-            "vlen-utf8",
-            "scale_offset",
-            "cast_value",
-        ];
-        self.among(&KNOWN)?;
-        let said = self.configuration.get("elementsize").and_then(Value::as_u64);
-        match self.name == "shuffle" && said != element_size {
-            true => Err(format!("{} of another element size than the array's", self.full_name)),
-            false => Ok(()),
+    /// Checks that a reader other than zarr-python decodes it. `element_size` is that of the stored elements, in bytes.
+    pub(super) fn check(
+        &self,
+        reader: Reader,
+        format: ZarrFormat,
+        element_size: Option<u64>,
+    ) -> Result<(), Obstacle> {
+        let definition = self.definition.filter(|definition| definition.readers.contains(&reader));
+        let definition = definition.ok_or_else(|| self.refused())?;
+        if reader == Reader::Gdal && !self.is_supported_by_gdal(definition, format) {
+            return Err(self.refused());
         }
+        let (full_name, configuration) = (self.full_name.as_str(), &self.configuration);
+        let used = CodecUse { format, full_name, configuration, element_size };
+        (definition.limitation)(&used, reader).map_or(Ok(()), |reason| Err(Obstacle::Codec(reason)))
     }
 
-    pub(super) fn for_gdal(&self, format: ZarrFormat) -> Result<(), String> {
+    /// GDAL decodes a single compressor in v2, and only core codecs in v3.
+    fn is_supported_by_gdal(&self, definition: &Definition, format: ZarrFormat) -> bool {
         match format {
-            ZarrFormat::V2 if self.is_compressor => self.among(&["zlib", "gzip", "zstd", "lzma", "blosc"]),
-            ZarrFormat::V2 => self.among(&["shuffle", "transpose"]),
-            ZarrFormat::V3 if self.full_name == "transpose" && !self.is_involution() => {
-                Err("transpose of more than two axes in turn".to_owned())
+            ZarrFormat::V2 => {
+                matches!(definition.encoded_length, EncodedLength::Varies) == self.is_compressor
             }
-            // It knows core codecs only.
-            ZarrFormat::V3 if self.full_name.starts_with("numcodecs.") => Err(self.full_name.clone()),
-            ZarrFormat::V3 => self.among(&["bytes", "gzip", "zstd", "blosc", "transpose"]),
+            ZarrFormat::V3 => self.is_core(),
         }
-    }
-
-    fn among(&self, known: &[&str]) -> Result<(), String> {
-        if !known.contains(&self.name.as_str()) {
-            return Err(self.full_name.clone());
-        }
-        match self.configuration.get("cname").and_then(Value::as_str) {
-            Some("snappy") => Err(format!("{} with snappy", self.full_name)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether a transposition is its own inverse: GDAL mistakes others for their inverse.
-    fn is_involution(&self) -> bool {
-        let order: Vec<_> = list(&self.configuration, "order").filter_map(Value::as_u64).collect();
-        let step = |axis: u64| usize::try_from(axis).ok().and_then(|axis| order.get(axis)).copied();
-        (0..).zip(&order).all(|(axis, to)| step(*to) == Some(axis))
     }
 }

@@ -6,16 +6,19 @@
 
 mod chain;
 mod client;
-mod respell;
+mod rewrite;
 mod rules;
 
 use std::fmt;
 
-use crate::{Array, ZarrFormat};
+use serde_json::Value;
 
-use chain::Spelt;
+use crate::{Array, DataType, ZarrFormat};
+
+pub(crate) use chain::CodecUse;
+use chain::Document;
 pub use client::{Client, ClientError};
-pub use respell::{in_stored_order, plain_codecs, untransposed};
+pub use rewrite::{in_stored_order, plain_codecs, untransposed};
 
 /// A released reader of Zarr.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,6 +57,30 @@ pub enum Verdict {
     Needs(Vec<Need>),
     /// It does not, because of this: a codec, the type, the grid, the fill value …
     No(String),
+}
+
+/// Why a reader does not decode an array.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+enum Obstacle {
+    /// A codec by its name, perhaps with the circumstances.
+    #[error("{0}")]
+    Codec(String),
+    #[error("data type {0}")]
+    DataType(DataType),
+    #[error("fill value {0}")]
+    FillValue(Value),
+    #[error("fill value null of {0}")]
+    NullFillValue(DataType),
+    #[error("chunk grid rectilinear")]
+    RectilinearGrid,
+    #[error("no dimensions")]
+    NoDimensions,
+    #[error("no elements")]
+    NoElements,
+    #[error("fletcher32 over an odd number of bytes")]
+    OddChecksum,
+    #[error("a name with characters that urls escape")]
+    EscapedName,
 }
 
 impl Reader {
@@ -96,8 +123,8 @@ impl Need {
 
 /// What each reader makes of an array at a path of references in a format.
 pub fn readable_by(path: &str, array: &Array, format: ZarrFormat) -> Vec<(Reader, Verdict)> {
-    let verdicts = match Spelt::new(array, format) {
-        Ok(spelt) => Reader::ALL.map(|reader| rules::verdict(reader, path, array, &spelt)),
+    let verdicts = match Document::new(array, format) {
+        Ok(document) => Reader::ALL.map(|reader| rules::verdict(reader, path, array, &document)),
         Err(error) => Reader::ALL.map(|_| Verdict::No(error.to_string())),
     };
     Reader::ALL.into_iter().zip(verdicts).collect()
@@ -105,8 +132,8 @@ pub fn readable_by(path: &str, array: &Array, format: ZarrFormat) -> Vec<(Reader
 
 /// What one reader makes of it; see [`readable_by`].
 pub fn verdict(reader: Reader, path: &str, array: &Array, format: ZarrFormat) -> Verdict {
-    match Spelt::new(array, format) {
-        Ok(spelt) => rules::verdict(reader, path, array, &spelt),
+    match Document::new(array, format) {
+        Ok(document) => rules::verdict(reader, path, array, &document),
         Err(error) => Verdict::No(error.to_string()),
     }
 }

@@ -1,30 +1,30 @@
-//! What each reader cannot do, rule by rule.
+//! What each reader cannot decode, rule by rule.
 
 use serde_json::Value;
 
-use super::{Need, Reader, Verdict, chain::Spelt};
+use super::{Need, Obstacle, Reader, Verdict, chain::Document};
 use crate::{Array, ChunkGrid, Codec, DataType, Lengths, ZarrFormat};
 
-pub(super) fn verdict(reader: Reader, path: &str, array: &Array, spelt: &Spelt) -> Verdict {
+pub(super) fn verdict(reader: Reader, path: &str, array: &Array, document: &Document) -> Verdict {
     let needs = match reader {
-        Reader::ZarrPython => zarr_python(array, spelt),
-        Reader::Zarrs => zarrs(array, spelt),
-        Reader::Zarrita => zarrita(path, array, spelt),
-        Reader::Gdal => gdal(array, spelt),
+        Reader::ZarrPython => zarr_python(array, document),
+        Reader::Zarrs => zarrs(array, document),
+        Reader::Zarrita => zarrita(path, array, document),
+        Reader::Gdal => gdal(array, document),
     };
     match needs {
-        Err(reason) => Verdict::No(reason),
+        Err(obstacle) => Verdict::No(obstacle.to_string()),
         Ok(needs) if needs.is_empty() => Verdict::Yes,
         Ok(needs) => Verdict::Needs(needs),
     }
 }
 
-type Needs = Result<Vec<Need>, String>;
+type Needs = Result<Vec<Need>, Obstacle>;
 
-fn zarr_python(array: &Array, spelt: &Spelt) -> Needs {
+fn zarr_python(array: &Array, document: &Document) -> Needs {
     let mut needs = Vec::new();
-    for codec in &spelt.codecs {
-        needs.extend(codec.for_zarr_python(spelt.format)?);
+    for codec in &document.codecs {
+        needs.extend(codec.for_zarr_python(document.format)?);
     }
     if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
         needs.push(Need::RectilinearChunks);
@@ -34,85 +34,85 @@ fn zarr_python(array: &Array, spelt: &Spelt) -> Needs {
     Ok(needs)
 }
 
-fn zarrs(array: &Array, spelt: &Spelt) -> Needs {
-    for codec in &spelt.codecs {
-        codec.for_zarrs()?;
+fn zarrs(array: &Array, document: &Document) -> Needs {
+    for codec in &document.codecs {
+        codec.check(Reader::Zarrs, document.format, None)?;
     }
     let kind = &array.data_type;
     let known = is_number(kind)
         || matches!(kind, DataType::String | DataType::VariableBytes)
-        || (matches!(kind, DataType::RawBytes(_)) && spelt.format == ZarrFormat::V2);
+        || (matches!(kind, DataType::RawBytes(_)) && document.format == ZarrFormat::V2);
     if !known {
-        return Err(data_type(kind));
+        return Err(Obstacle::DataType(kind.clone()));
     }
-    if spelt.fill_value.is_null() && (kind.is_complex() || matches!(kind, DataType::RawBytes(_))) {
-        return Err(format!("fill value null of {kind}"));
+    if document.fill_value.is_null() && (kind.is_complex() || matches!(kind, DataType::RawBytes(_))) {
+        return Err(Obstacle::NullFillValue(kind.clone()));
     }
-    if *kind == DataType::Float16 && spelt.shows_fill && is_nan_payload(&spelt.fill_value) {
-        return Err(fill_value(spelt));
+    if *kind == DataType::Float16 && document.shows_fill_value && is_nan_payload(&document.fill_value) {
+        return Err(Obstacle::FillValue(document.fill_value.clone()));
     }
     if sums_odd_bytes(array) {
-        return Err("fletcher32 over an odd number of bytes".to_owned());
+        return Err(Obstacle::OddChecksum);
     }
     Ok(Vec::new())
 }
 
-fn zarrita(path: &str, array: &Array, spelt: &Spelt) -> Needs {
+fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
     let kind = &array.data_type;
     let known = (is_number(kind) && !kind.is_complex()) || *kind == DataType::String;
     if !known {
-        return Err(data_type(kind));
+        return Err(Obstacle::DataType(kind.clone()));
     }
     regular_and_not_empty(array)?;
-    for codec in &spelt.codecs {
-        codec.for_zarrita(stored_type(array).size())?;
+    for codec in &document.codecs {
+        codec.check(Reader::Zarrita, document.format, stored_type(array).size())?;
     }
     if !path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~!$&'()*+,;=:@%".contains(c)) {
-        return Err("a name with characters that urls escape".to_owned());
+        return Err(Obstacle::EscapedName);
     }
-    let fill = &spelt.fill_value;
+    let fill = &document.fill_value;
     let wide = matches!(kind, DataType::Int64 | DataType::UInt64);
     let lost = (wide && !is_exact_as_binary64(fill))
         || (fill.is_null() && (wide || *kind == DataType::String))
         || is_nan_payload(fill);
-    if spelt.shows_fill && lost {
-        return Err(fill_value(spelt));
+    if document.shows_fill_value && lost {
+        return Err(Obstacle::FillValue(document.fill_value.clone()));
     }
     Ok(if *kind == DataType::Float16 { vec![Need::Float16Array] } else { Vec::new() })
 }
 
-fn gdal(array: &Array, spelt: &Spelt) -> Needs {
+fn gdal(array: &Array, document: &Document) -> Needs {
     let kind = &array.data_type;
     if !is_number(kind) {
-        return Err(data_type(kind));
+        return Err(Obstacle::DataType(kind.clone()));
     }
     regular_and_not_empty(array)?;
     if array.shape.is_empty() {
-        return Err("no dimensions".to_owned());
+        return Err(Obstacle::NoDimensions);
     }
-    for codec in &spelt.codecs {
-        codec.for_gdal(spelt.format)?;
+    for codec in &document.codecs {
+        codec.check(Reader::Gdal, document.format, None)?;
     }
-    let fill = &spelt.fill_value;
-    let refused = match spelt.format {
+    let fill = &document.fill_value;
+    let refused = match document.format {
         ZarrFormat::V2 => {
             (kind.is_complex() && !fill.is_null()) || (*kind == DataType::Float16 && fill.is_string())
         }
         ZarrFormat::V3 => *kind == DataType::Float16 && is_nan_payload(fill),
     };
-    let lost = fill.as_u64().is_some_and(|fill| i64::try_from(fill).is_err()) && spelt.shows_fill;
+    let lost = fill.as_u64().is_some_and(|fill| i64::try_from(fill).is_err()) && document.shows_fill_value;
     match refused || lost {
-        true => Err(fill_value(spelt)),
+        true => Err(Obstacle::FillValue(document.fill_value.clone())),
         false => Ok(Vec::new()),
     }
 }
 
-fn regular_and_not_empty(array: &Array) -> Result<(), String> {
+fn regular_and_not_empty(array: &Array) -> Result<(), Obstacle> {
     if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
-        return Err("chunk grid rectilinear".to_owned());
+        return Err(Obstacle::RectilinearGrid);
     }
     match array.shape.contains(&0) {
-        true => Err("no elements".to_owned()),
+        true => Err(Obstacle::NoElements),
         false => Ok(()),
     }
 }
@@ -130,14 +130,6 @@ fn is_number(kind: &DataType) -> bool {
     matches!(kind, DataType::Bool | DataType::Float16 | DataType::Float32 | DataType::Float64)
         || kind.is_integer()
         || matches!(kind, DataType::Complex64 | DataType::Complex128)
-}
-
-fn data_type(kind: &DataType) -> String {
-    format!("data type {kind}")
-}
-
-fn fill_value(spelt: &Spelt) -> String {
-    format!("fill value {}", spelt.fill_value)
 }
 
 /// Whether a fill value is a NaN by its bits.
@@ -160,7 +152,7 @@ fn sums_odd_bytes(array: &Array) -> bool {
         return false;
     };
     let before = array.codecs.get(..at).unwrap_or_default();
-    if before.iter().all(keeps_size) {
+    if before.iter().all(|codec| codec.encoded_length(0) == Some(0)) && array.data_type.size().is_some() {
         return chunk_bytes(array).is_none_or(|bytes| bytes % 2 == 1);
     }
     let is_last = at + 1 == array.codecs.len();
@@ -169,13 +161,6 @@ fn sums_odd_bytes(array: &Array) -> bool {
         Lengths::Each(lengths) => lengths.iter().any(|length| length % 2 == 1),
     });
     !is_last || odd_column || array.chunks.inline.values().any(|bytes| bytes.len() % 2 == 1)
-}
-
-fn keeps_size(codec: &Codec) -> bool {
-    matches!(
-        codec,
-        Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::Shuffle { .. } | Codec::Delta { .. }
-    )
 }
 
 fn chunk_bytes(array: &Array) -> Option<u64> {

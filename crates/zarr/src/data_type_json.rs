@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{CodecError, DataType, Endian, Field};
+use crate::{CodecError, DataType, Endian, Field, ZarrFormat};
 
 impl DataType {
     /// `dtype` of a Zarr v2 array: a NumPy string, or a list of fields. Byte order is part of it; `endian` is that of the
@@ -31,7 +31,9 @@ impl DataType {
             Self::Float64 => number('f', 8),
             Self::Complex64 => number('c', 8),
             Self::Complex128 => number('c', 16),
-            Self::RawBytes(0) | Self::FixedBytes(0) => Err(unspeakable("a data type of no bytes", "v2")),
+            Self::RawBytes(0) | Self::FixedBytes(0) => {
+                Err(CodecError::new("a data type of no bytes", ZarrFormat::V2))
+            }
             Self::RawBytes(n) => Ok(format!("|V{n}").into()),
             Self::FixedBytes(n) => Ok(format!("|S{n}").into()),
             Self::String | Self::VariableBytes => Ok("|O".into()),
@@ -48,14 +50,17 @@ impl DataType {
     pub fn to_v3(&self) -> Result<Value, CodecError> {
         Ok(match self {
             Self::RawBytes(0) | Self::FixedBytes(0) => {
-                return Err(unspeakable("a data type of no bytes", "v3"));
+                return Err(CodecError::new("a data type of no bytes", ZarrFormat::V3));
             }
             Self::RawBytes(n) => named("raw_bytes", *n),
             Self::FixedBytes(n) => named("null_terminated_bytes", *n),
             Self::VariableBytes => "variable_length_bytes".into(),
             Self::Struct(fields) => {
                 if self.mixes_byte_orders() {
-                    return Err(unspeakable("a structure with fields of different byte orders", "v3"));
+                    return Err(CodecError::new(
+                        "a structure with fields of different byte orders",
+                        ZarrFormat::V3,
+                    ));
                 }
                 let fields: Vec<_> = fields.iter().map(Field::to_v3).collect::<Result<_, _>>()?;
                 json!({"name": "struct", "configuration": {"fields": fields}})
@@ -99,33 +104,29 @@ impl DataType {
 
 impl Field {
     fn to_v2(&self) -> Result<Value, CodecError> {
-        self.fixed("v2")?;
+        self.require_fixed_size(ZarrFormat::V2)?;
         if !self.shape.is_empty() {
-            return Err(unspeakable("a structure with an array in a field", "v2"));
+            return Err(CodecError::new("a structure with an array in a field", ZarrFormat::V2));
         }
         Ok(json!([self.name, self.data_type.to_v2(self.endian)?]))
     }
 
     fn to_v3(&self) -> Result<Value, CodecError> {
-        self.fixed("v3")?;
+        self.require_fixed_size(ZarrFormat::V3)?;
         if !self.shape.is_empty() {
-            return Err(unspeakable("a structure with an array in a field", "v3"));
+            return Err(CodecError::new("a structure with an array in a field", ZarrFormat::V3));
         }
         Ok(json!({"name": self.name, "data_type": self.data_type.to_v3()?}))
     }
 
-    fn fixed(&self, format: &'static str) -> Result<(), CodecError> {
+    fn require_fixed_size(&self, format: ZarrFormat) -> Result<(), CodecError> {
         match self.size() {
             Some(_) => Ok(()),
-            None => Err(unspeakable("a structure with a field of variable length", format)),
+            None => Err(CodecError::new("a structure with a field of variable length", format)),
         }
     }
 }
 
 fn named(name: &str, length: u32) -> Value {
     json!({"name": name, "configuration": {"length_bytes": length}})
-}
-
-pub(crate) fn unspeakable(what: &str, format: &'static str) -> CodecError {
-    CodecError { codec: what.to_owned(), format }
 }

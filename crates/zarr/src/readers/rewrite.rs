@@ -1,7 +1,8 @@
 //! Other spellings of an array, which more readers know.
 
 use crate::{
-    Array, ChunkGrid, ChunkManifest, Codec, ReferencesBuilder, ZarrFormat, chunk_indices, chunk_position,
+    Array, ChunkGrid, ChunkManifest, Codec, Implementation, ReferencesBuilder, ZarrFormat, chunk_indices,
+    chunk_position,
 };
 
 /// The same array with its axes in the order in which they are stored, instead of a `transpose`. `None` where it has no
@@ -73,16 +74,14 @@ fn moved_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> Opti
 /// The codecs for chunks that are made anew: the layout stays, and what compressed them becomes a compression that every
 /// reader of the format knows. `None` where only a client decodes them.
 pub fn plain_codecs(array: &Array, format: ZarrFormat) -> Option<Vec<Codec>> {
-    let decoded_by_clients_only = |codec: &Codec| {
-        codec.is_arithmetic() || matches!(codec, Codec::Image { .. } | Codec::Blosc2Nd | Codec::Named { .. })
-    };
-    if array.data_type.size().is_none() || array.codecs.iter().any(decoded_by_clients_only) {
+    let is_recoded = |codec: &Codec| codec.implementation() != Implementation::None && !codec.is_arithmetic();
+    if array.data_type.size().is_none() || !array.codecs.iter().all(is_recoded) {
         return None;
     }
     let layout = array.codecs.iter().take_while(|codec| matches!(codec, Codec::Transpose { .. }));
     let mut plain: Vec<_> = layout.cloned().collect();
     plain.push(Codec::Bytes { endian: Some(array.endian()) });
-    if array.codecs.iter().any(compresses) {
+    if array.codecs.iter().any(Codec::is_compressor) {
         plain.push(match format {
             ZarrFormat::V2 => Codec::Zlib { level: LEVEL },
             ZarrFormat::V3 => Codec::Gzip { level: LEVEL },
@@ -93,11 +92,6 @@ pub fn plain_codecs(array: &Array, format: ZarrFormat) -> Option<Vec<Codec>> {
 
 /// Usual for both formats.
 const LEVEL: u8 = 6;
-
-fn compresses(codec: &Codec) -> bool {
-    let keeps_size = matches!(codec, Codec::Shuffle { .. } | Codec::Fletcher32 | Codec::BitOrder);
-    codec.is_bytes_to_bytes() && !keeps_size
-}
 
 #[cfg(test)]
 mod tests {

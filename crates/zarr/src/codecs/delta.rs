@@ -1,0 +1,29 @@
+//! `imagecodecs_delta`: TIFF predictor 2. v3 takes data type and shape from the array.
+
+use serde_json::json;
+
+use super::{Codec, Definition, Registry};
+use crate::ZarrFormat;
+
+pub(super) const DEFINITION: Definition = Definition {
+    configuration: |codec, format| match (codec, format) {
+        (Codec::Delta { axis, dtype, shape }, ZarrFormat::V2) => {
+            Some(json!({"shape": shape, "dtype": dtype, "axis": axis, "dist": 1}))
+        }
+        (Codec::Delta { axis, .. }, ZarrFormat::V3) => Some(json!({"axis": axis, "dist": 1})),
+        _ => None,
+    },
+    parse: |encoded| {
+        let (axis, dtype, shape) = (encoded.number("axis")?, encoded.dtype()?, encoded.shape()?);
+        encoded.has_unit_distance().then_some(Codec::Delta { axis, dtype, shape })
+    },
+    unchecked_members: &["dist"],
+    complete: |codec, data_type, chunk_shape| {
+        if let Codec::Delta { dtype, shape, .. } = codec {
+            data_type.into_iter().for_each(|name| name.clone_into(dtype));
+            chunk_shape.clone_into(shape);
+        }
+    },
+    examples: || vec![Codec::Delta { axis: -2, dtype: "<u2".into(), shape: vec![2, 3] }],
+    ..Definition::array_to_array(Registry::Imagecodecs, &["imagecodecs_delta"])
+};

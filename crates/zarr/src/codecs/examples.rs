@@ -1,0 +1,46 @@
+//! Examples of every codec, which tests of several crates encode, parse, convert and decode.
+
+use serde_json::Map;
+
+use super::{Codec, CodecKind, TABLE};
+use crate::{Array, ChunkGrid, ChunkManifest, DataType, Endian, FillValue};
+
+impl Codec {
+    /// Returns examples of every codec of the table.
+    pub fn examples() -> Vec<Self> {
+        TABLE.iter().flat_map(|definition| (definition.examples)()).collect()
+    }
+
+    /// Returns an array of 4 × 6 elements in chunks of 2 × 3, without references, whose chain is valid with this codec in
+    /// it.
+    pub fn example_array(&self) -> Array {
+        let data_type = match self {
+            Self::FloatPredictor { .. } | Self::CastValue { .. } | Self::ScaleOffset { .. } => {
+                DataType::Float32
+            }
+            Self::VlenUtf8 => DataType::String,
+            Self::VlenBytes => DataType::VariableBytes,
+            _ => DataType::UInt16,
+        };
+        let codec = self.clone();
+        let bytes = Self::Bytes { endian: Some(Endian::Little) };
+        let codecs = match self.kind() {
+            _ if self.makes_bytes() => vec![codec],
+            CodecKind::BytesToBytes => vec![bytes, codec],
+            _ if matches!(self, Self::ReversedBytes { .. }) => {
+                vec![codec, Self::Image { name: "imagecodecs_lerc", configuration: Map::new() }]
+            }
+            _ => vec![codec, bytes],
+        };
+        Array {
+            shape: vec![4, 6],
+            fill_value: Some(FillValue::zero(&data_type)),
+            data_type,
+            chunk_grid: ChunkGrid::Regular(vec![2, 3]),
+            codecs,
+            dimension_names: vec![Some("y".to_owned()), Some("x".to_owned())],
+            attributes: Map::new(),
+            chunks: ChunkManifest::default(),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! `imagecodecs_lz4h5`: HDF5 filter 32004.
+//! <https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md>
+
+use super::{Codec, Definition, Registry};
+
+pub(super) const DEFINITION: Definition = Definition {
+    parse: |_| Some(Codec::Hdf5Lz4),
+    examples: || vec![Codec::Hdf5Lz4],
+    ..Definition::compressor(Registry::Imagecodecs, &["imagecodecs_lz4h5"])
+};

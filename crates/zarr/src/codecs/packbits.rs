@@ -1,0 +1,9 @@
+//! `imagecodecs_packbits`: TIFF compression 32773 (TIFF 6.0, section 9).
+
+use super::{Codec, Definition, Registry};
+
+pub(super) const DEFINITION: Definition = Definition {
+    parse: |_| Some(Codec::PackBits),
+    examples: || vec![Codec::PackBits],
+    ..Definition::compressor(Registry::Imagecodecs, &["imagecodecs_packbits"])
+};

@@ -1,0 +1,96 @@
+//! The whole table, encoded and parsed in both formats.
+
+use serde_json::Value;
+
+use super::*;
+use crate::Array;
+
+/// Formats in which an array with the codec can be written.
+#[derive(Debug, PartialEq)]
+enum Written {
+    InBoth,
+    InV2,
+    InV3,
+    /// Chunks encoded with it are encoded anew.
+    Nowhere,
+}
+
+fn expected(codec: &Codec) -> Written {
+    match codec {
+        Codec::Blosc2Nd | Codec::Foreign { format: ZarrFormat::V2, .. } => Written::InV2,
+        Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Foreign { .. } => Written::InV3,
+        internal if internal.is_internal() => Written::Nowhere,
+        _ => Written::InBoth,
+    }
+}
+
+/// Returns the chain without parameters and codecs that only one of the formats encodes.
+fn comparable(codecs: &[Codec]) -> Vec<Codec> {
+    let replaces = codecs.iter().any(|codec| codec.definition().replaces_bytes);
+    let is_kept = |codec: &&Codec| !(replaces && matches!(codec, Codec::Bytes { .. }));
+    let mut chain: Vec<Codec> = codecs.iter().filter(is_kept).cloned().collect();
+    for codec in &mut chain {
+        (codec.definition().complete)(codec, Some(""), &[]);
+    }
+    chain
+}
+
+#[test]
+fn every_codec_that_is_written_is_parsed() {
+    for codec in Codec::examples() {
+        let array = codec.example_array();
+        let in_v2 = array.to_zarray().ok();
+        let in_v2 = in_v2.map(|zarray| Array::from_zarray(&zarray, &Value::Null).unwrap().array);
+        let in_v3 = array.to_zarr_json("a").ok();
+        let in_v3 = in_v3.map(|document| Array::from_zarr_json(&document).unwrap().array);
+        for parsed in in_v2.iter().chain(&in_v3) {
+            assert_eq!(comparable(&parsed.codecs), comparable(&array.codecs), "{codec:?}");
+            assert_eq!(parsed.data_type, array.data_type, "{codec:?}");
+        }
+        let found = match (in_v2, in_v3) {
+            (Some(_), Some(_)) => Written::InBoth,
+            (Some(_), None) => Written::InV2,
+            (None, Some(_)) => Written::InV3,
+            (None, None) => Written::Nowhere,
+        };
+        assert_eq!(found, expected(&codec), "{codec:?}");
+    }
+}
+
+#[test]
+fn every_definition_has_an_example_of_each_name() {
+    for definition in TABLE {
+        let examples = (definition.examples)();
+        assert!(!examples.is_empty() && examples.iter().all(|codec| !codec.describe().is_empty()));
+        for name in definition.names {
+            assert!(examples.iter().any(|codec| codec.name() == Some(name)), "{name}");
+            assert!(std::ptr::eq(Definition::of_name(name).unwrap(), *definition), "{name} is there twice");
+        }
+    }
+}
+
+#[test]
+fn images_that_are_not_in_the_list_are_not_written() {
+    for name in ["imagecodecs_sz3", "imagecodecs_sperr", "imagecodecs_lzo"] {
+        let codec = Codec::Image { name, configuration: Map::new() };
+        assert!(codec.to_v2().is_err() && codec.to_v3().is_err(), "{codec:?}");
+    }
+}
+
+/// Parameters that the model cannot hold must survive, so the entry is kept as it is.
+#[test]
+fn entries_with_unknown_parameters_stay_as_they_are() {
+    let zarray = Codec::Zlib { level: 1 }.example_array().to_zarray().unwrap();
+    for entry in [
+        serde_json::json!({"id": "zlib", "level": 1, "dictionary": "x"}),
+        serde_json::json!({"id": "imagecodecs_lzf"}),
+        serde_json::json!({"id": "imagecodecs_sz3", "mode": "abs"}),
+        serde_json::json!({"id": "blosc", "cname": "lz5", "clevel": 1, "shuffle": 1, "blocksize": 0}),
+    ] {
+        let mut zarray = zarray.clone();
+        zarray["compressor"] = entry.clone();
+        let codecs = Array::from_zarray(&zarray, &Value::Null).unwrap().array.codecs;
+        let kind = CodecKind::BytesToBytes;
+        assert_eq!(codecs[1], Codec::Foreign { entry, format: ZarrFormat::V2, kind });
+    }
+}
