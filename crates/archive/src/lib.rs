@@ -12,7 +12,6 @@
 
 mod batch;
 mod compat;
-mod engine;
 mod error;
 mod event;
 mod item;
@@ -22,6 +21,7 @@ mod layout;
 pub mod list;
 mod member;
 mod plan;
+mod read;
 #[cfg(feature = "icechunk")]
 mod repository;
 mod scan;

@@ -7,7 +7,7 @@ use virtualize::{Format, Options, Relocation, StoreOptions, VirtualStore};
 use virtualize_store::{Parts, create_folder, list_page, url_of};
 
 use super::present;
-use crate::{Error, Journal, JournalError, journal::Content, list::Input};
+use crate::{Error, Item, Journal, JournalError, journal::Content, list::Input, read::Failure};
 
 /// Rows that are held against their outputs at once.
 const PAGE: u64 = 1000;
@@ -103,6 +103,18 @@ impl Each {
     /// Where an output goes.
     pub(super) fn place(&self, name: &str) -> String {
         format!("{}/{name}", self.output.trim_end_matches('/'))
+    }
+
+    /// Writes the output of a file.
+    pub(super) async fn content(
+        &self,
+        item: &Item,
+        store: &mut VirtualStore,
+        options: &Options,
+    ) -> Result<Content, Failure> {
+        let name = self.name(&item.url).map_err(|error| Failure::of_content(&error))?;
+        let written = self.write(store, name, options).await;
+        written.map_err(|error| Failure::new(error, options.notation))
     }
 
     /// Writes the output of a file. There is never a part of it.

@@ -5,20 +5,19 @@ use virtualize::{ErrorClass, Options, VirtualStore};
 use crate::{
     Item, Layout, Member,
     compat::{Signature, wanted},
-    engine::Failure,
-    error::CombineError,
-    journal::{MemberRow, pack_hierarchy, pack_values},
+    journal::{Content, MemberRow, pack_hierarchy, pack_values},
     layout::given,
     plan::Brief,
+    read::Failure,
 };
 
-/// What the journal keeps of a file: its references, and the values on which its place among the others depends.
-pub(super) async fn row(
+/// Returns what the journal keeps of a file: its references, and the values that decide its place among the others.
+pub(super) async fn content(
     item: &Item,
     store: &VirtualStore,
     layout: &Layout,
     options: &Options,
-) -> Result<MemberRow, Failure> {
+) -> Result<Content, Failure> {
     let failed = |error: virtualize::Error| Failure::new(error, options.notation);
     let (packed, hierarchy) = pack_hierarchy(&store.hierarchy, store.name()).map_err(failed)?;
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
@@ -29,7 +28,7 @@ pub(super) async fn row(
     let signature = Signature::of(&member, layout);
     // Its row is that of the run in which it is planned.
     let brief = Brief::of(0, &member, &signature, layout)?;
-    Ok(MemberRow {
+    Ok(Content::Member(Box::new(MemberRow {
         era: brief.kind.clone(),
         signature: text(&signature)?,
         brief: text(&brief)?,
@@ -38,16 +37,10 @@ pub(super) async fn row(
         values: packed_values,
         digests: member.digests,
         given: member.given,
-    })
+    })))
 }
 
 fn text(value: &impl serde::Serialize) -> Result<String, Failure> {
     serde_json::to_string(value)
         .map_err(|error| Failure { class: ErrorClass::File, error: format!("journal: {error}") })
-}
-
-impl From<CombineError> for Failure {
-    fn from(error: CombineError) -> Self {
-        Self { class: ErrorClass::File, error: error.to_string().replace('\n', " ") }
-    }
 }

@@ -9,7 +9,6 @@ mod member;
 mod output;
 mod present;
 mod python;
-mod read;
 mod recheck;
 #[cfg(feature = "icechunk")]
 mod repository;
@@ -23,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
 use virtualize_store::{OutputLock, create_folder};
@@ -32,14 +32,13 @@ pub use target::Target;
 
 use crate::{
     Error, Event, Journal, Summary,
-    engine::{EngineOptions, FileReader, run_journal},
     event::Events,
-    journal::journal_beside,
+    journal::{Content, journal_beside},
     list::{Assets, Filter, Input},
+    read::{FileReader, ReadOptions, read_journal},
 };
 use output::Combine;
 use present::Present;
-use read::Becomes;
 
 /// Most files that an error or a summary names.
 const NAMED: u64 = 10;
@@ -146,7 +145,7 @@ impl Batch {
         let present = self.present(&mut journal).await?;
         self.list(&mut journal, restart, events).await?;
         let reader = Arc::new(self.reader(&journal).await?);
-        let journal = run_journal(journal, reader, &self.engine(), events).await?;
+        let journal = read_journal(journal, reader, &self.read_options(), events).await?;
         let mut summary = self.summary(&journal, totals)?;
         if self.each {
             summary.output = Some(self.output.clone());
@@ -200,9 +199,9 @@ impl Batch {
         Err(Error::Usage(problem.to_owned()))
     }
 
-    fn engine(&self) -> EngineOptions {
+    fn read_options(&self) -> ReadOptions {
         let (files, attempts, wait) = (self.files, self.attempts, self.wait);
-        EngineOptions { files, attempts, wait, cancel: self.cancel.clone() }
+        ReadOptions { files, attempts, wait, cancel: self.cancel.clone() }
     }
 
     /// The options on which rows of the journal depend.
@@ -220,17 +219,23 @@ impl Batch {
     }
 
     /// What is made of each file. Outputs of single files that are no longer what was written are made again.
-    async fn reader(&self, journal: &Journal) -> Result<FileReader<Becomes>, Error> {
-        let make = match self.each(journal, false)? {
-            Some(each) => {
-                for id in each.damaged(journal, &self.options.store).await? {
-                    journal.again(id)?;
-                }
-                Becomes::Each(each)
-            }
-            None => Becomes::Member(self.combine.layout.clone()),
+    async fn reader(&self, journal: &Journal) -> Result<FileReader<Content>, Error> {
+        let options = self.options.clone();
+        let Some(each) = self.each(journal, false)? else {
+            let layout = Arc::new(self.combine.layout.clone());
+            return Ok(FileReader::new(options, move |item, store, options| {
+                let layout = Arc::clone(&layout);
+                async move { member::content(item, store, &layout, options).await }.boxed()
+            }));
         };
-        Ok(FileReader { options: self.options.clone(), make })
+        for id in each.damaged(journal, &self.options.store).await? {
+            journal.again(id)?;
+        }
+        let each = Arc::new(each);
+        Ok(FileReader::new(options, move |item, store, options| {
+            let each = Arc::clone(&each);
+            async move { each.content(item, store, options).await }.boxed()
+        }))
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary, Error> {

@@ -68,7 +68,7 @@ pub(crate) enum Found {
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Done<C = Content> {
+pub(crate) struct Done<R = Content> {
     /// The file as it was opened.
     pub(crate) opened: Item,
     /// Whether that is no longer what was listed.
@@ -83,8 +83,8 @@ pub(crate) struct Done<C = Content> {
     pub(crate) bytes: u64,
     /// What the user should know, one line each.
     pub(crate) warnings: Vec<String>,
-    /// What came of it.
-    pub(crate) content: C,
+    /// The run's record of the file.
+    pub(crate) record: R,
 }
 
 /// What came of a file.
@@ -135,10 +135,10 @@ pub(crate) struct Failed {
 
 /// How the reading of a file ended.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Outcome<C = Content> {
-    /// Well.
-    Done(Box<Done<C>>),
-    /// Not.
+pub(crate) enum Outcome<R = Content> {
+    /// Read successfully.
+    Done(Box<Done<R>>),
+    /// Failed after the last attempt.
     Failed(Failed),
 }
 

@@ -35,7 +35,7 @@ fn urls(journal: &Journal) -> Vec<String> {
     journal.column("SELECT url FROM files ORDER BY position, id", []).unwrap()
 }
 
-fn done(content: Content) -> Outcome {
+fn done(record: Content) -> Outcome {
     Outcome::Done(Box::new(Done {
         opened: Item::default(),
         replaced: false,
@@ -44,7 +44,7 @@ fn done(content: Content) -> Outcome {
         requests: 2,
         bytes: 3,
         warnings: vec!["a: b".to_owned()],
-        content,
+        record,
     }))
 }
 

@@ -84,7 +84,7 @@ fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqli
     let sql =
         "UPDATE files SET state = ?2, attempts = ?3, class = NULL, error = NULL, seconds = ?4, requests = ?5,
         bytes = ?6, warnings = ?7, written = ?8, receipt = ?9, era = ?10, brief = ?11, run = ?12 WHERE id = ?1";
-    let (written, member) = match &done.content {
+    let (written, member) = match &done.record {
         Content::Written { name, receipt } => (Some((name, receipt)), None),
         Content::Member(member) => (None, Some(member.as_ref())),
     };

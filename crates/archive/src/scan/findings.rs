@@ -8,9 +8,9 @@ use futures::{Stream, StreamExt};
 use super::{FailedFile, Scan, look::Looked};
 use crate::{
     Error, Event, Item,
-    engine::{Failure, Ledger},
     event::Events,
     journal::{Failed, Outcome, Work},
+    read::{Failure, WorkQueue},
 };
 
 /// Most files that may be read before one that takes long.
@@ -34,8 +34,8 @@ pub(super) struct Findings<'a, S> {
     pub(super) bytes: u64,
 }
 
-impl<S: Stream<Item = Result<Item, Error>> + Send> Ledger for Findings<'_, S> {
-    type Content = Looked;
+impl<S: Stream<Item = Result<Item, Error>> + Send> WorkQueue for Findings<'_, S> {
+    type Record = Looked;
     type Error = Error;
 
     fn room(&self) -> usize {
@@ -58,7 +58,7 @@ impl<S: Stream<Item = Result<Item, Error>> + Send> Ledger for Findings<'_, S> {
             Outcome::Done(done) => {
                 self.requests = self.requests.saturating_add(done.requests);
                 self.bytes = self.bytes.saturating_add(done.bytes);
-                Ok(done.content)
+                Ok(done.record)
             }
             Outcome::Failed(Failed { class, error, .. }) => {
                 Err(FailedFile { url: work.item.url, class, error })

@@ -1,51 +1,34 @@
 //! What a scan takes of one file.
 
-use futures::future::{BoxFuture, FutureExt};
 use virtualize::{Options, VirtualStore};
 
 use super::groups::Seen;
 use crate::{
     Along, Item, Layout, Member,
     compat::{is_coordinate, wanted},
-    engine::{Failure, Make},
     layout::given,
+    read::Failure,
     values::calendar::is_time,
 };
-
-/// Looks at files for a layout.
-pub(super) struct Look {
-    pub(super) layout: Layout,
-    /// The file's dimension of time is taken, if it has one.
-    pub(super) guesses: bool,
-}
 
 /// What is kept of a file, and the dimension that was taken from it.
 pub(super) type Looked = (Seen, Option<String>);
 
-impl Make for Look {
-    type Content = Looked;
-
-    fn make<'a>(
-        &'a self,
-        item: &'a Item,
-        store: &'a mut VirtualStore,
-        options: &'a Options,
-    ) -> BoxFuture<'a, Result<Looked, Failure>> {
-        self.look(item, store, options).boxed()
-    }
-}
-
-impl Look {
-    async fn look(&self, item: &Item, store: &VirtualStore, options: &Options) -> Result<Looked, Failure> {
-        let guessed = if self.guesses { dimension_of_time(store) } else { None };
-        let mut layout = self.layout.clone();
-        layout.along.extend(guessed.clone().map(Along::Concat));
-        let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
-        let (values, digests) = read.map_err(|error| Failure::new(error, options.notation))?;
-        let (item, given) = (item.clone(), given(item, &layout)?);
-        let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
-        Ok((Seen::of(&member, &layout), guessed))
-    }
+/// Returns what a scan keeps of a file. With `guesses`, the file's dimension of time is added to the layout, if it has one.
+pub(super) async fn look(
+    item: &Item,
+    store: &VirtualStore,
+    options: &Options,
+    mut layout: Layout,
+    guesses: bool,
+) -> Result<Looked, Failure> {
+    let guessed = if guesses { dimension_of_time(store) } else { None };
+    layout.along.extend(guessed.clone().map(Along::Concat));
+    let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
+    let (values, digests) = read.map_err(|error| Failure::new(error, options.notation))?;
+    let (item, given) = (item.clone(), given(item, &layout)?);
+    let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
+    Ok((Seen::of(&member, &layout), guessed))
 }
 
 /// The dimension of time of a file: the first that is a coordinate, nearest to the root, and counts from a time.

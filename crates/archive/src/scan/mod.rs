@@ -20,12 +20,12 @@ use virtualize::{ErrorClass, Options};
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{
     Along, Error, Event, Item, Layout, Summary,
-    engine::{self, Ended, EngineOptions, FileReader, Ledger, Outage, attempt},
     event::Events,
+    read::{Ended, FileReader, Outage, ReadOptions, WorkQueue, attempt, read_all},
 };
 use findings::Findings;
 pub use groups::{Coordinate, Era, Eras, Seen, Stretch};
-use look::Look;
+use look::{Looked, look};
 
 /// Most failures that a summary names.
 const NAMED: usize = 10;
@@ -68,10 +68,10 @@ impl Default for ScanOptions {
 }
 
 impl ScanOptions {
-    fn engine(&self) -> EngineOptions {
+    fn read_options(&self) -> ReadOptions {
         let files = if self.files == 0 { self.open.store.concurrency } else { self.files };
         let (attempts, cancel) = (self.attempts.max(1), self.cancel.clone());
-        EngineOptions { files: files.clamp(1, 1024), attempts, wait: self.wait, cancel }
+        ReadOptions { files: files.clamp(1, 1024), attempts, wait: self.wait, cancel }
     }
 }
 
@@ -141,9 +141,8 @@ pub async fn scan(
     };
     let read = async {
         guess(&mut findings, options).await?;
-        let look = Look { layout: findings.found.layout.clone(), guesses: false };
-        let reader = Arc::new(FileReader { options: options.open.clone(), make: look });
-        engine::run(&mut findings, reader, &options.engine(), &events).await
+        let reader = reader(&options.open, findings.found.layout.clone(), false);
+        read_all(&mut findings, Arc::new(reader), &options.read_options(), &events).await
     };
     match read.await {
         Ok(outages) => {
@@ -155,7 +154,7 @@ pub async fn scan(
                 events.tell(Event::Note { text });
             }
         }
-        Err(Ended::Ledger(error)) => return Err(error),
+        Err(Ended::Queue(error)) => return Err(error),
         Err(Ended::Task(error)) => return Err(Error::Internal(error.to_string())),
         Err(Ended::Stopped) => return Err(Error::ScanStopped { read: findings.done() }),
     }
@@ -168,24 +167,29 @@ pub async fn scan(
     Ok(found)
 }
 
+fn reader(options: &Options, layout: Layout, guesses: bool) -> FileReader<Looked> {
+    FileReader::new(options.clone(), move |item, store, options| {
+        Box::pin(look(item, store, options, layout.clone(), guesses))
+    })
+}
+
 /// Reads files one by one until there is one to take the dimension from, where none is given.
 async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
     findings: &mut Findings<'_, S>,
     options: &ScanOptions,
 ) -> Result<(), Ended<Error>> {
-    let engine = options.engine();
+    let how = options.read_options();
     while findings.found.layout.along.is_empty() && findings.found.eras.is_empty() {
-        let make = Look { layout: options.layout.clone(), guesses: true };
-        let reader = FileReader { options: options.open.clone(), make };
+        let reader = reader(&options.open, options.layout.clone(), true);
         let events = findings.events;
         let one = async {
             let Some(work) = findings.take(1).await?.pop() else { return Ok::<_, Error>(false) };
-            let Some(outcome) = attempt::read(&work.item, &reader, None, &engine, events).await else {
+            let Some(outcome) = attempt::read(&work.item, &reader, None, &how, events).await else {
                 return Ok(false);
             };
             events.tell(attempt::event(&work.item, &outcome));
             if let crate::journal::Outcome::Done(done) = &outcome {
-                let guessed = done.content.1.clone();
+                let guessed = done.record.1.clone();
                 findings.found.is_guessed = guessed.is_some();
                 findings.found.layout.along.extend(guessed.map(Along::Concat));
             }
@@ -194,8 +198,8 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
         };
         let more = tokio::select! {
             biased;
-            () = engine.cancel.cancelled() => return Err(Ended::Stopped),
-            more = one => more.map_err(Ended::Ledger)?,
+            () = how.cancel.cancelled() => return Err(Ended::Stopped),
+            more = one => more.map_err(Ended::Queue)?,
         };
         if !more {
             break;

@@ -1,43 +1,43 @@
-//! Files that a journal has to be read.
+//! Reads the pending files of a journal.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Ended, EngineOptions, Failure, Ledger, Outage, ReadFile};
+use super::{Ended, Failure, Outage, ReadFile, ReadOptions, WorkQueue, read_all};
 use crate::{
     Error,
     event::Events,
     journal::{Content, Gone, Journal, JournalError, Outcome, Work, Writer},
 };
 
-/// Reads all files that are to be read; what failed is in the journal.
+/// Reads all pending files of a journal and records the outcomes there, failures included.
 ///
 /// # Errors
 /// [`Error::Stopped`], [`Error::Outage`], [`Error::Journal`].
-pub(crate) async fn run_journal(
+pub(crate) async fn read_journal(
     journal: Journal,
-    read: Arc<dyn ReadFile<Content = Content>>,
-    options: &EngineOptions,
+    reader: Arc<dyn ReadFile<Content>>,
+    options: &ReadOptions,
     events: &Events,
 ) -> Result<Journal, Error> {
     let path = journal.path().to_owned();
     let (writer, left) = Writer::start(journal)?;
-    let mut ledger = Journaled { writer, left, asked: None };
-    let result = super::run(&mut ledger, read, options, events).await;
-    // It waits for its thread, which is not to be done on one that files are read on.
-    let writer = ledger.writer;
+    let mut queue = JournalQueue { writer, left, asked: None };
+    let result = read_all(&mut queue, reader, options, events).await;
+    // `finish` waits for the writer's thread, which must not block a thread of the runtime.
+    let writer = queue.writer;
     let finished = tokio::task::spawn_blocking(move || writer.finish()).await;
-    let gone = |reason: &str| JournalError::Failed { path, reason: reason.to_owned() };
+    let failed = |reason: &str| JournalError::Failed { path, reason: reason.to_owned() };
     match (result, finished) {
-        (_, Err(_)) => Err(gone("the thread that writes it panicked").into()),
+        (_, Err(_)) => Err(failed("the thread that writes it panicked").into()),
         (_, Ok(Err(error))) => Err(error.into()),
         (Ok(outages), Ok(Ok(journal))) => match outages.into_iter().next() {
             Some(outage) => Err(outage_error(outage, &journal)?),
             None => Ok(journal),
         },
-        (Err(Ended::Ledger(Gone)), Ok(Ok(_))) => Err(gone("the thread that writes it ended early").into()),
-        (Err(Ended::Task(error)), Ok(Ok(_))) => Err(gone(&format!("a task ended early: {error}")).into()),
+        (Err(Ended::Queue(Gone)), Ok(Ok(_))) => Err(failed("the thread that writes it ended early").into()),
+        (Err(Ended::Task(error)), Ok(Ok(_))) => Err(failed(&format!("a task ended early: {error}")).into()),
         (Err(Ended::Stopped), Ok(Ok(journal))) => {
             let counts = journal.counts()?;
             Err(Error::Stopped { done: counts.done + counts.failed, files: counts.all() })
@@ -45,24 +45,23 @@ pub(crate) async fn run_journal(
     }
 }
 
-/// What is said of the first store that was not asked any more.
 fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Result<Error, Error> {
     let counts = journal.counts()?;
     let Failure { class, error: reason } = failure;
     Ok(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
 }
 
-/// A journal that is read and written by its thread.
-struct Journaled {
+/// The pending files of a journal, through its writer.
+struct JournalQueue {
     writer: Writer,
-    /// Files that nobody took yet.
+    /// Number of files that were not taken yet.
     left: u64,
-    /// Files that were asked for, and did not come yet.
+    /// The answer to a request for files that has not arrived yet.
     asked: Option<oneshot::Receiver<Vec<Work>>>,
 }
 
-impl Ledger for Journaled {
-    type Content = Content;
+impl WorkQueue for JournalQueue {
+    type Record = Content;
     type Error = Gone;
 
     async fn take(&mut self, most: usize) -> Result<Vec<Work>, Gone> {

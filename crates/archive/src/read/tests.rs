@@ -3,8 +3,11 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, atomic::AtomicUsize, atomic::Ordering},
+    time::Duration,
 };
 
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 use virtualize::ErrorClass;
 
 use super::*;
@@ -21,16 +24,12 @@ struct Fake {
     most: AtomicUsize,
 }
 
-impl breaker::Probe for Fake {
+impl ReadFile<Content> for Fake {
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move { self.read(item, true).await.map(drop) })
     }
-}
 
-impl ReadFile for Fake {
-    type Content = Content;
-
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> ReadFuture<'a, Content> {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<Content>, Failure>> {
         Box::pin(async move {
             let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
@@ -55,7 +54,7 @@ impl ReadFile for Fake {
                     requests: 1,
                     bytes: 1,
                     warnings: Vec::new(),
-                    content: Content::Written { name: item.url.clone(), receipt: String::new() },
+                    record: Content::Written { name: item.url.clone(), receipt: String::new() },
                 }),
             }
         })
@@ -78,9 +77,9 @@ fn list(journal: &mut Journal, urls: &[String]) -> u64 {
     listing.pending
 }
 
-fn options() -> EngineOptions {
+fn options() -> ReadOptions {
     let cancel = CancellationToken::new();
-    EngineOptions { files: 8, attempts: 3, wait: Duration::from_millis(1), cancel }
+    ReadOptions { files: 8, attempts: 3, wait: Duration::from_millis(1), cancel }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,10 +93,9 @@ async fn each_file_is_tried_as_often_as_that_may_help() {
         let told = Arc::clone(&told);
         move |event| told.lock().unwrap().push(event)
     });
-    let journal =
-        run_journal(journal, Arc::clone(&fake) as Arc<dyn ReadFile<Content = Content>>, &options(), &events)
-            .await
-            .unwrap();
+    let journal = read_journal(journal, Arc::clone(&fake) as Arc<dyn ReadFile<Content>>, &options(), &events)
+        .await
+        .unwrap();
     let counts = journal.counts().unwrap();
     assert_eq!((counts.pending, counts.done, counts.failed), (0, 52, 3));
     let failures = journal.failures(9).unwrap();
@@ -126,7 +124,7 @@ async fn a_stopped_run_keeps_what_is_done() {
             cancel.cancel();
         }
     });
-    let error = run_journal(journal, Arc::new(Fake::default()), &options, &events).await.unwrap_err();
+    let error = read_journal(journal, Arc::new(Fake::default()), &options, &events).await.unwrap_err();
     assert!(matches!(error, Error::Stopped { done: 20, files: 21 }), "{error}");
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     let item = Item { url: "good 3".to_owned(), ..Item::default() };
@@ -159,21 +157,17 @@ impl Outages {
     }
 }
 
-impl breaker::Probe for Outages {
+impl ReadFile<Content> for Outages {
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move { self.ask(item) })
     }
-}
 
-impl ReadFile for Outages {
-    type Content = Content;
-
-    fn read<'a>(&'a self, item: &'a Item, _: bool) -> ReadFuture<'a, Content> {
+    fn read<'a>(&'a self, item: &'a Item, _: bool) -> BoxFuture<'a, Result<Reading<Content>, Failure>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             self.ask(item)?;
-            let content = Content::Written { name: item.url.clone(), receipt: String::new() };
-            Ok(Reading { opened: item.clone(), requests: 1, bytes: 1, warnings: Vec::new(), content })
+            let record = Content::Written { name: item.url.clone(), receipt: String::new() };
+            Ok(Reading { opened: item.clone(), requests: 1, bytes: 1, warnings: Vec::new(), record })
         })
     }
 }
@@ -182,17 +176,17 @@ fn of_bucket(files: std::ops::Range<usize>) -> Vec<String> {
     files.map(|n| format!("s3://b/{n:04}")).collect()
 }
 
-async fn read_all(urls: &[String], store: &Arc<Outages>) -> (Result<Journal, Error>, tempfile::TempDir) {
+async fn read_urls(urls: &[String], store: &Arc<Outages>) -> (Result<Journal, Error>, tempfile::TempDir) {
     let (folder, journal) = journal(urls);
-    let read = Arc::clone(store) as Arc<dyn ReadFile<Content = Content>>;
-    (run_journal(journal, read, &options(), &Events::new(|_| {})).await, folder)
+    let read = Arc::clone(store) as Arc<dyn ReadFile<Content>>;
+    (read_journal(journal, read, &options(), &Events::new(|_| {})).await, folder)
 }
 
 #[tokio::test]
 async fn an_outage_leaves_files_unread() {
     for class in [ErrorClass::Unavailable, ErrorClass::Denied] {
         let store = Outages::new(100..usize::MAX, class);
-        let (result, folder) = read_all(&of_bucket(0..1000), &store).await;
+        let (result, folder) = read_urls(&of_bucket(0..1000), &store).await;
         let Err(Error::Outage { store: name, left, files, .. }) = result else { panic!("no outage") };
         assert_eq!((name.as_str(), left, files), ("s3://b", 900, 1000));
         assert!(store.asked.load(Ordering::SeqCst) < 150, "{:?}", store.asked);
@@ -200,7 +194,7 @@ async fn an_outage_leaves_files_unread() {
         let mut journal = Journal::open(&folder.path().join("j")).unwrap();
         assert_eq!(list(&mut journal, &of_bucket(0..1000)), 900);
         let store = Outages::new(0..0, class);
-        let journal = run_journal(journal, store, &options(), &Events::new(|_| {})).await.unwrap();
+        let journal = read_journal(journal, store, &options(), &Events::new(|_| {})).await.unwrap();
         let counts = journal.counts().unwrap();
         assert_eq!((counts.done, counts.failed, counts.pending), (1000, 0, 0));
     }
@@ -209,7 +203,7 @@ async fn an_outage_leaves_files_unread() {
 #[tokio::test]
 async fn an_outage_that_passes_is_waited_for() {
     let store = Outages::new(100..110, ErrorClass::Unavailable);
-    let (result, _folder) = read_all(&of_bucket(0..400), &store).await;
+    let (result, _folder) = read_urls(&of_bucket(0..400), &store).await;
     let counts = result.unwrap().counts().unwrap();
     assert_eq!((counts.done, counts.failed), (400, 0));
 }
@@ -219,14 +213,14 @@ async fn files_that_fail_among_good_ones_are_no_outage() {
     for class in [ErrorClass::Unavailable, ErrorClass::Denied] {
         let private = |url: &str| ("s3://b/0100".."s3://b/0150").contains(&url) || url.ends_with('7');
         let store = Arc::new(Outages { private, ..Arc::into_inner(Outages::new(0..0, class)).unwrap() });
-        let (result, _folder) = read_all(&of_bucket(0..400), &store).await;
+        let (result, _folder) = read_urls(&of_bucket(0..400), &store).await;
         let counts = result.unwrap().counts().unwrap();
         assert_eq!((counts.done, counts.failed, counts.pending), (315, 85, 0), "{class:?}");
     }
     let private = |url: &str| url < "s3://b/0040";
     let new = Arc::into_inner(Outages::new(0..0, ErrorClass::Denied)).unwrap();
     let store = Arc::new(Outages { private, ..new });
-    let (result, _folder) = read_all(&of_bucket(0..100), &store).await;
+    let (result, _folder) = read_urls(&of_bucket(0..100), &store).await;
     assert_eq!(result.unwrap().counts().unwrap().failed, 40, "a private folder that comes first");
 }
 
@@ -236,7 +230,7 @@ async fn other_stores_are_read_to_the_end() {
     let mut urls = of_bucket(0..100);
     urls.extend((0..100).map(|n| format!("https://h/{n}")));
     urls.extend((0..100).map(|n| format!("/local/{n}")));
-    let (result, _folder) = read_all(&urls, &store).await;
+    let (result, _folder) = read_urls(&urls, &store).await;
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Outage { left: 100, files: 300, .. }), "{error}");
     assert!(store.asked.load(Ordering::SeqCst) < 200 + 50);

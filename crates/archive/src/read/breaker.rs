@@ -1,5 +1,5 @@
-//! Tells a store that fails from files that fail, so that an outage costs few requests and no file: the circuit breaker of
-//! a run, one for each bucket or host.
+//! The circuit breaker of a run, one for each bucket or host: it distinguishes a store that fails from files that fail, so
+//! that an outage costs few requests and no file.
 
 use std::{
     collections::BTreeMap,
@@ -9,34 +9,35 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use virtualize::ErrorClass;
 
-use super::{EngineOptions, Failure, attempt::wait};
+use super::{Failure, ReadFile, ReadOptions};
 use crate::Item;
 
-/// Failed attempts in a row from which on a store is doubted.
+/// Number of failed attempts in a row after which a store is doubted.
 const DOUBTED: u32 = 8;
-/// The same where access is denied, and no file of the store was read yet: a folder may be private.
+/// The same if access is denied and no file of the store was read yet: a folder may be private.
 const DENIED: u32 = 64;
 
-/// A bucket or host, and how the attempts to read its files end.
+/// The recent attempts to read files of one bucket or host.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     state: Mutex<State>,
-    /// Whoever has it asks a doubted store; the others wait.
+    /// Held by the one task that probes a doubted store; the others wait for it.
     turn: tokio::sync::Mutex<()>,
-    /// The store is not asked any more.
+    /// Cancelled once the store is no longer asked.
     open: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Failed attempts since the store last answered.
+    /// Number of failed attempts since the store last answered.
     failed: u32,
-    /// Failed attempts in all, and as they were when the first of those was known.
+    /// Number of failed attempts in the whole run.
     all_failed: u64,
+    /// [`State::all_failed`] at the first failure since the store last answered.
     since: u64,
-    /// The failure of the last of them.
+    /// The latest failure.
     last: Option<Failure>,
-    /// The file that was read last.
+    /// The file that was read latest.
     good: Option<Item>,
 }
 
@@ -51,24 +52,18 @@ impl State {
     }
 }
 
-/// What a store is asked for to learn whether it answers.
-pub(crate) trait Probe: Sync {
-    /// Opens a file.
-    fn probe<'a>(&'a self, item: &'a Item) -> futures::future::BoxFuture<'a, Result<(), Failure>>;
-}
-
 impl Breaker {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt begins; what it gives tells [`Breaker::ended`] which failures came before.
+    /// Notes that an attempt begins. Pass the returned number of earlier failures to [`Breaker::ended`].
     pub(crate) fn begin(&self) -> u64 {
         self.state().all_failed
     }
 
-    /// An attempt ended; with the file where it was read. An answer to what was asked before the store began to fail does
-    /// not say that it answers again.
+    /// Notes how an attempt ended. The success of an attempt that began before the store started to fail does not show
+    /// that the store answers again.
     pub(crate) fn ended(&self, begun: u64, result: Result<&Item, &Failure>) {
         let mut state = self.state();
         match result {
@@ -82,27 +77,27 @@ impl Breaker {
         }
     }
 
-    /// Whether attempts failed since the store last answered.
+    /// Returns whether attempts failed since the store last answered.
     pub(crate) fn is_failing(&self) -> bool {
         self.state().failed > 0
     }
 
-    /// Whether the store is not asked any more.
+    /// Returns whether the store is no longer asked.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_cancelled()
     }
 
-    /// Waits until that is so.
+    /// Waits until the store is no longer asked.
     pub(crate) async fn opened(&self) {
         self.open.cancelled().await;
     }
 
-    /// Why it is not.
+    /// Returns the latest failure.
     pub(crate) fn last(&self) -> Option<Failure> {
         self.state().last.clone()
     }
 
-    /// The class of the failures of a store that is doubted.
+    /// Returns the class of the latest failure if the store is doubted.
     fn doubt(&self) -> Option<ErrorClass> {
         let state = self.state();
         let class = state.last.as_ref()?.class;
@@ -110,9 +105,14 @@ impl Breaker {
         (state.failed >= most).then_some(class)
     }
 
-    /// Whether a file of the store may be asked for. A store that is doubted is asked first whether it still has the file
-    /// that was read last, or this one, by one file at a time and after waits; then it may, or no file may any more.
-    pub(crate) async fn may_ask(&self, item: &Item, probe: &dyn Probe, options: &EngineOptions) -> bool {
+    /// Returns whether a file may be requested from the store. A doubted store is probed first, after waits and by one task
+    /// at a time, for the file that was read latest (for `item` if none was). If no probe succeeds, the breaker opens.
+    pub(crate) async fn may_ask<R>(
+        &self,
+        item: &Item,
+        reader: &dyn ReadFile<R>,
+        options: &ReadOptions,
+    ) -> bool {
         if self.doubt().is_none() {
             return !self.is_open();
         }
@@ -123,10 +123,10 @@ impl Breaker {
                 return false;
             }
             if class != ErrorClass::Denied {
-                tokio::time::sleep(wait(options.wait, attempt)).await;
+                tokio::time::sleep(options.wait_after(attempt)).await;
             }
             let good = self.state().good.clone();
-            let result = probe.probe(good.as_ref().unwrap_or(item)).await;
+            let result = reader.probe(good.as_ref().unwrap_or(item)).await;
             match &result {
                 Err(failure) if blames_store(failure.class) => self.state().fail(failure),
                 _ => {
@@ -143,7 +143,7 @@ impl Breaker {
     }
 }
 
-/// Whether a failure may be one of the store, and not of the file.
+/// Returns whether a failure of this class may be due to the store and not to the file.
 pub(crate) fn blames_store(class: ErrorClass) -> bool {
     matches!(class, ErrorClass::Unavailable | ErrorClass::Denied)
 }
@@ -154,24 +154,24 @@ pub(super) struct Breakers<W> {
     stores: BTreeMap<String, Store<W>>,
 }
 
-/// One of them.
+/// A store, and its files that are not decided yet.
 #[derive(Debug)]
 pub(super) struct Store<W> {
     pub(super) breaker: Arc<Breaker>,
-    /// Files that failed since the store last answered: it is not known yet whether they did.
+    /// Files that failed since the store last answered: whether they or the store failed is not known yet.
     pub(super) held: Vec<W>,
-    /// Files that are left unread.
+    /// Number of files that stay unread.
     pub(super) left: u64,
 }
 
-/// A store that was not asked any more.
+/// A store that is no longer asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outage {
     /// Such as `s3://bucket`.
     pub(crate) store: String,
-    /// How the last attempt failed.
+    /// The latest failure.
     pub(crate) failure: Failure,
-    /// Files of it that are left unread.
+    /// Number of its files that stay unread.
     pub(crate) left: u64,
 }
 
@@ -180,7 +180,7 @@ impl<W> Breakers<W> {
         Self { stores: BTreeMap::new() }
     }
 
-    /// The store of a file; local files are of none.
+    /// Returns the store of a file; local files have none.
     pub(super) fn of(&mut self, item: &Item) -> Option<&mut Store<W>> {
         let name = store_name(&item.url)?;
         if !self.stores.contains_key(name) {
@@ -190,12 +190,12 @@ impl<W> Breakers<W> {
         self.stores.get_mut(name)
     }
 
-    /// All stores.
+    /// Iterates over all stores.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Store<W>> {
         self.stores.values_mut()
     }
 
-    /// Those that were not asked any more.
+    /// Returns the stores that are no longer asked.
     pub(super) fn outages(&self) -> Vec<Outage> {
         let one = |(name, store): (&String, &Store<W>)| {
             let failure = store.breaker.last().filter(|_| store.breaker.is_open())?;
@@ -205,7 +205,7 @@ impl<W> Breakers<W> {
     }
 }
 
-/// Scheme, and bucket or host: `s3://bucket` of `s3://bucket/a/b.nc`.
+/// Returns scheme and bucket or host: `s3://bucket` for `s3://bucket/a/b.nc`.
 fn store_name(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

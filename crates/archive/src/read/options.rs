@@ -1,0 +1,28 @@
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+/// Longest wait between two attempts, before it is varied at random.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// How many files are read at once, and how often each is tried.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadOptions {
+    /// Maximum number of files at once.
+    pub(crate) files: usize,
+    /// Maximum number of attempts for a file, including the first.
+    pub(crate) attempts: u32,
+    /// Average wait before the second attempt; it doubles before each further one.
+    pub(crate) wait: Duration,
+    /// Stops the run: pending files are not started, and those in progress are dropped.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl ReadOptions {
+    /// Returns how long to wait after an attempt (counted from 1): 0.5 to 1.5 times the nominal wait, so that many files
+    /// that failed together are not retried together.
+    pub(super) fn wait_after(&self, attempt: u32) -> Duration {
+        let factor = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.wait.saturating_mul(factor).min(MAX_WAIT).mul_f64(0.5 + fastrand::f64())
+    }
+}

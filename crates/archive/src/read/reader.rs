@@ -1,0 +1,66 @@
+use futures::future::BoxFuture;
+use virtualize::{ErrorClass, Notation, OptionName, Remedy};
+
+use crate::{CombineError, Item};
+
+/// Reads single files; `R` is the run's record of a file.
+pub(crate) trait ReadFile<R>: Send + Sync {
+    /// Reads a file. With `fresh`, size and entity tag from the listing are ignored.
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<R>, Failure>>;
+
+    /// Opens a file to learn whether its store answers.
+    fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct Reading<R> {
+    /// The file as it was opened.
+    pub(crate) opened: Item,
+    /// Number of requests.
+    pub(crate) requests: u64,
+    /// Bytes received.
+    pub(crate) bytes: u64,
+    /// Warnings for the user, one line each.
+    pub(crate) warnings: Vec<String>,
+    /// The run's record of the file.
+    pub(crate) record: R,
+}
+
+/// Why a file could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// Class of the error; it decides whether the file is tried again.
+    pub(crate) class: ErrorClass,
+    /// The error in one line, with the file's name and the remedy in the caller's notation.
+    pub(crate) error: String,
+}
+
+impl Failure {
+    /// Renders an error of the library in the caller's notation.
+    pub(crate) fn new(error: impl Into<virtualize::Error>, notation: Notation) -> Self {
+        let error = error.into();
+        let text = match &error {
+            virtualize::Error::Values { path, .. } => {
+                let remedy =
+                    Remedy::set(OptionName::AssumeEqual, path.clone(), "take the first file's values");
+                remedy
+                    .render(notation)
+                    .map_or_else(|| error.to_string(), |remedy| format!("{error} ({remedy})"))
+            }
+            _ => error.render(notation),
+        };
+        Self { class: error.class(), error: text.replace('\n', " ") }
+    }
+
+    /// Returns the failure of a file whose content does not suit the layout.
+    pub(crate) fn of_content(error: &impl ToString) -> Self {
+        Self { class: ErrorClass::File, error: error.to_string().replace('\n', " ") }
+    }
+}
+
+impl From<CombineError> for Failure {
+    fn from(error: CombineError) -> Self {
+        Self::of_content(&error)
+    }
+}
