@@ -56,6 +56,51 @@ const MAY_DO_IO: &[&str] =
 const WITHOUT_ASYNC: &[&str] =
     &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src", "references/src"];
 
+/// Which top-level modules of a crate each of them may import. A module imports only those listed above it, so that no
+/// table can hold a circle.
+const MODULES: &[(&str, &[(&str, &[&str])])] = &[(
+    "archive",
+    &[
+        ("item", &[]),
+        ("member", &["item"]),
+        ("event", &[]),
+        ("values", &[]),
+        ("list", &["item"]),
+        ("journal", &["item", "list", "member"]),
+        ("error", &["journal", "list"]),
+        ("layout", &["error", "item", "values"]),
+        ("compat", &["item", "layout", "member", "values"]),
+        ("plan", &["compat", "error", "layout", "member", "values"]),
+        ("join", &["compat", "error", "layout", "member", "plan", "values"]),
+        ("read", &["error", "event", "item", "journal"]),
+        ("repository", &["compat", "error", "item", "join", "layout", "member", "plan", "values"]),
+        (
+            "batch",
+            &[
+                "compat",
+                "error",
+                "event",
+                "item",
+                "join",
+                "journal",
+                "layout",
+                "list",
+                "member",
+                "plan",
+                "read",
+                "repository",
+            ],
+        ),
+        (
+            "scan",
+            &[
+                "compat", "error", "event", "item", "journal", "layout", "list", "member", "plan", "read",
+                "values",
+            ],
+        ),
+    ],
+)];
+
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -166,4 +211,110 @@ fn only_the_store_and_the_edges_open_files() {
             found.iter().filter(|line| line.contains("std::fs") || line.contains("File::open")).collect();
         assert!(opened.is_empty(), "{opened:#?}");
     }
+}
+
+#[test]
+fn modules_import_in_one_direction() {
+    for (name, table) in MODULES {
+        let folder = workspace().join("crates").join(name).join("src");
+        let roots = reexports(&fs::read_to_string(folder.join("lib.rs")).unwrap());
+        for (place, (module, allowed)) in table.iter().enumerate() {
+            for other in *allowed {
+                let is_above = table.iter().take(place).any(|(above, _)| above == other);
+                assert!(is_above, "{name}: {module} may import {other}, which must be listed above it");
+            }
+        }
+        for file in sources(&folder) {
+            let path: Vec<_> =
+                file.strip_prefix(&folder).unwrap().with_extension("").iter().map(os_text).collect();
+            if path == ["lib"] {
+                continue;
+            }
+            let (_, allowed) = table
+                .iter()
+                .find(|(module, _)| *module == path[0])
+                .unwrap_or_else(|| panic!("{name}: module {} is not in the table of this test", path[0]));
+            for import in imports(&fs::read_to_string(&file).unwrap(), &path) {
+                let known = table.iter().any(|(module, _)| *module == import);
+                let module = if known { &import } else { roots.get(&import).unwrap_or(&import) };
+                assert!(
+                    *module == path[0] || allowed.contains(&module.as_str()),
+                    "{}: {} must not import {module} ({import})",
+                    file.display(),
+                    path[0]
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn imports_are_found_in_paths_and_nested_groups() {
+    let source = "use crate::{\n    Error, plan::{Plan, PlanOptions},\n    values::Scalar, // crate::no\n};\n\
+        fn a() -> crate::journal::Journal { mycrate::no() }\nuse super::super::list::Few;\nuse super::own;";
+    let path = ["batch".to_owned(), "each".to_owned()];
+    let found: Vec<_> = imports(source, &path).into_iter().collect();
+    assert_eq!(found, ["Error", "journal", "list", "plan", "values"]);
+    let roots = reexports("mod plan;\npub use plan::{\n    Plan, PlanOptions,\n};\npub use error::Error;");
+    assert_eq!(roots.into_iter().collect::<Vec<_>>().len(), 3);
+}
+
+/// The names that a file takes from the root of its crate: the first part of each path behind `crate::`, or behind as
+/// many `super::` as lead there from the module at `path`.
+fn imports(source: &str, path: &[String]) -> BTreeSet<String> {
+    let code = without_comments(source);
+    let depth = path.iter().filter(|part| *part != "mod").count();
+    let root = "super::".repeat(depth);
+    let mut found = BTreeSet::new();
+    for start in ["crate::", root.as_str()] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '$') {
+                continue;
+            }
+            found.extend(first_names(&code[at + start.len()..]));
+        }
+    }
+    found
+}
+
+/// The first name of a path, or of each path in a group between braces.
+fn first_names(tree: &str) -> Vec<String> {
+    let name = |text: &str| {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+    };
+    let Some(group) = tree.strip_prefix('{') else { return vec![name(tree)] };
+    let (mut names, mut depth, mut start) = (Vec::new(), 0_u32, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                names.extend(Some(name(&group[start..at])).filter(|name| !name.is_empty()));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// The module from which the root of a crate takes each of its names.
+fn reexports(root: &str) -> BTreeMap<String, String> {
+    let code = without_comments(root);
+    let uses = code.split(" use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));
+    uses.filter(|(module, _)| *module != "crate")
+        .flat_map(|(module, names)| first_names(names).into_iter().map(|name| (name, module.to_owned())))
+        .collect()
+}
+
+fn without_comments(source: &str) -> String {
+    source.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect()
+}
+
+fn os_text(part: &std::ffi::OsStr) -> String {
+    part.to_str().unwrap().to_owned()
 }
