@@ -56,9 +56,12 @@ const MAY_DO_IO: &[&str] =
 const WITHOUT_ASYNC: &[&str] =
     &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src", "references/src"];
 
+/// The top-level modules of a crate, and those that each may import.
+type Modules = &'static [(&'static str, &'static [&'static str])];
+
 /// Which top-level modules of a crate each of them may import. A module imports only those listed above it, so that no
 /// table can hold a circle.
-const MODULES: &[(&str, &[(&str, &[&str])])] = &[(
+const MODULES: &[(&str, Modules)] = &[(
     "archive",
     &[
         ("item", &[]),
