@@ -1,7 +1,8 @@
 use std::borrow::Cow;
 
 use virtualize_bytes::ReadError;
-use virtualize_zarr::{CodecError, DataType, MetadataError};
+use virtualize_remedy::{OptionName, Remedy};
+use virtualize_zarr::{CodecError, DataType, MetadataError, ZarrFormat};
 
 /// Why a part of a file has no equivalent in the virtual hierarchy.
 ///
@@ -82,6 +83,28 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The last strip of an image is shorter than a chunk, and nothing completes it.
+    #[error("its last strip has {rows} of {chunk_rows} rows, which no reader completes under {scheme}")]
+    ShortStrip {
+        /// Rows of the strip.
+        rows: u64,
+        /// Rows of a chunk.
+        chunk_rows: u64,
+        /// Compression and predictor, in the words of the TIFF specification.
+        scheme: String,
+        /// The Zarr format that the image is mapped for.
+        format: ZarrFormat,
+    },
+    /// A nodata value of a TIFF is no value of the array's type.
+    #[error("{origin} is {text:?}, which {problem}")]
+    InvalidNodata {
+        /// Where the value was found.
+        origin: String,
+        /// The value as stored.
+        text: String,
+        /// Why it is no value of the type.
+        problem: String,
+    },
     /// A file asks for more of something than the mapping allows.
     #[error("more than {limit} {what}")]
     Limit {
@@ -130,6 +153,12 @@ pub enum Error {
     /// The HDF5 reader could not read a structure.
     #[error(transparent)]
     Hdf5(#[from] virtualize_hdf5::Error),
+    /// The TIFF reader could not read an image.
+    #[error(transparent)]
+    Image(virtualize_tiff::Error),
+    /// The TIFF reader could not read a tag that an image depends on.
+    #[error(transparent)]
+    Tag(virtualize_tiff::Error),
     /// The memory that the file may take is spent.
     #[error(transparent)]
     Budget(#[from] ReadError),
@@ -187,6 +216,26 @@ impl Error {
             error => {
                 Self::Source { dataset: dataset.to_owned(), file: file.to_owned(), error: Box::new(error) }
             }
+        }
+    }
+
+    /// Returns what the user can do about the error.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::InlineLimit { .. } => Some(
+                Remedy::turn_on(OptionName::InlineLimit, "raise the limit")
+                    .or(Remedy::turn_on(OptionName::CopyLimit, "raise that of a combined archive")),
+            ),
+            Self::InvalidNodata { .. } => Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it")),
+            Self::ShortStrip { format, .. } => {
+                let effect = match format {
+                    ZarrFormat::V2 => "reference it as it is (in a Zarr v3 format)",
+                    ZarrFormat::V3 => "reference it as it is",
+                };
+                Some(Remedy::set(OptionName::ChunkGrid, "rectilinear", effect))
+            }
+            Self::Source { error, .. } | Self::Member { error, .. } => error.remedy(),
+            _ => None,
         }
     }
 

@@ -41,12 +41,7 @@ impl Mapper<'_> {
         };
         let mapped = self.try_array(path, dataset, axes, &mut report);
         if let Err(error) = &mapped {
-            self.diagnose(
-                Severity::Warning,
-                "array-left-out",
-                path,
-                format!("the array is left out: {error}"),
-            );
+            self.array_left_out(path, error);
             report.left_out = Some(error.to_string());
         }
         self.report.arrays.insert(path.to_owned(), report);

@@ -142,14 +142,9 @@ impl Mapper<'_> {
             self.tasks.push(task);
         }
         for array in left_out {
-            let why = "its references lead to objects of another file".to_owned();
-            self.diagnose(
-                Severity::Warning,
-                "array-left-out",
-                array,
-                format!("the array is left out: {why}"),
-            );
-            self.report.arrays.entry(array.clone()).or_default().left_out = Some(why);
+            let error = Error::unresolved("its references", "lead to objects of another file");
+            self.array_left_out(array, &error);
+            self.report.arrays.entry(array.clone()).or_default().left_out = Some(error.to_string());
         }
     }
 

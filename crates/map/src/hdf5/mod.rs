@@ -190,6 +190,16 @@ impl<'a> Mapper<'a> {
         self.report.diagnostics.push(diagnostic);
     }
 
+    fn array_left_out(&mut self, path: &str, error: &Error) {
+        self.report.diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            code: "array-left-out",
+            path: format!("/{path}"),
+            message: format!("the array is left out: {error}"),
+            remedy: error.remedy(),
+        });
+    }
+
     fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
         let message = format!("the attribute \"{name}\" is left out: {error}");
         self.diagnose(Severity::Warning, "attribute-left-out", path, message);

@@ -2,18 +2,14 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_remedy::{OptionName, Remedy};
-use virtualize_zarr::{
-    ChunkManifest, Codec, Endian, Lengths, References, SourceId, ZarrFormat, greatest_common_divisor,
-};
+use virtualize_zarr::{ChunkManifest, Codec, Endian, Lengths, References, SourceId, greatest_common_divisor};
 
 use super::{
     compression::{Encoding, ShortStrip, words},
     geometry::Geometry,
-    refusal::Refusal,
     sample::Storage,
 };
-use crate::{ChunkContent, ElementTransform, InlineTask, Piece, PieceBytes};
+use crate::{ChunkContent, ElementTransform, Error, InlineTask, Piece, PieceBytes, Result};
 
 /// Strips that lie uncompressed are cut into chunks of at most about so many bytes.
 const BLOCK: u64 = 8 << 20;
@@ -60,7 +56,7 @@ struct Stretch {
 
 impl ChunkMaker<'_> {
     /// The chunks, or why there are none.
-    pub(super) fn make(&self) -> Result<Chunks, Refusal> {
+    pub(super) fn make(&self) -> Result<Chunks> {
         self.check_count()?;
         let declarable = self.encoding.is_declarable()?;
         let rows = if declarable { self.rows_of_a_chunk()? } else { self.geometry.segment[1] };
@@ -78,19 +74,19 @@ impl ChunkMaker<'_> {
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
     }
 
-    fn check_count(&self) -> Result<(), Refusal> {
+    fn check_count(&self) -> Result<()> {
         let image = self.encoding.image;
         let needed = product(&self.geometry.counts())?;
         let found = image.offsets.len().min(image.byte_counts.len()) as u64;
         if found < needed {
             let what = if self.geometry.tiled { "tiles" } else { "strips" };
-            return Err(Refusal::malformed(format!("{needed} {what} are needed, the file lists {found}")));
+            return Err(Error::malformed(what, format!("the file lists {found}, the image needs {needed}")));
         }
         Ok(())
     }
 
     /// A strip is a chunk, but large strips of plain rows are cut, so that readers need not fetch them whole.
-    fn rows_of_a_chunk(&self) -> Result<u64, Refusal> {
+    fn rows_of_a_chunk(&self) -> Result<u64> {
         let strip = self.geometry.segment[1];
         if self.geometry.tiled || !self.encoding.has_plain_rows() {
             return Ok(strip);
@@ -110,7 +106,7 @@ impl ChunkMaker<'_> {
         Ok(if made > self.inline_limit { greatest_common_divisor(strip, height % strip) } else { rows })
     }
 
-    fn row_bytes(&self) -> Result<u64, Refusal> {
+    fn row_bytes(&self) -> Result<u64> {
         self.encoding
             .row_bytes(self.geometry.segment[2], self.geometry.bands_of_a_segment())
             .ok_or_else(too_large)
@@ -118,7 +114,7 @@ impl ChunkMaker<'_> {
 
     /// Whole chunks, and those that want rows, of which there are none where the grid may end short; both in order of
     /// position.
-    fn stretches(&self, rows: u64, short_end: bool) -> Result<(Vec<Stretch>, Vec<Stretch>), Refusal> {
+    fn stretches(&self, rows: u64, short_end: bool) -> Result<(Vec<Stretch>, Vec<Stretch>)> {
         let [_, _, down, across] = self.geometry.counts();
         let image = self.encoding.image;
         let chunks_down = self.geometry.height.div_ceil(rows);
@@ -158,7 +154,7 @@ impl ChunkMaker<'_> {
         rows: u64,
         whole: &mut Vec<Stretch>,
         short: &mut Vec<Stretch>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         let row_bytes = self.row_bytes()?;
         for block in 0..strip_rows.div_ceil(rows) {
             let here = (strip_rows - block * rows).min(rows);
@@ -171,44 +167,39 @@ impl ChunkMaker<'_> {
     }
 
     /// The bytes of a strip or tile; of plain rows no more than the samples need.
-    fn range_of(&self, index: u64, offset: u64, length: u64, rows: u64) -> Result<ByteRange, Refusal> {
+    fn range_of(&self, index: u64, offset: u64, length: u64, rows: u64) -> Result<ByteRange> {
         let what = if self.geometry.tiled { "tile" } else { "strip" };
         let mut length = length;
         if self.encoding.has_plain_rows() {
             let needed = product(&[self.row_bytes()?, rows, self.geometry.segment[0]])?;
             if length < needed {
-                return Err(Refusal::malformed(format!(
-                    "{what} {index} at {offset:#x} has {length} bytes, its samples need {needed}"
-                )));
+                let problem = format!("{length} bytes at {offset:#x}, its samples need {needed}");
+                return Err(Error::malformed(format!("{what} {index}"), problem));
             }
             length = needed;
         }
         match offset.checked_add(length) {
             Some(end) if end <= self.file_size => Ok(ByteRange::new(offset, length)),
-            _ => Err(Refusal::truncated(format!(
-                "{what} {index} at {offset:#x} has {length} bytes, but the file ends at {:#x}",
-                self.file_size
-            ))),
+            end => Err(Error::Truncated {
+                structure: format!("{what} {index} at {offset:#x}").into(),
+                end: end.unwrap_or(u64::MAX),
+                size: self.file_size,
+            }),
         }
     }
 
     /// Chunks at full height from strips that hold fewer rows.
-    fn complete(&self, short: &[Stretch], rows: u64) -> Result<Vec<InlineTask>, Refusal> {
+    fn complete(&self, short: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
         if short.is_empty() {
             return Ok(Vec::new());
         }
         if self.encoding.short_strip()? == ShortStrip::Unreadable {
-            let message = format!(
-                "its last strip has {} of {rows} rows, which no reader completes under {}",
-                self.geometry.height % rows,
-                words(self.encoding.image).join(", ")
-            );
-            let effect = match self.encoding.format {
-                ZarrFormat::V2 => "reference it as it is (in a Zarr v3 format)",
-                ZarrFormat::V3 => "reference it as it is",
-            };
-            let remedy = Remedy::set(OptionName::ChunkGrid, "rectilinear", effect);
-            return Err(Refusal { remedy: Some(remedy), ..Refusal::unsupported(message) });
+            return Err(Error::ShortStrip {
+                rows: self.geometry.height % rows,
+                chunk_rows: rows,
+                scheme: words(self.encoding.image).join(", "),
+                format: self.encoding.format,
+            });
         }
         self.check_inline(short.len() as u64, rows)?;
         match self.encoding.short_strip()? {
@@ -242,7 +233,7 @@ impl ChunkMaker<'_> {
         InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
     }
 
-    fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>, Refusal> {
+    fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
         let task = |stretch: &Stretch| {
             let content = self.assemble(stretch, rows)?;
             Ok(InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content })
@@ -251,15 +242,13 @@ impl ChunkMaker<'_> {
     }
 
     /// All chunks, decoded here because no reader decodes them.
-    fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks, Refusal> {
+    fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks> {
         if !self.encoding.is_decodable()? {
             if stored.pop() == Some(Codec::BitOrder) && self.encoding.short_strip()? == ShortStrip::AsItIs {
                 return self.with_bits_reversed(rows, all, stored);
             }
-            return Err(Refusal::unsupported(format!(
-                "no reader of this Zarr format decodes {}",
-                words(self.encoding.image).join(", ")
-            )));
+            let scheme = words(self.encoding.image).join(", ");
+            return Err(Error::undecodable(scheme, "no reader of this Zarr format decodes it"));
         }
         self.check_inline(all.len() as u64, rows)?;
         let tasks = self.tasks(all, rows)?;
@@ -269,7 +258,7 @@ impl ChunkMaker<'_> {
     }
 
     /// All chunks, still compressed, with their bits in the usual order.
-    fn with_bits_reversed(&self, rows: u64, all: &[Stretch], codecs: Vec<Codec>) -> Result<Chunks, Refusal> {
+    fn with_bits_reversed(&self, rows: u64, all: &[Stretch], codecs: Vec<Codec>) -> Result<Chunks> {
         self.check_inline(all.len() as u64, rows)?;
         let task = |stretch: &Stretch| InlineTask {
             array: self.path.to_owned(),
@@ -282,7 +271,7 @@ impl ChunkMaker<'_> {
 
     /// Some writers cut tiles off where the image ends, which libtiff fills up and other decoders do not. Tiles at the
     /// lower edge are made anew from the rows within the image, as long as they are small.
-    fn cut_tiles(&self, whole: &mut Vec<Stretch>, rows: u64) -> Result<Vec<InlineTask>, Refusal> {
+    fn cut_tiles(&self, whole: &mut Vec<Stretch>, rows: u64) -> Result<Vec<InlineTask>> {
         let [_, _, down, across] = self.geometry.counts();
         let rest = self.geometry.height % rows;
         if !self.encoding.may_end_early() || !self.geometry.tiled || self.geometry.segment[0] > 1 || rest == 0
@@ -300,19 +289,15 @@ impl ChunkMaker<'_> {
         self.tasks(&last, rows)
     }
 
-    fn check_inline(&self, chunks: u64, rows: u64) -> Result<(), Refusal> {
+    fn check_inline(&self, chunks: u64, rows: u64) -> Result<()> {
         let element = self.element_size();
         let bytes =
             product(&self.geometry.stored_shape(rows))?.saturating_mul(element).saturating_mul(chunks);
         if bytes > self.inline_limit {
-            return Err(Refusal {
-                code: "inline-limit",
-                message: format!(
-                    "{bytes} bytes would have to be inlined, the limit is {}",
-                    self.inline_limit
-                ),
-                remedy: Some(Remedy::turn_on(OptionName::InlineLimit, "raise the limit")),
-                is_error: false,
+            return Err(Error::InlineLimit {
+                reason: "readers do not decode its chunks as they are stored".into(),
+                content: format!("{bytes} bytes"),
+                limit: self.inline_limit,
             });
         }
         Ok(())
@@ -340,7 +325,7 @@ impl ChunkMaker<'_> {
         self.encoding.sample.data_type.size().unwrap_or(1)
     }
 
-    fn assemble(&self, stretch: &Stretch, rows: u64) -> Result<ChunkContent, Refusal> {
+    fn assemble(&self, stretch: &Stretch, rows: u64) -> Result<ChunkContent> {
         let shape = self.geometry.stored_shape(stretch.rows);
         let piece = Piece {
             source: SourceId(0),
@@ -361,7 +346,7 @@ impl ChunkMaker<'_> {
     }
 }
 
-fn references(chunks: &[Stretch]) -> Result<References, Refusal> {
+fn references(chunks: &[Stretch]) -> Result<References> {
     let dense = chunks.iter().zip(0..).all(|(chunk, index)| chunk.position == index);
     Ok(References {
         source: SourceId(0),
@@ -371,7 +356,7 @@ fn references(chunks: &[Stretch]) -> Result<References, Refusal> {
     })
 }
 
-fn lengths(chunks: &[Stretch]) -> Result<Lengths, Refusal> {
+fn lengths(chunks: &[Stretch]) -> Result<Lengths> {
     let length = |chunk: &Stretch| chunk.range.length;
     let first = chunks.first().map_or(0, length);
     if chunks.iter().all(|chunk| length(chunk) == first) {
@@ -381,12 +366,12 @@ fn lengths(chunks: &[Stretch]) -> Result<Lengths, Refusal> {
     each.collect::<Result<_, _>>().map(Lengths::Each).map_err(|_| too_large())
 }
 
-fn product(factors: &[u64]) -> Result<u64, Refusal> {
+fn product(factors: &[u64]) -> Result<u64> {
     factors.iter().try_fold(1_u64, |product, factor| product.checked_mul(*factor)).ok_or_else(too_large)
 }
 
-fn too_large() -> Refusal {
-    Refusal::malformed("its sizes exceed what can be counted")
+fn too_large() -> Error {
+    Error::Overflow("the image")
 }
 
 /// The greatest number of rows up to `most` that divides a strip; where nothing follows the strip, a number that leaves

@@ -6,10 +6,10 @@ use virtualize_tiff::model::Image;
 use virtualize_zarr::{Codec, DataType, Endian, ZarrFormat};
 
 use super::{
-    refusal::Refusal,
     sample::{Sample, Storage, numpy_name},
     tiff_schemes,
 };
+use crate::{Error, Result};
 
 /// What the codecs of a strip or tile depend on beside its shape.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ enum Scheme {
 
 impl<'a> Encoding<'a> {
     /// The codecs, in the order of encoding, of a strip or tile whose samples have this shape in the file's order.
-    pub(super) fn codecs(&self, shape: &[u64]) -> Result<Vec<Codec>, Refusal> {
+    pub(super) fn codecs(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let scheme = self.scheme()?;
         self.check_ends(scheme)?;
         let mut codecs = match scheme {
@@ -77,7 +77,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// Whether released readers decode these codecs in the format; else the content has to be inlined.
-    pub(super) fn is_declarable(&self) -> Result<bool, Refusal> {
+    pub(super) fn is_declarable(&self) -> Result<bool> {
         let scheme = self.scheme()?;
         let internal = matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme);
         if internal || matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24) {
@@ -89,7 +89,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// Whether the content can be decoded here.
-    pub(super) fn is_decodable(&self) -> Result<bool, Refusal> {
+    pub(super) fn is_decodable(&self) -> Result<bool> {
         Ok(self.sample.storage != Storage::Float24
             && matches!(
                 self.scheme()?,
@@ -105,7 +105,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// What becomes of a last strip with fewer rows.
-    pub(super) fn short_strip(&self) -> Result<ShortStrip, Refusal> {
+    pub(super) fn short_strip(&self) -> Result<ShortStrip> {
         Ok(match self.scheme()? {
             Scheme::Fax(_) => ShortStrip::AsItIs,
             Scheme::Jpeg | Scheme::Image("imagecodecs_jpeg2k" | "imagecodecs_png" | "imagecodecs_webp") => {
@@ -134,27 +134,23 @@ impl<'a> Encoding<'a> {
     }
 
     /// Refuses pieces of a length that nobody knows, where what follows them would be read as theirs.
-    fn check_ends(&self, scheme: Scheme) -> Result<(), Refusal> {
+    fn check_ends(&self, scheme: Scheme) -> Result<()> {
         if self.image.derived_byte_counts && scheme == Scheme::PackBits {
-            return Err(Refusal::malformed(
-                "the file has no byte counts, and data compressed by PackBits do not say where they end",
-            ));
+            return Err(Error::malformed("byte counts", "none, and PackBits data have no end marker"));
         }
         if self.image.derived_byte_counts && scheme != Scheme::None && self.image.offsets.len() > 1 {
-            return Err(Refusal::malformed(format!(
-                "the file has no byte counts for its {} compressed pieces",
-                self.image.offsets.len()
-            )));
+            let problem = format!("none for its {} compressed pieces", self.image.offsets.len());
+            return Err(Error::malformed("byte counts", problem));
         }
         Ok(())
     }
 
-    fn scheme(&self) -> Result<Scheme, Refusal> {
+    fn scheme(&self) -> Result<Scheme> {
         scheme(self.image.compression).ok_or_else(|| {
-            Refusal::unsupported(format!(
-                "compression {} has no codec in Zarr readers",
-                name(self.image.compression)
-            ))
+            Error::undecodable(
+                format!("compression {}", name(self.image.compression)),
+                "no released Zarr reader has a codec for it",
+            )
         })
     }
 
@@ -171,7 +167,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// Predictor, packing and byte order of numbers.
-    fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>, Refusal> {
+    fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
         let endian = self.add_predictor(shape, &mut codecs)?;
         match self.sample.storage {
@@ -189,7 +185,7 @@ impl<'a> Encoding<'a> {
         Ok(codecs)
     }
 
-    fn add_predictor(&self, shape: &[u64], codecs: &mut Vec<Codec>) -> Result<Endian, Refusal> {
+    fn add_predictor(&self, shape: &[u64], codecs: &mut Vec<Codec>) -> Result<Endian> {
         let knows_predictors =
             matches!(self.scheme()?, Scheme::Deflate | Scheme::Lzw | Scheme::Zstd | Scheme::Lzma);
         if self.image.predictor == 1 || self.image.predictor == 0 && !knows_predictors {
@@ -209,19 +205,16 @@ impl<'a> Encoding<'a> {
         Ok(Endian::Little)
     }
 
-    fn check_predictor(&self) -> Result<(), Refusal> {
+    fn check_predictor(&self) -> Result<()> {
         let refuse = |why: &str| {
-            Err(Refusal::unsupported(format!(
-                "predictor {} with {} {why}",
-                self.image.predictor,
-                name(self.image.compression)
-            )))
+            let scheme = format!("predictor {} with {}", self.image.predictor, name(self.image.compression));
+            Err(Error::undecodable(scheme, why.to_owned()))
         };
         if !matches!(self.image.predictor, 2 | 3) {
-            return refuse("is unknown");
+            return refuse("unknown predictor");
         }
         if matches!(self.scheme()?, Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog) {
-            return refuse("is read differently by different readers");
+            return refuse("readers differ in how they undo it");
         }
         let data_type = &self.sample.data_type;
         let fits = match self.image.predictor {
@@ -229,7 +222,7 @@ impl<'a> Encoding<'a> {
             _ => data_type.is_float(),
         };
         if self.sample.storage != Storage::Whole || !fits {
-            return refuse(&format!("and {} bits of type {data_type}", self.sample.bits));
+            return refuse(&format!("it does not apply to {} bits of type {data_type}", self.sample.bits));
         }
         Ok(())
     }
@@ -241,7 +234,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// Whether chroma has fewer samples than the array.
-    pub(super) fn has_blocks(&self) -> Result<bool, Refusal> {
+    pub(super) fn has_blocks(&self) -> Result<bool> {
         Ok(self.is_subsampled(self.scheme()?))
     }
 
@@ -272,13 +265,13 @@ impl<'a> Encoding<'a> {
     }
 
     /// JPEG, with the colour transform that libtiff applies: YCbCr becomes RGB, everything else stays as it is.
-    fn jpeg(&self) -> Result<Codec, Refusal> {
+    fn jpeg(&self) -> Result<Codec> {
         if !matches!(self.sample.bits, 8 | 12 | 16) || !self.sample.data_type.is_integer() {
-            return Err(Refusal::unsupported(format!("JPEG with {} bits", self.sample.bits)));
+            return Err(bits_of("JPEG", self.sample.bits));
         }
         let samples = self.image.samples_per_pixel;
         if matches!(self.image.photometric, Some(2 | 5 | 6)) && samples < 3 {
-            return Err(Refusal::malformed(format!("JPEG of colours with SamplesPerPixel {samples}")));
+            return Err(Error::malformed("JPEG of colours", format!("SamplesPerPixel {samples}")));
         }
         let mut configuration = Map::new();
         if let Some((from, to)) = self.jpeg_colors() {
@@ -309,7 +302,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    fn lerc(&self) -> Result<Vec<Codec>, Refusal> {
+    fn lerc(&self) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
         // Libtiff reverses the bytes of big-endian numbers before it encodes them and after it has decoded them.
         if self.endian == Endian::Big && self.sample.data_type.number_size() > 1 {
@@ -321,15 +314,16 @@ impl<'a> Encoding<'a> {
             Some(1) => codecs.push(Codec::Zlib { level: 6 }),
             Some(2) => codecs.push(Codec::Zstd { level: 0, checksum: false }),
             Some(other) => {
-                return Err(Refusal::unsupported(format!("LERC with additional compression {other}")));
+                let problem = format!("additional compression {other} is unknown");
+                return Err(Error::undecodable("LERC", problem));
             }
         }
         Ok(codecs)
     }
 
-    fn fax(&self, codec: &'static str, shape: &[u64]) -> Result<Codec, Refusal> {
+    fn fax(&self, codec: &'static str, shape: &[u64]) -> Result<Codec> {
         if self.sample.bits != 1 || self.image.samples_per_pixel != 1 && !self.image.planar {
-            return Err(Refusal::unsupported("CCITT compression of more than one bit a pixel"));
+            return Err(Error::undecodable("CCITT compression", "more than one bit a pixel"));
         }
         let mut configuration = Map::new();
         if let (ZarrFormat::V2, [.., height, width]) = (self.format, shape) {
@@ -342,11 +336,10 @@ impl<'a> Encoding<'a> {
         Ok(Codec::Image { name: codec, configuration })
     }
 
-    fn image(&self, codec: &'static str) -> Result<Codec, Refusal> {
+    fn image(&self, codec: &'static str) -> Result<Codec> {
         // Decoders go by the stream, which has bytes at least.
         if self.sample.bits < 8 {
-            let name = name(self.image.compression);
-            return Err(Refusal::unsupported(format!("{name} with {} bits", self.sample.bits)));
+            return Err(bits_of(&name(self.image.compression), self.sample.bits));
         }
         Ok(match codec {
             // Encoders drop an alpha channel that is opaque throughout.
@@ -427,6 +420,10 @@ fn name(compression: u16) -> String {
         _ => return format!("{compression} (unknown)"),
     };
     format!("{name} ({compression})")
+}
+
+fn bits_of(scheme: &str, bits: u16) -> Error {
+    Error::undecodable(scheme.to_owned(), format!("samples of {bits} bits"))
 }
 
 fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey};
 
 use super::{contradiction, registry, units, wkt};
+use crate::{Error, Result};
 
 pub(super) const MODEL_TYPE: u16 = 1024;
 pub(super) const GEODETIC_CRS: u16 = 2048;
@@ -65,7 +66,7 @@ impl Crs {
         let mut crs = Self { horizontal, wkt, problem, keys: keys.clone(), ..Self::default() };
         match horizontal.map(|code| heights(geo, code, is_geographic)) {
             Some(Ok(code)) => crs.with_heights = code,
-            Some(Err(problem)) => crs.vertical_problem = Some(problem),
+            Some(Err(error)) => crs.vertical_problem = Some(error.to_string()),
             None if crs.wkt.is_some() && says_heights(geo) => {
                 crs.vertical_problem = Some("a system of the file's own with heights".into());
             }
@@ -114,7 +115,7 @@ impl Crs {
 
 /// The code of the system with the heights that the file says, if it says any, or why there is none. GDAL takes vertical
 /// systems only from files of GeoTIFF 1.1, and ellipsoidal heights from all.
-fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<String>, String> {
+fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<String>> {
     let keys = &geo.keys;
     let vertical = known(keys, VERTICAL);
     let has_heights = registry::without_height(horizontal).is_some();
@@ -124,7 +125,7 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
     {
         return match registry::without_height(solid) == Some(horizontal) && is_geographic {
             true => Ok(Some(format!("EPSG:{solid}"))),
-            false => Err(format!("EPSG:{horizontal} with the ellipsoidal heights of EPSG:{code}")),
+            false => Err(inexact(horizontal, &format!("the ellipsoidal heights of EPSG:{code}"))),
         };
     }
     if geo.minor_revision == 0 {
@@ -136,11 +137,15 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
             Ok(Some(format!("EPSG:{horizontal}+{code}")))
         }
         Some(code) if has_heights || says_more || ELLIPSOIDAL_HEIGHTS.contains(&code) => {
-            Err(format!("EPSG:{horizontal} with the heights of EPSG:{code}"))
+            Err(inexact(horizontal, &format!("the heights of EPSG:{code}")))
         }
-        None if says_more => Err(format!("EPSG:{horizontal} with heights that the file defines by itself")),
+        None if says_more => Err(inexact(horizontal, "heights that the file defines by itself")),
         _ => Ok(None),
     }
+}
+
+fn inexact(horizontal: u16, heights: &str) -> Error {
+    Error::unsupported(format!("EPSG:{horizontal} with {heights}"), "no EPSG code has the same meaning")
 }
 
 /// Whether keys describe heights otherwise than by a code.

@@ -3,7 +3,7 @@
 use virtualize_tiff::model::{Cut, Image};
 use virtualize_zarr::{Codec, ZarrFormat};
 
-use super::refusal::Refusal;
+use crate::{Error, Result};
 
 /// Axes of the array of an image, and how its strips or tiles cut them.
 ///
@@ -57,7 +57,7 @@ impl Names {
 
 impl Geometry {
     /// The geometry of an image.
-    pub(super) fn of(image: &Image, names: Names, format: ZarrFormat) -> Result<Self, Refusal> {
+    pub(super) fn of(image: &Image, names: Names, format: ZarrFormat) -> Result<Self> {
         let bands = u64::from(image.samples_per_pixel);
         let chunky = !image.planar && bands > 1;
         let (segment, tiled) = match image.cut {
@@ -77,10 +77,11 @@ impl Geometry {
         };
         let sizes = [bands, image.depth, image.height, image.width];
         if sizes.iter().chain(&geometry.segment).any(|size| *size == 0) {
-            return Err(Refusal::malformed(format!(
-                "an image of {}x{}x{} pixels with {bands} samples, cut in pieces of {:?}, has no content",
-                image.depth, image.height, image.width, geometry.segment
-            )));
+            let (depth, height, width, segment) = (image.depth, image.height, image.width, geometry.segment);
+            let problem = format!(
+                "no content: {depth}x{height}x{width} pixels, {bands} samples, pieces of {segment:?}"
+            );
+            return Err(Error::malformed("image", problem));
         }
         Ok(geometry)
     }

@@ -14,11 +14,12 @@ use super::{
     georeference::Georeference,
     heights::Heights,
     nodata::{self, Nodata},
-    refusal::Refusal,
     sample::{self, Sample},
     tags,
 };
-use crate::{ArrayReport, ChunkGridChoice, Diagnostic, InlineTask, MapOptions, Mapped, Severity};
+use crate::{
+    ArrayReport, ChunkGridChoice, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity,
+};
 
 /// What the mapping of each image depends on.
 pub(super) struct ImageMapper<'a> {
@@ -51,7 +52,7 @@ impl ImageMapper<'_> {
                 tags::check(ifd, &path, &mut mapped.report.diagnostics)
                     .and_then(|()| self.parts(ifd, image, &path, mapped))
             }
-            Err(error) => Err(Refusal { code: "tiff-image", ..Refusal::malformed(error.to_string()) }),
+            Err(error) => Err(Error::Image(error.clone())),
         };
         match mapping {
             Ok(mut parts) => {
@@ -60,15 +61,15 @@ impl ImageMapper<'_> {
                 mapped.tasks.extend(tasks);
                 self.add(ifd, group, parts, mapped);
             }
-            Err(refusal) => {
-                report.left_out = Some(refusal.message.clone());
-                mapped.report.diagnostics.push(diagnostic(refusal, &path));
+            Err(error) => {
+                report.left_out = Some(error.to_string());
+                mapped.report.diagnostics.push(diagnostic(&error, &path));
             }
         }
         mapped.report.arrays.insert(path, report);
     }
 
-    fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts, Refusal> {
+    fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts> {
         let sample = Sample::of(image, self.endian)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
         let encoding = Encoding { image, sample: &sample, endian: self.endian, format: self.options.format };
@@ -178,12 +179,23 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
     })
 }
 
-fn diagnostic(refusal: Refusal, path: &str) -> Diagnostic {
+/// The diagnostic of an image that is left out. An invalid nodata value is an error, since the user has to decide what it
+/// means.
+fn diagnostic(error: &Error, path: &str) -> Diagnostic {
+    let code = match error {
+        Error::InvalidNodata { .. } => "invalid-nodata",
+        Error::InlineLimit { .. } => "inline-limit",
+        Error::Image(_) => "tiff-image",
+        Error::Truncated { .. } => "tiff-truncated",
+        Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => "tiff-malformed",
+        _ => "tiff-unsupported",
+    };
+    let is_error = matches!(error, Error::InvalidNodata { .. });
     Diagnostic {
-        severity: if refusal.is_error { Severity::Error } else { Severity::Warning },
-        code: refusal.code,
+        severity: if is_error { Severity::Error } else { Severity::Warning },
+        code,
         path: format!("/{path}"),
-        message: format!("left out: {}", refusal.message),
-        remedy: refusal.remedy,
+        message: format!("left out: {error}"),
+        remedy: error.remedy(),
     }
 }

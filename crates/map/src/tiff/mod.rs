@@ -17,7 +17,6 @@ mod nodata;
 mod number;
 mod ome;
 mod packing;
-mod refusal;
 mod registry;
 mod sample;
 mod stack;

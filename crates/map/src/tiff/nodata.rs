@@ -3,16 +3,13 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use virtualize_remedy::{OptionName, Remedy};
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
-use super::{
-    number::{self, NotAValue},
-    refusal::Refusal,
-};
+use super::number::{self, NotAValue};
 use crate::{
-    Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome, Severity,
+    Diagnostic, Error, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome, Result,
+    Severity,
     sentinel::{encode_fill_value_attribute, float_of, number_json},
 };
 
@@ -21,6 +18,9 @@ const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
 
 /// Sources that are looked at; files have three.
 const MOST_SOURCES: usize = 16;
+
+/// Why a source is dropped that holds another value than the one that is used.
+const DIFFERS: &str = "differs from a source of higher priority";
 
 /// What was decided, and what follows for the attributes.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) fn decide(
     path: &str,
     options: &MapOptions,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Nodata, Refusal> {
+) -> Result<Nodata> {
     let candidates = candidates(ifd, data_type);
     check_values(&candidates, data_type, path, options, diagnostics)?;
     let winner = candidates.iter().position(|candidate| candidate.value.is_ok());
@@ -103,31 +103,30 @@ fn check_values(
     path: &str,
     options: &MapOptions,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     for candidate in candidates {
         let Err(why) = &candidate.value else { continue };
-        let message = complaint(candidate, why, data_type);
+        let error = invalid(candidate, *why, data_type);
         if options.invalid_nodata == InvalidNodata::Error {
-            let remedy = Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it"));
-            return Err(Refusal { code: "invalid-nodata", message, remedy, is_error: true });
+            return Err(error);
         }
         diagnostics.push(Diagnostic {
             severity: Severity::Warning,
             code: "nodata-dropped",
             path: format!("/{path}"),
-            message: format!("{message}; it is dropped"),
+            message: format!("{error}; it is dropped"),
             remedy: None,
         });
     }
     Ok(())
 }
 
-fn complaint(candidate: &Candidate, why: &NotAValue, data_type: &DataType) -> String {
-    let why = match why {
+fn invalid(candidate: &Candidate, why: NotAValue, data_type: &DataType) -> Error {
+    let problem = match why {
         NotAValue::NotANumber => "is no number".to_owned(),
         NotAValue::OutOfRange => format!("is no value of type {data_type}"),
     };
-    format!("{} is {:?}, which {why}", candidate.origin, candidate.text)
+    Error::InvalidNodata { origin: candidate.origin.clone(), text: candidate.text.clone(), problem }
 }
 
 fn sources(
@@ -137,10 +136,10 @@ fn sources(
     data_type: &DataType,
 ) -> Vec<FillSource> {
     let outcome = |index: usize, candidate: &Candidate| match (&candidate.value, sentinel) {
-        (Err(why), _) => Outcome::Dropped(complaint(candidate, why, data_type)),
+        (Err(why), _) => Outcome::Dropped(invalid(candidate, *why, data_type).to_string()),
         (Ok(_), _) if winner == Some(index) => Outcome::Used,
         (Ok(value), Some(sentinel)) if same(value, sentinel, data_type) => Outcome::Kept,
-        _ => Outcome::Dropped("differs from a source of higher priority".into()),
+        _ => Outcome::Dropped(DIFFERS.into()),
     };
     let source = |(index, candidate): (usize, &Candidate)| FillSource {
         origin: candidate.origin.clone(),
@@ -153,10 +152,7 @@ fn sources(
 fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec<Diagnostic>) {
     let Some(used) = sources.iter().find(|source| source.outcome == Outcome::Used) else { return };
     let after_used = sources.iter().skip_while(|source| source.outcome != Outcome::Used);
-    if !after_used
-        .clone()
-        .any(|source| matches!(&source.outcome, Outcome::Dropped(why) if why.starts_with("differs")))
-    {
+    if !after_used.clone().any(|source| source.outcome == Outcome::Dropped(DIFFERS.into())) {
         return;
     }
     let values: Vec<_> =

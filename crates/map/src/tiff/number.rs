@@ -5,7 +5,7 @@ use half::f16;
 use virtualize_zarr::{DataType, FillValue};
 
 /// Why a text is no value of a type.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotAValue {
     /// It is no number at all.
     NotANumber,

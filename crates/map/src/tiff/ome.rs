@@ -1,5 +1,6 @@
 //! Images of OME-TIFF: the pages that are the planes of one image become one array, along the axes that OME-XML gives.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use super::{
     join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
     map_images, zarr_endian,
 };
-use crate::{Diagnostic, MapOptions, Mapped, Report, Severity, related::resolve_relative};
+use crate::{Diagnostic, Error, MapOptions, Mapped, Report, Result, Severity, related::resolve_relative};
 
 /// Most planes of all images of a document.
 const MOST_PLANES: u64 = 1 << 20;
@@ -35,19 +36,30 @@ pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
     data.filter_map(|data| other_file(data, &ome, own).ok().flatten()).collect()
 }
 
-fn document(file: &File) -> Option<Result<Ome, String>> {
+const TOO_MANY: Error = Error::Limit { what: "planes in an OME-TIFF", limit: MOST_PLANES };
+
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::malformed("OME-XML", problem)
+}
+
+/// A page that cannot be joined with the others.
+fn unlike(page: impl Into<Cow<'static, str>>, problem: &'static str) -> Error {
+    Error::unsupported(page, problem)
+}
+
+fn document(file: &File) -> Option<Result<Ome>> {
     let ifd = file.ifds.first()?;
     match ifd.tags.get(&270)? {
         TagValue::Text(texts) => {
             let parsed = parse_ome(&texts.join("\0"), ifd.offset)?;
-            Some(parsed.map_err(|error| error.to_string()))
+            Some(parsed.map_err(Error::Tag))
         }
         _ => None,
     }
 }
 
 /// The url of the file that has these planes, where it is another one.
-fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>, String> {
+fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>> {
     let same = |a: &Option<String>, b: &Option<String>| match (a, b) {
         (Some(a), Some(b)) => a.trim().eq_ignore_ascii_case(b.trim()),
         _ => false,
@@ -57,7 +69,7 @@ fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>, S
         None => Ok(None),
         _ if same(&data.uuid, &ome.uuid) => Ok(None),
         Some(name) if name == own_name => Ok(None),
-        Some(name) if name.is_empty() => Err("some planes lie in a file that has no name".to_owned()),
+        Some(name) if name.is_empty() => Err(malformed("a file of planes has no name")),
         Some(name) => Ok(Some(resolve_relative(own, name))),
     }
 }
@@ -72,8 +84,8 @@ pub(super) fn join_series(
     let ome = match document(file) {
         None => return false,
         Some(Ok(ome)) => ome,
-        Some(Err(why)) => {
-            mapped.report.diagnostics.push(warning("/", format!("its OME-XML is not understood: {why}")));
+        Some(Err(error)) => {
+            mapped.report.diagnostics.push(warning("/", format!("pages are shown one by one: {error}")));
             return false;
         }
     };
@@ -91,9 +103,9 @@ pub(super) fn join_series(
     for image in ome.images.iter().filter(|image| !image.data.is_empty()) {
         match series.add(image, &mut room, mapped, options) {
             Ok(path) => catalogue.push(json!({ "name": image.name, "asset": path })),
-            Err(why) => {
+            Err(error) => {
                 let name = image.name.as_deref().unwrap_or_default();
-                let text = format!("the pages of image {name:?} are shown one by one: {why}");
+                let text = format!("the pages of image {name:?} are shown one by one: {error}");
                 mapped.report.diagnostics.push(warning("/", text));
             }
         }
@@ -174,30 +186,30 @@ impl Series<'_> {
         room: &mut u64,
         mapped: &mut Mapped,
         options: &MapOptions,
-    ) -> Result<NodePath, String> {
+    ) -> Result<NodePath> {
         let key = self.first_page(image)?;
         let axes = axes(image, key, *room)?;
         let count = axes.iter().try_fold(1_u64, |product, (_, size)| product.checked_mul(*size));
-        let count = count.filter(|count| count <= room).ok_or("it has too many planes")?;
+        let count = count.filter(|count| count <= room).ok_or(TOO_MANY)?;
         *room -= count;
         let places = self.places(image, &axes, count)?;
         let pages: Vec<usize> =
             places.iter().flatten().filter(|(file, _)| *file == 0).map(|(_, page)| *page).collect();
         let mut once = self.used.clone();
         if let Some(page) = pages.iter().find(|page| !once.insert(**page)) {
-            return Err(format!("page {page} is a plane more than once"));
+            return Err(malformed(format!("page {page} is a plane more than once")));
         }
         let key = pages
             .iter()
             .min()
             .and_then(|page| self.files.own.ifds.get(*page))
-            .ok_or("no plane is in this file")?;
+            .ok_or_else(|| malformed("no plane is in this file"))?;
         let levels = (0..key.sub_ifds.len()).map(Some);
         self.join_level(image, key, &places, &axes, None, mapped, options)?;
         self.used = once;
         for level in levels {
-            if let Err(why) = self.join_level(image, key, &places, &axes, level, mapped, options) {
-                let text = format!("reduced images are shown one by one: {why}");
+            if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped, options) {
+                let text = format!("reduced images are shown one by one: {error}");
                 mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
             }
         }
@@ -205,22 +217,16 @@ impl Series<'_> {
     }
 
     /// Any page of the image in this file, which tells samples and names.
-    fn first_page(&self, image: &OmeImage) -> Result<&Ifd, String> {
+    fn first_page(&self, image: &OmeImage) -> Result<&Ifd> {
         let own = |data: &&TiffData| matches!(other_file(data, self.ome, &self.own), Ok(None));
         let page = image.data.iter().find(own).map_or(0, |data| data.page);
         let page = usize::try_from(page).ok().and_then(|page| self.files.own.ifds.get(page));
-        page.ok_or_else(|| "a page that it names does not exist".to_owned())
+        page.ok_or_else(|| malformed("a page that it names does not exist"))
     }
 
     /// Where each plane lies, in row-major order of the axes; `None` where the document names no page.
-    fn places(
-        &self,
-        image: &OmeImage,
-        axes: &[(char, u64)],
-        count: u64,
-    ) -> Result<Vec<Option<Place>>, String> {
-        let too_many = || "it has too many planes".to_owned();
-        let mut places = vec![None; usize::try_from(count).map_err(|_| too_many())?];
+    fn places(&self, image: &OmeImage, axes: &[(char, u64)], count: u64) -> Result<Vec<Option<Place>>> {
+        let mut places = vec![None; usize::try_from(count).map_err(|_| TOO_MANY)?];
         for data in &image.data {
             let file = match other_file(data, self.ome, &self.own)? {
                 None => 0,
@@ -232,30 +238,30 @@ impl Series<'_> {
             let run = data.count.unwrap_or(rest);
             if run > count - first || data.page.checked_add(run).is_none_or(|end| end > pages) {
                 let page = data.page;
-                return Err(format!(
-                    "planes {first} to {} from page {page} on, of {count} planes and {pages} pages",
-                    first.saturating_add(run)
-                ));
+                let end = first.saturating_add(run);
+                return Err(malformed(format!(
+                    "planes {first} to {end} from page {page} on, of {count} planes and {pages} pages"
+                )));
             }
             for step in 0..run {
-                let place = |at: u64| usize::try_from(at).map_err(|_| too_many());
+                let place = |at: u64| usize::try_from(at).map_err(|_| TOO_MANY);
                 let page = (file, place(data.page + step)?);
                 match places.get_mut(place(first + step)?) {
                     Some(plane @ None) => *plane = Some(page),
                     Some(Some(other)) if *other == page => {}
-                    _ => return Err(format!("plane {} is named twice", first + step)),
+                    _ => return Err(malformed(format!("plane {} is named twice", first + step))),
                 }
             }
         }
         Ok(places)
     }
 
-    fn number_of(&self, url: &str) -> Result<usize, String> {
+    fn number_of(&self, url: &str) -> Result<usize> {
         let found = self.files.others.iter().zip(1..).find(|(other, _)| other.url == url);
         match found {
             Some((Other { content: Ok(_), .. }, number)) => Ok(number),
-            Some((Other { content: Err(why), .. }, _)) => Err(format!("planes lie in {url}: {why}")),
-            None => Err(format!("planes lie in {url}, which was not read")),
+            Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, (*why).to_owned())),
+            None => Err(Error::other_file(url, "was not read")),
         }
     }
 
@@ -269,10 +275,11 @@ impl Series<'_> {
         level: Option<usize>,
         mapped: &mut Mapped,
         options: &MapOptions,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let key_page = key;
-        let key = at_level(key, level).ok_or("there is no such level")?;
-        let model = mapped.hierarchy.array(&path(key)).ok_or("a plane could not be mapped")?;
+        let key = at_level(key, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
+        let model =
+            mapped.hierarchy.array(&path(key)).ok_or_else(|| unlike("a plane", "could not be mapped"))?;
         if level.is_none() {
             check_size(image, key)?;
         }
@@ -283,9 +290,9 @@ impl Series<'_> {
             .map(|(axis, size)| (axis_name(*axis, key_page), *size))
             .collect();
         if named.iter().any(|(name, _)| model.dimension_names.contains(&Some(name.clone()))) {
-            return Err("its pages have an axis of the same name".to_owned());
+            return Err(unlike("its pages", "have an axis of the same name"));
         }
-        let mut joined = join(model, &members, &named).ok_or("its chunks cannot be counted")?;
+        let mut joined = join(model, &members, &named).ok_or(Error::Overflow("the chunk grid"))?;
         let arrays: Vec<&Array> = members.iter().flatten().map(|(array, _)| *array).collect();
         let mut different = different_attributes(&arrays);
         different.retain(|name| name != "TIFFTAG_IMAGEDESCRIPTION" || key.path != [0]);
@@ -318,24 +325,29 @@ impl Series<'_> {
         level: Option<usize>,
         model: &Array,
         mapped: &'m Mapped,
-    ) -> Result<Vec<Option<Member<'m>>>, String> {
+    ) -> Result<Vec<Option<Member<'m>>>> {
         let member = |&(number, page): &Place| {
-            let ifd = self.files.ifd(number, page, level).ok_or("a plane lacks this level")?;
+            let ifd =
+                self.files.ifd(number, page, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
             let (home, source) = match number.checked_sub(1).and_then(|at| self.files.others.get(at)) {
                 None => (mapped, SourceId(0)),
                 Some(other) => (
-                    other.content.as_ref().map(|(_, mapped)| mapped).map_err(|why| (*why).to_owned())?,
+                    other
+                        .content
+                        .as_ref()
+                        .map(|(_, mapped)| mapped)
+                        .map_err(|why| Error::other_file(other.url, (*why).to_owned()))?,
                     other.source,
                 ),
             };
             let path = path(ifd);
-            let array =
-                home.hierarchy.array(&path).ok_or_else(|| format!("page {page} could not be mapped"))?;
+            let refuse = |problem: &'static str| unlike(format!("page {page}"), problem);
+            let array = home.hierarchy.array(&path).ok_or_else(|| refuse("could not be mapped"))?;
             if !is_like(array, model) {
-                return Err(format!("page {page} is unlike the first"));
+                return Err(refuse("is unlike the first"));
             }
             if number > 0 && home.tasks.iter().any(|task| task.array == path) {
-                return Err(format!("chunks of page {page} of another file would have to be made"));
+                return Err(refuse("is in another file, and its chunks cannot be referenced as they are"));
             }
             Ok((array, source))
         };
@@ -386,46 +398,46 @@ fn at_level(ifd: &Ifd, level: Option<usize>) -> Option<&Ifd> {
 }
 
 /// Axes of planes, slowest first, with their sizes in planes.
-fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>, String> {
+fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     let samples = match (image.samples, page.image.as_ref()) {
         (Some(samples), _) => samples,
         (None, Ok(page)) => u64::from(page.samples_per_pixel),
-        (None, Err(error)) => return Err(error.to_string()),
+        (None, Err(error)) => return Err(Error::Image(error.clone())),
     };
     let size = |(name, size): &(char, u64)| match *name {
         'C' if samples == 0 || size % samples != 0 => {
-            Err(format!("SizeC {size} is no multiple of {samples} samples a pixel"))
+            Err(malformed(format!("SizeC {size} is no multiple of {samples} samples a pixel")))
         }
         'C' => Ok(('C', size / samples)),
         other => Ok((other, *size)),
     };
     let axes: Vec<(char, u64)> = image.axes.iter().rev().map(size).collect::<Result<_, _>>()?;
     match axes.iter().find(|(_, size)| *size > room) {
-        Some((name, size)) => Err(format!("Size{name} is {size}")),
+        Some((name, size)) => Err(malformed(format!("Size{name} is {size}"))),
         None => Ok(axes),
     }
 }
 
 /// Number of the first plane of a run.
-fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64, String> {
+fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64> {
     // The run gives the axes as the document does, fastest first.
     data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
         let inside = first < size;
-        inside.then(|| sum * size + first).ok_or_else(|| format!("First{name} is {first}, of {size}"))
+        inside
+            .then(|| sum * size + first)
+            .ok_or_else(|| malformed(format!("First{name} is {first}, of {size}")))
     })
 }
 
-fn check_size(image: &OmeImage, page: &Ifd) -> Result<(), String> {
-    let Ok(stored) = &page.image else { return Err("a plane is no image".to_owned()) };
+fn check_size(image: &OmeImage, page: &Ifd) -> Result<()> {
+    let stored = page.image.as_ref().map_err(|error| Error::Image(error.clone()))?;
     let samples = image.samples.unwrap_or(u64::from(stored.samples_per_pixel));
     let found = (stored.width, stored.height, u64::from(stored.samples_per_pixel));
     if found == (image.width, image.height, samples) {
         return Ok(());
     }
-    Err(format!(
-        "its planes have {found:?} columns, rows and samples, expected {:?}",
-        (image.width, image.height, samples)
-    ))
+    let expected = (image.width, image.height, samples);
+    Err(malformed(format!("planes have {found:?} columns, rows and samples, expected {expected:?}")))
 }
 
 /// Axes in groups have names of their own, since DataTree wants those of a group to be those of the groups above.

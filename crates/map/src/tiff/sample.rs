@@ -3,7 +3,7 @@
 use virtualize_tiff::model::{Image, SampleFormat};
 use virtualize_zarr::{DataType, Endian};
 
-use super::refusal::Refusal;
+use crate::{Error, Result};
 
 /// Type of the samples of an image: as an array shows them, and as they are stored.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Storage {
 
 impl Sample {
     /// The type of an image's samples, which must be the same for all.
-    pub(super) fn of(image: &Image, endian: Endian) -> Result<Self, Refusal> {
+    pub(super) fn of(image: &Image, endian: Endian) -> Result<Self> {
         let bits = common("BitsPerSample", &image.bits_per_sample)?;
         let format = common("SampleFormat", &image.sample_format)?;
         let (data_type, storage) = match format {
@@ -45,7 +45,7 @@ impl Sample {
             SampleFormat::ComplexInteger => complex_integer(bits),
             SampleFormat::Unknown(_) => None,
         }
-        .ok_or_else(|| Refusal::unsupported(format!("samples of type {}", describe(format, bits))))?;
+        .ok_or_else(|| Error::NoDataType(format!("samples of type {}", describe(format, bits))))?;
         let storage = match storage {
             Storage::Packed if bits == 24 && endian == Endian::Big => Storage::Reversed24,
             other => other,
@@ -68,11 +68,11 @@ pub(super) fn describe(format: SampleFormat, bits: u16) -> String {
     format!("{bits}-bit {name}")
 }
 
-fn common<T: Copy + PartialEq + std::fmt::Debug>(tag: &str, values: &[T]) -> Result<T, Refusal> {
-    let first = values.first().copied().ok_or_else(|| Refusal::malformed(format!("{tag} has no value")))?;
+fn common<T: Copy + PartialEq + std::fmt::Debug>(tag: &str, values: &[T]) -> Result<T> {
+    let first = values.first().copied().ok_or_else(|| Error::malformed(tag.to_owned(), "no value"))?;
     match values.iter().find(|value| **value != first) {
         None => Ok(first),
-        Some(_) => Err(Refusal::unsupported(format!("samples of different types ({tag} {values:?})"))),
+        Some(_) => Err(Error::NoDataType(format!("samples of different types ({tag} {values:?})"))),
     }
 }
 

@@ -139,13 +139,13 @@ fn images_that_contradict_their_streams_are_refused() {
     };
     assert_eq!(left_out(&|_| {}), None);
     let colours = left_out(&|image| image.photometric = Some(6)).unwrap();
-    assert!(colours.contains("colours with SamplesPerPixel 1"), "{colours}");
+    assert!(colours.contains("JPEG of colours: SamplesPerPixel 1"), "{colours}");
     let bits = left_out(&|image| (image.compression, image.bits_per_sample) = (50002, vec![1])).unwrap();
-    assert!(bits.contains("JPEG XL (50002) with 1 bits"), "{bits}");
+    assert!(bits.contains("JPEG XL (50002): samples of 1 bits"), "{bits}");
     let predictor = left_out(&|image| (image.compression, image.predictor) = (8, 0)).unwrap();
-    assert!(predictor.contains("predictor 0 with Deflate (8) is unknown"), "{predictor}");
+    assert!(predictor.contains("predictor 0 with Deflate (8): unknown predictor"), "{predictor}");
     let counts = left_out(&|image| (image.compression, image.derived_byte_counts) = (8, true)).unwrap();
-    assert!(counts.contains("no byte counts for its 2 compressed pieces"), "{counts}");
+    assert!(counts.contains("byte counts: none for its 2 compressed pieces"), "{counts}");
 }
 
 #[test]

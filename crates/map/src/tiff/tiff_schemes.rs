@@ -3,7 +3,8 @@
 use virtualize_tiff::model::Cut;
 use virtualize_zarr::{DataType, TiffScheme};
 
-use super::{compression::Encoding, refusal::Refusal};
+use super::compression::Encoding;
+use crate::{Error, Result};
 
 /// TIFF's default for YCbCrCoefficients (CCIR 601-1).
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
@@ -13,7 +14,7 @@ const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
 const MOST_REFERENCE: f32 = 1e6;
 
 /// The scheme of a strip or tile of this shape in the file's order, where it is one of these.
-pub(super) fn scheme(encoding: &Encoding<'_>, shape: &[u64]) -> Result<Option<TiffScheme>, Refusal> {
+pub(super) fn scheme(encoding: &Encoding<'_>, shape: &[u64]) -> Result<Option<TiffScheme>> {
     match encoding.image.compression {
         32766 => next(encoding, shape).map(Some),
         34676 => sgi_log(encoding, shape).map(Some),
@@ -22,34 +23,32 @@ pub(super) fn scheme(encoding: &Encoding<'_>, shape: &[u64]) -> Result<Option<Ti
     }
 }
 
-fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme, Refusal> {
+fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     if encoding.sample.bits != 2 || encoding.is_chunky() {
-        return Err(Refusal::unsupported("NeXT (32766) with other samples than one of 2 bits"));
+        return Err(Error::undecodable("NeXT (32766)", "only one sample of 2 bits is supported"));
     }
     Ok(TiffScheme::Next { width: last(shape) })
 }
 
-fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme, Refusal> {
+fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let numbers = matches!(encoding.sample.data_type, DataType::Int16 | DataType::UInt16);
     if !numbers
         || encoding.sample.bits != 16
         || encoding.is_chunky()
         || encoding.image.photometric != Some(32844)
     {
-        return Err(Refusal::unsupported("SGI LogLuv (34676) with other samples than one LogL of 16 bits"));
+        return Err(Error::undecodable("SGI LogLuv (34676)", "only one LogL sample of 16 bits is supported"));
     }
     Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
 }
 
 /// Subsampled YCbCr becomes RGB, as GDAL shows it; tifffile reads none.
-fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme, Refusal> {
+fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let image = encoding.image;
     let (horizontal, vertical) = image.ycbcr_subsampling;
     let refuse = |why: &str| {
-        Err(Refusal::unsupported(format!(
-            "YCbCr samples subsampled {:?} outside of JPEG {why}",
-            image.ycbcr_subsampling
-        )))
+        let scheme = format!("YCbCr subsampled {:?} outside of JPEG", image.ycbcr_subsampling);
+        Err(Error::undecodable(scheme, why.to_owned()))
     };
     // Those that libtiff reads.
     if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) {
