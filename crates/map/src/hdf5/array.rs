@@ -1,24 +1,17 @@
 //! One dataset as one array.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, Element, FillTime, Layout};
+use virtualize_hdf5::model::{Dataset, Dataspace, Datatype, Element};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
-use super::attributes::{attributes_json, flags};
-use super::cast::shown_type;
-use super::chunked::can_encode;
 use super::describe::{describe_filter, describe_layout, describe_type};
 use super::dimensions::AxisDimension;
-use super::fill::{FillPlan, FillQuestion, missing_value};
-use super::header_fill::{HeaderFill, header_fill};
-use super::layout::{ChunkPlan, ChunkPlanner, is_reference};
-use super::padding::Padded;
-use super::types::{ElementType, element_type, numpy_time};
-use crate::sentinel::number_json;
+use super::fill::{FillPlan, FillQuestion};
+use super::header_fill::DatasetFill;
+use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
+use super::types::{ElementType, element_type};
 use crate::{ArrayReport, ChunkContent, Error, InlineTask, Piece, Result, Severity};
 
 /// Bytes of memory for a chunk of an array: its position, its place and its length.
@@ -58,60 +51,28 @@ impl Mapper<'_> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
         let element = element_type(&dataset.datatype, self.options.format)?;
         check_factors(dataset)?;
-        let shape = match &dataset.dataspace {
-            Dataspace::Null => vec![0],
-            space => space.shape().unwrap_or_default().iter().chain(&element.axes).copied().collect(),
-        };
-        let (header, inexpressible) = match header_fill(&dataset.fill, &element)? {
-            HeaderFill::Scalar(value) => (value, None),
-            HeaderFill::Inexpressible(why) => (FillValue::zero(&element.data_type), Some(why)),
-        };
-        let is_virtual = matches!(dataset.layout, Layout::Virtual(_));
-        let missing_reads = match dataset.fill.write_time {
-            FillTime::Never if !is_virtual => FillValue::zero(&element.data_type),
-            _ => header.clone(),
-        };
-        let options = self.options;
+        let shape = array_shape(dataset, &element);
+        let stored_fill = DatasetFill::of(dataset, &element)?;
         let planner = ChunkPlanner {
             dataset,
             element: &element,
             shape: &shape,
-            background: inexpressible.is_none().then_some(&missing_reads),
+            background: stored_fill.background(),
             objects: &Arc::clone(&self.names),
-            options,
+            options: self.options,
             file_size: self.own.source.size,
             context: self.file_context(),
         };
-        let plan =
-            if matches!(dataset.dataspace, Dataspace::Null) { planner.one_chunk() } else { planner.place() };
-        let mut plan = plan?;
+        let mut plan = planner.plan()?;
         let padded = planner.padded(&mut plan, &axes);
         let padded = self.report_padding(path, padded);
-        let Padded { shape, fill: missing_reads } =
-            padded.unwrap_or_else(|| Padded { shape: shape.clone(), fill: missing_reads.clone() });
-        let background = inexpressible.is_none().then_some(&missing_reads);
-        let planner = ChunkPlanner { shape: &shape, background, ..planner };
+        let Padded { shape, fill: unallocated } =
+            padded.unwrap_or_else(|| Padded { shape: shape.clone(), fill: stored_fill.unallocated.clone() });
+        let array_fill = DatasetFill { unallocated, ..stored_fill.clone() };
+        let planner = ChunkPlanner { shape: &shape, background: array_fill.background(), ..planner };
         self.take_chunks(path, &planner, &plan)?;
-        let missing = missing_count(&shape, &plan);
-        if let Some(problem) = inexpressible.filter(|_| missing > 0) {
-            return Err(Error::NoFillValue { missing, problem });
-        }
-        let fill = FillQuestion {
-            format: options.format,
-            data_type: &element.data_type,
-            message: &dataset.fill,
-            header: &header,
-            missing_reads: &missing_reads,
-            attributes: &dataset.attributes,
-            missing: missing > 0,
-            constant_chunks_allowed: planner.constant_chunks_allowed(&plan, missing),
-        }
-        .decide();
-        self.report_plan(path, &plan, &fill);
-        if is_reference(&dataset.datatype) {
-            let message = "references are shown as the paths of their targets".to_owned();
-            self.diagnose(Severity::Info, "reference-as-path", path, message);
-        }
+        let fill = fill_plan(&planner, &plan, &array_fill)?;
+        self.report_plan(path, dataset, &plan, &fill);
         let attributes = self.array_attributes(path, dataset, &element, &fill);
         self.resolve_sources(&mut plan);
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
@@ -129,9 +90,8 @@ impl Mapper<'_> {
         report.fill = Some(fill.decision.clone());
         self.unpack(path, dataset, &mut array, report);
         self.warn_of_widened_packing(path, dataset, &array);
-        check_spelling(&array, options.format)?;
-        let tasks = new_tasks(path, &planner, &mut plan, &fill);
-        self.tasks.extend(tasks);
+        check_metadata(&array, self.options.format)?;
+        self.tasks.extend(inline_tasks(path, &planner, &mut plan, &fill));
         Ok(Array { chunks: plan.chunks, ..array })
     }
 
@@ -171,7 +131,7 @@ impl Mapper<'_> {
         )
     }
 
-    fn report_plan(&mut self, path: &str, plan: &ChunkPlan, fill: &FillPlan) {
+    fn report_plan(&mut self, path: &str, dataset: &Dataset, plan: &ChunkPlan, fill: &FillPlan) {
         if let Some(why) = &plan.inline_reason {
             let message = format!("{} chunks are put inline: {why}", plan.inline.len());
             self.diagnose(Severity::Info, "chunks-inlined", path, message);
@@ -186,120 +146,9 @@ impl Mapper<'_> {
         for (code, message) in &fill.warnings {
             self.diagnose(Severity::Warning, code, path, message.clone());
         }
-    }
-
-    fn array_attributes(
-        &mut self,
-        path: &str,
-        dataset: &Dataset,
-        element: &ElementType,
-        fill: &FillPlan,
-    ) -> Map<String, Value> {
-        let (mut attributes, left_out) = attributes_json(&dataset.attributes, self.shown());
-        for (name, why) in left_out.iter().filter(|(name, _)| name != "_FillValue") {
-            self.attribute_left_out(path, name, why);
-        }
-        for error in &dataset.unreadable_attributes {
-            self.diagnose(
-                Severity::Warning,
-                "attribute-unreadable",
-                path,
-                format!("an attribute is left out: {error}"),
-            );
-        }
-        attributes.remove("_FillValue");
-        attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
-        self.missing_value_attribute(path, dataset, element, fill, &mut attributes);
-        if let Some(flags) = flags(&dataset.datatype) {
-            for (name, value) in flags {
-                attributes.entry(name).or_insert(value);
-            }
-        }
-        if let Datatype::Opaque { tag, .. } = &dataset.datatype
-            && let Some(time) = numpy_time(tag)
-        {
-            attributes.entry("units").or_insert_with(|| time.units.into());
-            if let Some(dtype) = time.duration {
-                attributes.entry("dtype").or_insert_with(|| dtype.into());
-            }
-        }
-        attributes
-    }
-
-    /// xarray unpacks in the type of `scale_factor` and `add_offset`, and JSON numbers are binary64.
-    fn warn_of_widened_packing(&mut self, path: &str, dataset: &Dataset, array: &Array) {
-        let narrow = |attribute: &&Attribute| {
-            matches!(attribute.name.as_str(), "scale_factor" | "add_offset")
-                && array.attributes.contains_key(&attribute.name)
-                && matches!(&attribute.datatype, Datatype::Float(float) if float.size < 8)
-        };
-        if let Some(attribute) = dataset.attributes.iter().find(narrow) {
-            let message = format!(
-                "{} is a float of less than 64 bits, which JSON cannot say: xarray unpacks to float64, not float32",
-                attribute.name
-            );
-            self.diagnose(Severity::Info, "packing-widened", path, message);
-        }
-    }
-
-    fn missing_value_attribute(
-        &mut self,
-        path: &str,
-        dataset: &Dataset,
-        element: &ElementType,
-        fill: &FillPlan,
-        attributes: &mut Map<String, Value>,
-    ) {
-        let named = |name: &str| dataset.attributes.iter().find(|attribute| attribute.name == name);
-        // Several sentinels mask nothing as _FillValue, but as missing_value they do.
-        let several = || named("_FillValue").filter(|attribute| attribute.elements.len() > 1);
-        let Some(attribute) = named("missing_value").or_else(several) else { return };
-        if !super::fill::is_plain(&element.data_type) {
-            return;
-        }
-        let shown = shown_type(&element.data_type, &dataset.attributes);
-        let (mut kept, dropped) = missing_value(attribute, &shown);
-        for value in dropped {
-            let message = format!("missing_value {value} is dropped: no value of type {shown} equals it");
-            self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
-        }
-        if element.data_type.is_float() {
-            self.part_infinities(path, &mut kept, element, fill);
-        }
-        attributes.remove("missing_value");
-        match kept.len() {
-            0 => None,
-            1 => attributes.insert("missing_value".to_owned(), kept.remove(0)),
-            _ => attributes.insert("missing_value".to_owned(), kept.into()),
-        };
-    }
-
-    /// Texts such as "Infinity" mask nothing and, among several values, keep xarray from masking by the others. NaN needs
-    /// no mask; one infinity can be the `_FillValue`.
-    fn part_infinities(&mut self, path: &str, kept: &mut Vec<Value>, element: &ElementType, fill: &FillPlan) {
-        let decision = &fill.decision;
-        let is_said = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
-        let sentinel = decision.sentinel.as_ref().filter(|_| is_said).and_then(|value| match value {
-            FillValue::Fixed(bytes) => number_json(&element.data_type, bytes),
-            _ => None,
-        });
-        let alone = kept.len() == 1;
-        let (finite, others) = std::mem::take(kept).into_iter().partition(|value| !value.is_string());
-        *kept = finite;
-        let others: Vec<Value> = others;
-        for value in others {
-            match value.as_str() {
-                Some("NaN") if alone => kept.push(value),
-                Some("NaN") => {}
-                _ if sentinel.as_ref() == Some(&value) => {
-                    let message = format!("missing_value {value} is said as _FillValue");
-                    self.diagnose(Severity::Info, "missing-value-as-fill-value", path, message);
-                }
-                _ => {
-                    let message = format!("missing_value {value} is dropped: JSON has no such number");
-                    self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
-                }
-            }
+        if is_reference(&dataset.datatype) {
+            let message = "references are shown as the paths of their targets".to_owned();
+            self.diagnose(Severity::Info, "reference-as-path", path, message);
         }
     }
 
@@ -316,17 +165,42 @@ impl Mapper<'_> {
     }
 }
 
-impl ChunkPlanner<'_> {
-    /// Whether the missing chunks can be written without making the references big.
-    fn constant_chunks_allowed(&self, plan: &ChunkPlan, missing: u64) -> bool {
-        let bytes = self.made_bytes(&plan.chunk_shape);
-        let compressed = plan.codecs.len() > 1;
-        let copies = if compressed { 1 } else { missing };
-        missing <= self.options.constant_chunk_limit
-            && plan.codecs.iter().all(can_encode)
-            && !matches!(self.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
-            && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= self.options.inline_limit)
+/// The shape of the array: that of the dataspace, then the axes of an array type. A null dataspace has no elements.
+fn array_shape(dataset: &Dataset, element: &ElementType) -> Vec<u64> {
+    match &dataset.dataspace {
+        Dataspace::Null => vec![0],
+        space => space.shape().unwrap_or_default().iter().chain(&element.axes).copied().collect(),
     }
+}
+
+/// Applies the fill value policy to an array whose chunks are planned.
+fn fill_plan(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, fill: &DatasetFill) -> Result<FillPlan> {
+    let missing = plan.missing_count(planner.shape);
+    if let Some(problem) = fill.problem.filter(|_| missing > 0) {
+        return Err(Error::NoFillValue { missing, problem });
+    }
+    let question = FillQuestion {
+        format: planner.options.format,
+        data_type: &planner.element.data_type,
+        message: &planner.dataset.fill,
+        header: &fill.header,
+        missing_reads: &fill.unallocated,
+        attributes: &planner.dataset.attributes,
+        missing: missing > 0,
+        constant_chunks_allowed: constant_chunks_allowed(planner, plan, missing),
+    };
+    Ok(question.decide())
+}
+
+/// Whether the missing chunks can be written without making the references large.
+fn constant_chunks_allowed(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, missing: u64) -> bool {
+    let bytes = planner.made_bytes(&plan.chunk_shape);
+    let is_compressed = plan.codecs.len() > 1;
+    let copies = if is_compressed { 1 } else { missing };
+    missing <= planner.options.constant_chunk_limit
+        && plan.codecs.iter().all(can_encode)
+        && !matches!(planner.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
+        && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= planner.options.inline_limit)
 }
 
 /// Refuses numbers to unpack by that JSON cannot say: xarray cannot calculate with text.
@@ -353,8 +227,8 @@ fn type_bytes(datatype: &Datatype) -> u64 {
     }
 }
 
-/// Refuses what a Zarr format has no words for.
-fn check_spelling(array: &Array, format: ZarrFormat) -> Result<()> {
+/// Refuses an array whose metadata the Zarr format cannot express.
+fn check_metadata(array: &Array, format: ZarrFormat) -> Result<()> {
     match format {
         ZarrFormat::V2 => array.to_zarray()?,
         ZarrFormat::V3 => array.to_zarr_json("")?,
@@ -362,7 +236,7 @@ fn check_spelling(array: &Array, format: ZarrFormat) -> Result<()> {
     Ok(())
 }
 
-fn new_tasks(
+fn inline_tasks(
     path: &str,
     planner: &ChunkPlanner<'_>,
     plan: &mut ChunkPlan,
@@ -374,29 +248,8 @@ fn new_tasks(
         let shape = plan.chunk_shape.clone();
         let content =
             ChunkContent::Assemble { shape, background: planner.background_bytes(), pieces: Vec::new() };
-        tasks.push(task(missing_positions(planner.shape, plan), content));
+        tasks.push(task(plan.missing_positions(planner.shape), content));
     }
     tasks.extend(plan.inline.drain(..).map(|(position, content)| task(vec![position], content)));
     tasks
-}
-
-fn chunk_count(shape: &[u64], chunk_shape: &[u64]) -> u64 {
-    let counts = ChunkGrid::Regular(chunk_shape.to_vec()).counts(shape);
-    counts.iter().fold(1u64, |product, n| product.saturating_mul(*n))
-}
-
-/// How many chunks neither lie in a file nor are made.
-pub(super) fn missing_count(shape: &[u64], plan: &ChunkPlan) -> u64 {
-    let there = plan.inline.iter().filter(|(at, _)| plan.chunks.get(*at).is_none()).count() as u64;
-    chunk_count(shape, &plan.chunk_shape).saturating_sub(plan.chunks.len().saturating_add(there))
-}
-
-fn missing_positions(shape: &[u64], plan: &ChunkPlan) -> Vec<u64> {
-    let made: BTreeSet<u64> = plan.inline.iter().map(|(at, _)| *at).collect();
-    let mut there = plan.chunks.iter().map(|(at, _)| at).peekable();
-    let is_missing = |at: &u64| {
-        while there.next_if(|next| next < at).is_some() {}
-        there.peek() != Some(at) && !made.contains(at)
-    };
-    (0..chunk_count(shape, &plan.chunk_shape)).filter(is_missing).collect()
 }

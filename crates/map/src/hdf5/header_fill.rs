@@ -1,28 +1,54 @@
-//! The fill value message as a scalar of the array's type.
+//! What unallocated elements of a dataset read as, by its fill value message (HDF5 file format specification, IV.A.2.e and
+//! IV.A.2.f).
 
-use virtualize_hdf5::model::{FillMessage, FillValue as Stored};
+use virtualize_hdf5::model::{Dataset, FillMessage, FillTime, FillValue as Stored, Layout};
 use virtualize_zarr::{FillValue, in_byte_order};
 
 use super::types::ElementType;
 use crate::{Error, Result};
 
-/// What unallocated elements read as.
+/// The fill value of a dataset as one element of the array.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum HeaderFill {
-    /// This scalar.
-    Scalar(FillValue),
-    /// The message cannot be said as one scalar of the array's type; why.
-    Inexpressible(&'static str),
+pub(super) struct DatasetFill {
+    /// The value of the message; the type's zero where `problem` says that no scalar equals it.
+    pub(super) header: FillValue,
+    /// What unallocated elements read as: `header`, or zero where the library never writes it.
+    pub(super) unallocated: FillValue,
+    /// Why the value of the message is no scalar of the array's type.
+    pub(super) problem: Option<&'static str>,
 }
 
-/// Decodes the message. *Undefined* and *library default* are the type's zero.
-///
-/// # Errors
-/// A message whose size is not that of an element.
-pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Result<HeaderFill> {
-    let Stored::User(stored) = &message.value else {
-        return Ok(HeaderFill::Scalar(FillValue::zero(&element.data_type)));
-    };
+impl DatasetFill {
+    /// Decodes the fill value message of a dataset.
+    ///
+    /// # Errors
+    /// The value does not have the size of an element, or cannot be converted to the array's type.
+    pub(super) fn of(dataset: &Dataset, element: &ElementType) -> Result<Self> {
+        let zero = FillValue::zero(&element.data_type);
+        let (header, problem) = match decode(&dataset.fill, element)? {
+            Ok(scalar) => (scalar, None),
+            Err(problem) => (zero.clone(), Some(problem)),
+        };
+        // Virtual datasets read as their fill value whatever its write time is.
+        let is_never_written = dataset.fill.write_time == FillTime::Never;
+        let unallocated = match &dataset.layout {
+            Layout::Virtual(_) => header.clone(),
+            _ if is_never_written => zero,
+            _ => header.clone(),
+        };
+        Ok(Self { header, unallocated, problem })
+    }
+
+    /// Returns what unallocated elements read as, if a scalar of the array's type equals it.
+    pub(super) fn background(&self) -> Option<&FillValue> {
+        self.problem.is_none().then_some(&self.unallocated)
+    }
+}
+
+/// Decodes a message; the inner error says why no scalar equals its value. Undefined values, and the library's default, are
+/// the type's zero.
+fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillValue, &'static str>> {
+    let Stored::User(stored) = &message.value else { return Ok(Ok(FillValue::zero(&element.data_type))) };
     let items = element.axes.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));
     let expected = items.and_then(|n| n.checked_mul(element.stored_size));
     if expected != Some(stored.len() as u64) {
@@ -30,31 +56,29 @@ pub(super) fn header_fill(message: &FillMessage, element: &ElementType) -> Resul
         return Err(malformed(format!("{found} bytes, an element has {expected}")));
     }
     let Some(size) = element.data_type.size().and_then(|size| usize::try_from(size).ok()) else {
-        // A pointer into the global heap starts with the length of what it points at.
+        // A pointer into the global heap starts with the length of the text that it points at.
         let is_empty = stored.len() == 16 && stored.iter().take(4).all(|byte| *byte == 0);
         return Ok(match is_empty || stored.iter().all(|byte| *byte == 0) {
-            true => HeaderFill::Scalar(FillValue::zero(&element.data_type)),
-            false => HeaderFill::Inexpressible("its fill value is text in the global heap"),
+            true => Ok(FillValue::zero(&element.data_type)),
+            false => Err("its fill value is text in the global heap"),
         });
     };
-    let made = element
-        .transform
-        .apply(stored, size)
-        .ok_or_else(|| malformed("its value cannot be converted".to_owned()))?;
-    let mut items = made.chunks_exact(size.max(1));
+    let inconvertible = || malformed("a value that cannot be converted".to_owned());
+    let converted = element.transform.apply(stored, size).ok_or_else(inconvertible)?;
+    let mut items = converted.chunks_exact(size.max(1));
     let first = items.next().unwrap_or_default();
     if items.any(|item| item != first) {
-        return Ok(HeaderFill::Inexpressible("its fill value differs within the array type"));
+        return Ok(Err("its fill value differs within the array type"));
     }
-    let little = in_byte_order(first, &element.data_type, element.endian);
-    Ok(HeaderFill::Scalar(FillValue::Fixed(little.unwrap_or_default().into())))
+    let little = in_byte_order(first, &element.data_type, element.endian).ok_or_else(inconvertible)?;
+    Ok(Ok(FillValue::Fixed(little.into())))
 }
 
 fn malformed(problem: String) -> Error {
     Error::malformed("fill value message", problem)
 }
 
-/// Whether a scalar is the type's zero, to the bit.
+/// Whether all bits of a scalar are zero.
 pub(super) fn is_zero(value: &FillValue) -> bool {
     match value {
         FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),

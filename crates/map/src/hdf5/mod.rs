@@ -1,28 +1,22 @@
 //! HDF5 → Zarr. One file a noun: types and structures, fill values, filters, layouts, dimensions, attributes, names.
 
 mod array;
+mod array_attributes;
 mod attributes;
 mod cast;
-mod chunked;
 mod describe;
 mod dimensions;
-mod external;
 mod external_links;
 mod fill;
-mod filters;
 mod hdfeos;
 mod header_fill;
-mod layout;
 mod lengths;
 mod lookup;
-mod lzo;
 mod names;
 mod others;
 mod packing;
-mod padding;
+mod plan;
 mod references;
-mod spans;
-mod split;
 mod structures;
 #[cfg(test)]
 mod tests;
@@ -31,10 +25,6 @@ mod tests_of_content;
 mod tree;
 mod types;
 mod unlimited;
-mod virtual_layout;
-mod virtual_parts;
-mod virtual_pieces;
-mod zfp;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

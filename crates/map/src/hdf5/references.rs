@@ -7,8 +7,8 @@ use virtualize_hdf5::model::{Datatype, Element, ReferenceKind, Selection};
 use virtualize_zarr::{Array, Group, Node, node::join};
 
 use super::Mapper;
-use super::layout::item_type;
 use super::names::ObjectNames;
+use super::plan::item_type;
 use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result, Severity};
 
 /// What the name of the array ends in that says which parts are meant.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Codec, DataType, FillValue, SourceId};
 
-use super::layout::ChunkPlanner;
-use super::virtual_parts::{Block, Chunk, unsupported};
+use super::planner::ChunkPlanner;
+use super::virtual_sources::{Block, Chunk, unsupported};
 use crate::{ChunkContent, ElementTransform, Error, Piece, PieceBytes, Result};
 
 /// Where along an axis a chunk of the destination and one of the source meet.
@@ -60,7 +60,7 @@ impl ChunkPlanner<'_> {
             None => vec![self.constant(block.part.missing.as_ref(), &window)?],
         };
         let cut = layers.into_iter().filter_map(|layer| cut_out(layer, &window));
-        cut.map(|piece| self.plan(block, overlap, &window, piece)).collect()
+        cut.map(|piece| self.in_destination(block, overlap, &window, piece)).collect()
     }
 
     /// All of a chunk that is stored.
@@ -140,9 +140,15 @@ impl ChunkPlanner<'_> {
     }
 
     /// A piece in the axes of the destination. Axes of the source that have no partner there are joined with the next.
-    fn plan(&self, block: &Block, overlap: &[ChunkOverlap], window: &Window, piece: Piece) -> Result<Piece> {
+    fn in_destination(
+        &self,
+        block: &Block,
+        overlap: &[ChunkOverlap],
+        window: &Window,
+        piece: Piece,
+    ) -> Result<Piece> {
         let rank = self.shape.len();
-        let mut plan = Piece {
+        let mut placed = Piece {
             shape: vec![1; rank],
             from: vec![0; rank],
             to: vec![0; rank],
@@ -155,14 +161,14 @@ impl ChunkPlanner<'_> {
             let size = at(&piece.shape);
             match (axis.to, axis.from) {
                 (Some(to), Some(_)) => {
-                    set(&mut plan.shape, to, joined.saturating_mul(size));
-                    set(&mut plan.from, to, index.saturating_mul(size).saturating_add(at(&piece.from)));
+                    set(&mut placed.shape, to, joined.saturating_mul(size));
+                    set(&mut placed.from, to, index.saturating_mul(size).saturating_add(at(&piece.from)));
                     let moved = at(&piece.to).saturating_sub(at(&window.from));
-                    set(&mut plan.to, to, overlap.to_offset.saturating_add(moved));
-                    set(&mut plan.extent, to, at(&piece.extent));
+                    set(&mut placed.to, to, overlap.to_offset.saturating_add(moved));
+                    set(&mut placed.extent, to, at(&piece.extent));
                     (joined, index) = (1, 0);
                 }
-                (Some(to), None) => set(&mut plan.to, to, overlap.to_offset),
+                (Some(to), None) => set(&mut placed.to, to, overlap.to_offset),
                 (None, Some(_)) => {
                     index = index.saturating_mul(size).saturating_add(at(&piece.from));
                     joined = joined.saturating_mul(size);
@@ -170,8 +176,8 @@ impl ChunkPlanner<'_> {
                 (None, None) => {}
             }
         }
-        plan.transform = self.one_of(joined, index, plan.transform)?;
-        Ok(plan)
+        placed.transform = self.one_of(joined, index, placed.transform)?;
+        Ok(placed)
     }
 
     /// Takes the `index`-th of each run of `joined` elements.

@@ -7,18 +7,16 @@ use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{Datatype, FillValue as Stored, Layout};
 use virtualize_zarr::{ChunkEntry, ChunkGrid, Codec, DataType, FillValue, chunk_indices, chunk_position};
 
-use super::array::missing_count;
-use super::chunked::can_encode;
-use super::dimensions::AxisDimension;
-use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
+use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS, can_encode};
+use crate::hdf5::dimensions::AxisDimension;
 use crate::{ChunkContent, Error, Result};
 
 /// An array at the length of its dimensions.
-pub(super) struct Padded {
+pub(in crate::hdf5) struct Padded {
     /// Shape of the array, appended axes included.
-    pub(super) shape: Vec<u64>,
+    pub(in crate::hdf5) shape: Vec<u64>,
     /// What it reads as where the variable has ended.
-    pub(super) fill: FillValue,
+    pub(in crate::hdf5) fill: FillValue,
 }
 
 impl ChunkPlanner<'_> {
@@ -27,7 +25,11 @@ impl ChunkPlanner<'_> {
     ///
     /// # Errors
     /// Why that cannot be done; then nothing is changed.
-    pub(super) fn padded(&self, plan: &mut ChunkPlan, axes: &[AxisDimension]) -> Result<Option<Padded>> {
+    pub(in crate::hdf5) fn padded(
+        &self,
+        plan: &mut ChunkPlan,
+        axes: &[AxisDimension],
+    ) -> Result<Option<Padded>> {
         let shape = full_shape(self.shape, axes);
         if shape == self.shape {
             return Ok(None);
@@ -38,7 +40,7 @@ impl ChunkPlanner<'_> {
         let background = self.background.ok_or_else(|| unsupported("its fill value is no scalar"))?;
         let fill = netcdf_fill(&self.dataset.datatype, &self.element.data_type, &self.dataset.fill.value)
             .unwrap_or_else(|| background.clone());
-        if fill != *background && missing_count(self.shape, plan) > 0 {
+        if fill != *background && plan.missing_count(self.shape) > 0 {
             return Err(unsupported("its missing chunks and its padding read as different values"));
         }
         let made = ChunkPlanner { background: Some(&fill), ..*self }.last_chunks(plan, &shape)?;

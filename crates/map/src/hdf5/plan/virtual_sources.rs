@@ -4,16 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use virtualize_hdf5::model::{Dataset, FillTime, Layout, Object, VirtualMapping};
-use virtualize_zarr::{ChunkGrid, Codec, FillValue, Reference, SourceId};
+use virtualize_hdf5::model::{Dataset, Layout, Object, VirtualMapping};
+use virtualize_zarr::{ChunkGrid, Codec, FillValue, Reference, SourceId, chunk_position};
 
-use super::header_fill::{HeaderFill, header_fill};
-use super::layout::{ChunkPlan, ChunkPlanner, is_reference};
-use super::others::{FileContext, no_dataset};
+use super::planner::{ChunkPlan, ChunkPlanner, is_reference};
 use super::spans::{Axis, Span, axes};
-use super::types::ElementType;
-use super::virtual_layout::{row_major, too_many};
+use crate::hdf5::header_fill::DatasetFill;
+use crate::hdf5::others::{FileContext, no_dataset};
 use crate::{ChunkContent, Error, MapOptions, Result};
+
+/// Most chunks of a virtual dataset.
+pub(super) const CHUNKS: u64 = 10_000_000;
+
+pub(super) fn too_many() -> Error {
+    Error::Limit { what: "chunks in a virtual dataset", limit: CHUNKS }
+}
 
 /// Bytes of memory for a chunk of a source.
 const SOURCE_CHUNK: u64 = 64;
@@ -71,18 +76,6 @@ impl Urls {
     }
 }
 
-/// What missing elements of a dataset read as; `None` where no scalar says it. Virtual datasets know no "never".
-pub(super) fn missing_reads(dataset: &Dataset, element: &ElementType) -> Result<Option<FillValue>> {
-    let is_virtual = matches!(dataset.layout, Layout::Virtual(_));
-    Ok(match header_fill(&dataset.fill, element)? {
-        HeaderFill::Inexpressible(_) => None,
-        HeaderFill::Scalar(_) if dataset.fill.write_time == FillTime::Never && !is_virtual => {
-            Some(FillValue::zero(&element.data_type))
-        }
-        HeaderFill::Scalar(value) => Some(value),
-    })
-}
-
 impl ChunkPlanner<'_> {
     /// The blocks, in the order of their mappings, and the names of the sources that do not exist.
     pub(super) fn blocks(
@@ -138,7 +131,7 @@ impl ChunkPlanner<'_> {
     fn part_of(&self, dataset: &Dataset, context: FileContext<'_>, urls: &mut Urls) -> Result<Part> {
         let extent = dataset.dataspace.shape().ok_or_else(|| unsupported("it has no extent"))?;
         let shape: Vec<u64> = extent.iter().chain(&self.element.axes).copied().collect();
-        let missing = missing_reads(dataset, self.element)?;
+        let missing = DatasetFill::of(dataset, self.element)?.background().cloned();
         let options = MapOptions { split_contiguous: None, ..self.options.clone() };
         let planner = ChunkPlanner {
             dataset,
@@ -153,7 +146,7 @@ impl ChunkPlanner<'_> {
         if is_reference(&dataset.datatype) {
             return Err(unsupported("it holds references, whose targets lie in its own file"));
         }
-        let mut plan = planner.place()?;
+        let mut plan = planner.plan()?;
         let chunks = plan.chunks.len().saturating_add(plan.inline.len() as u64);
         context.lookup.take("sources of virtual datasets", chunks.saturating_mul(SOURCE_CHUNK))?;
         let cut = match dataset.layout {
@@ -205,7 +198,7 @@ impl Part {
     pub(super) fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>> {
         let Some((axis, slice)) = self.cut else {
             let counts = ChunkGrid::Regular(shape.to_vec()).counts(&self.shape);
-            let position = row_major(index, &counts).ok_or_else(too_many)?;
+            let position = chunk_position(index.iter().copied(), &counts).ok_or_else(too_many)?;
             return Ok(self.chunks.get(&position).cloned());
         };
         let Some(Chunk::There(whole)) = self.chunks.get(&0) else { return Ok(None) };

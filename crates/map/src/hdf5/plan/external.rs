@@ -6,7 +6,7 @@ use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::ExternalSegment;
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId, greatest_common_divisor};
 
-use super::layout::{ChunkPlan, ChunkPlanner};
+use super::planner::{ChunkPlan, ChunkPlanner};
 use crate::related::resolve_relative;
 use crate::{Error, Result};
 
@@ -19,7 +19,7 @@ const CHUNKS: u64 = 1_000_000;
 impl ChunkPlanner<'_> {
     /// One segment that holds everything, or segments of whole rows, can be referred to.
     pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<ChunkPlan> {
-        let mut plan = self.one_chunk()?;
+        let mut plan = self.one_missing_chunk();
         if self.is_empty() {
             return Ok(plan);
         }

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 
 use virtualize_hdf5::model::VirtualMapping;
 use virtualize_zarr::{
-    ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId, greatest_common_divisor,
+    ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId, chunk_indices, chunk_position,
+    greatest_common_divisor,
 };
 
-use super::chunked::can_encode;
-use super::layout::{ChunkPlan, ChunkPlanner};
+use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
 use super::spans::is_unlimited;
-use super::virtual_parts::{Block, Chunk, Urls};
 use super::virtual_pieces::{ChunkOverlap, is_empty_text};
+use super::virtual_sources::{Block, CHUNKS, Chunk, Urls, too_many};
 use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
-
-/// Most chunks of a virtual dataset.
-const CHUNKS: u64 = 10_000_000;
 
 /// Bytes of memory for a chunk of the virtual dataset.
 const SLOT_BYTES: u64 = 96;
@@ -69,7 +66,7 @@ impl ChunkPlanner<'_> {
         {
             return Err(unsupported("the extent of its unlimited selections is not known"));
         }
-        let mut plan = self.one_chunk()?;
+        let mut plan = self.one_missing_chunk();
         if self.is_empty() {
             return Ok(plan);
         }
@@ -143,12 +140,12 @@ impl ChunkPlanner<'_> {
             grid.step()?;
             self.context.lookup.take("chunks of virtual datasets", SLOT_BYTES)?;
             let (to, from) = indices(layout.block, overlap, counts.len(), layout.shape.len());
-            let at = row_major(&to, &counts).ok_or_else(too_many)?;
+            let at = chunk_position(to.iter().copied(), &counts).ok_or_else(too_many)?;
             let chunk = part.chunk_at(&layout.shape, &from)?;
             let is_whole = overlap.iter().all(|overlap| overlap.is_whole);
             match &chunk {
                 Some(chunk) if is_whole && same_codecs && is_unbroken(chunk, layout, &from) => {
-                    let from = row_major(&from, &layout.counts).ok_or_else(too_many)?;
+                    let from = chunk_position(from.iter().copied(), &layout.counts).ok_or_else(too_many)?;
                     grid.put(at, Slot::Whole { chunk: chunk.clone(), block: layout.number, from });
                     return Ok(());
                 }
@@ -183,7 +180,10 @@ impl ChunkPlanner<'_> {
         let shape = cut_shape(block, &plan.chunk_shape);
         let counts = ChunkGrid::Regular(shape.clone()).counts(&block.part.shape);
         let counts_of_grid = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
-        let (to, from) = (index_of(at, &counts_of_grid), index_of(from, &counts));
+        let (to, from) = (
+            chunk_indices(at, &counts_of_grid).unwrap_or_default(),
+            chunk_indices(from, &counts).unwrap_or_default(),
+        );
         let all_of = |axis: &super::spans::Axis| {
             let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
             let size = pick(&plan.chunk_shape, axis.to).unwrap_or(1);
@@ -413,30 +413,11 @@ fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<()> {
     for n in 0..total {
         let at =
             |(index, along): (&u64, &Vec<ChunkOverlap>)| along.get(usize::try_from(*index).ok()?).copied();
-        let index = index_of(n, &counts);
+        let index = chunk_indices(n, &counts).unwrap_or_default();
         let overlap: Option<Vec<ChunkOverlap>> = index.iter().zip(along).map(at).collect();
         each(&overlap.unwrap_or_default())?;
     }
     Ok(())
-}
-
-pub(super) fn row_major(index: &[u64], counts: &[u64]) -> Option<u64> {
-    index.iter().zip(counts).try_fold(0_u64, |at, (n, count)| at.checked_mul(*count)?.checked_add(*n))
-}
-
-/// The index of a row-major position.
-fn index_of(mut position: u64, counts: &[u64]) -> Vec<u64> {
-    let mut index: Vec<u64> = Vec::with_capacity(counts.len());
-    for count in counts.iter().rev() {
-        index.push(position % (*count).max(1));
-        position /= (*count).max(1);
-    }
-    index.reverse();
-    index
-}
-
-pub(super) fn too_many() -> Error {
-    Error::Limit { what: "chunks in a virtual dataset", limit: CHUNKS }
 }
 
 fn unsupported(problem: &'static str) -> Error {

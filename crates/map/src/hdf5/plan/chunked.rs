@@ -5,9 +5,10 @@ use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
 use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
 
+use super::chunk_table::{check_table, entries, furthest_end, malformed, mismatched_shape};
 use super::filters::Pipeline;
-use super::layout::{ChunkPlan, ChunkPlanner};
 use super::lzo::LZO;
+use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
 use super::zfp::ZFP;
 use crate::{ChunkContent, Error, Result};
 
@@ -38,7 +39,7 @@ impl ChunkPlanner<'_> {
             return self.lzo(chunked, before);
         }
         let chunks = self.chunks(chunked)?;
-        let mut plan = ChunkPlan { chunk_shape: chunks.shape.clone(), ..self.one_chunk()? };
+        let mut plan = ChunkPlan { chunk_shape: chunks.shape.clone(), ..self.one_missing_chunk() };
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
             return Ok(self.with_codecs(plan, chunks.pipeline.applied(0), chunks.bytes));
         }
@@ -161,22 +162,6 @@ impl Chunks<'_> {
     }
 }
 
-/// Position and place of each chunk.
-pub(super) fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
-    table.addresses.iter().enumerate().filter_map(|(n, address)| {
-        let position =
-            table.positions.as_ref().map_or(Some(n as u64), |positions| positions.get(n).copied())?;
-        Some((position, ByteRange::new(*address, size_of(table, n)?)))
-    })
-}
-
-fn size_of(table: &ChunkTable, n: usize) -> Option<u64> {
-    match &table.sizes {
-        ChunkSizes::Uniform(size) => Some(*size),
-        ChunkSizes::Each(sizes) => sizes.get(n).map(|size| u64::from(*size)),
-    }
-}
-
 fn references(table: &ChunkTable) -> References {
     References {
         source: SourceId(0),
@@ -202,41 +187,6 @@ fn common_mask(table: &ChunkTable) -> u32 {
     }
 }
 
-pub(super) fn furthest_end(table: &ChunkTable) -> u64 {
-    entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
-}
-
-fn malformed(problem: String) -> Error {
-    Error::malformed("chunk table", problem)
-}
-
-pub(super) fn mismatched_shape(chunk_shape: &[u64], shape: &[u64]) -> Error {
-    malformed(format!("chunks of {chunk_shape:?} in an extent of {shape:?}"))
-}
-
-pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
-    let count = grid
-        .iter()
-        .try_fold(1u64, |product, n| product.checked_mul(*n))
-        .ok_or(Error::Overflow("the chunk grid"))?;
-    let allocated = table.addresses.len() as u64;
-    let in_grid = match &table.positions {
-        Some(positions) => {
-            positions.len() == table.addresses.len() && positions.last().is_none_or(|last| *last < count)
-        }
-        None => allocated <= count,
-    };
-    let sized = match &table.sizes {
-        ChunkSizes::Uniform(size) => *size > 0,
-        ChunkSizes::Each(sizes) => sizes.len() == table.addresses.len() && !sizes.contains(&0),
-    };
-    match (in_grid, sized) {
-        (false, _) => Err(malformed(format!("{allocated} chunks in a grid of {grid:?}"))),
-        (_, false) => Err(malformed("a chunk of 0 bytes".to_owned())),
-        _ => Ok(()),
-    }
-}
-
 /// Unfiltered chunks must have their full size.
 fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<()> {
     match entries(table).find(|(_, range)| range.length != bytes) {
@@ -245,21 +195,4 @@ fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// Whether we encode with it so that clients decode the result.
-pub(super) fn can_encode(codec: &Codec) -> bool {
-    matches!(
-        codec,
-        Codec::Bytes { .. }
-            | Codec::Zlib { .. }
-            | Codec::Zstd { .. }
-            | Codec::Blosc { .. }
-            | Codec::Bz2 { .. }
-            | Codec::Lzf
-            | Codec::Hdf5Lz4
-            | Codec::Hdf5Szip(_)
-            | Codec::Shuffle { .. }
-            | Codec::Fletcher32
-    )
 }

@@ -3,11 +3,12 @@
 //! Chunks of a regular grid all have the same number of bytes, so that the last one must be whole, or made inline with
 //! what sticks out of the array filled up.
 
+use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
+use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId};
 
-use super::layout::{ChunkPlan, ChunkPlanner};
-use crate::{ChunkContent, Piece, PieceBytes};
+use super::planner::{ChunkPlan, ChunkPlanner};
+use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
 
 /// Most chunks that one array is cut into.
 const CHUNKS: u64 = 1_000_000;
@@ -26,11 +27,70 @@ struct Cut {
 }
 
 impl ChunkPlanner<'_> {
+    pub(super) fn compact(&self, bytes: &Bytes) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        if self.is_empty() {
+            return Ok(plan);
+        }
+        let needed = self.stored_bytes(&plan.chunk_shape).and_then(|n| usize::try_from(n).ok());
+        let stored = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
+            let (found, needed) = (bytes.len(), needed.unwrap_or(usize::MAX));
+            Error::malformed("compact layout", format!("{found} bytes, its extent needs {needed}"))
+        })?;
+        if self.element.data_type == DataType::String {
+            plan.inline_reason = self.must_be_made().map(str::to_owned);
+            let here = PieceBytes::Here(bytes.slice_ref(stored));
+            plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));
+            return Ok(plan);
+        }
+        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        let chunk = match self.element.is_stored_as_it_is() {
+            true => bytes.slice_ref(stored),
+            false => {
+                let converted = self.element.transform.apply(stored, size);
+                let problem = || Error::malformed("compact layout", "elements that cannot be converted");
+                converted.ok_or_else(problem)?.into()
+            }
+        };
+        plan.chunks.inline.insert(0, chunk);
+        Ok(plan)
+    }
+
+    pub(super) fn contiguous(&self, range: ByteRange) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        if self.is_empty() {
+            return Ok(plan);
+        }
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or(Error::Overflow("the extent"))?;
+        if range.length < needed {
+            let problem = format!("{range} is shorter than the {needed} bytes of its extent");
+            return Err(Error::malformed("contiguous layout", problem));
+        }
+        let range = ByteRange::new(range.start, needed);
+        self.check_end(range.end())?;
+        if let Some(why) = self.must_be_made() {
+            self.check_limit(1, &plan.chunk_shape, why)?;
+            plan.inline.push((0, self.content(&plan.chunk_shape, range, Vec::new())));
+            plan.inline_reason = Some(why.to_owned());
+            return Ok(plan);
+        }
+        if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
+            return Ok(split);
+        }
+        plan.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![range.start],
+            lengths: Lengths::Uniform(needed),
+        });
+        Ok(plan)
+    }
+
     /// References to the parts of a run that holds the whole array, in chunks of at most `most` bytes (one slice at
     /// least); `None` where there is nothing to cut.
     pub(super) fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
         let cut = self.cut(most)?;
-        let mut plan = self.one_chunk().ok()?;
+        let mut plan = self.one_missing_chunk();
         *plan.chunk_shape.get_mut(cut.axis)? = cut.height;
         let length = cut.height.checked_mul(cut.slice)?;
         let starts = (0..cut.size / cut.height).map(|chunk| range.start.saturating_add(chunk * length));
@@ -107,9 +167,9 @@ fn largest_divisor(size: u64, most: u64) -> Option<u64> {
 mod tests {
     use virtualize_zarr::{ChunkGrid, Reference};
 
-    use super::super::tests::{dataset, file, int};
     use super::*;
     use crate::hdf5::map_file;
+    use crate::hdf5::tests::{dataset, file, int};
     use crate::{MapOptions, Mapped};
 
     fn mapped(shape: &[u64], most: u64, inline_limit: u64) -> Mapped {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
 use virtualize_zarr::{Codec, SourceId};
 
-use super::chunked::{check_table, entries, furthest_end, mismatched_shape};
+use super::chunk_table::{check_table, entries, furthest_end, mismatched_shape};
 use super::filters::Pipeline;
-use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
+use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::{ChunkContent, Error, Result};
 
 /// Its registered number.
@@ -27,7 +27,7 @@ impl ChunkPlanner<'_> {
             return Err(mismatched_shape(&chunk_shape, self.shape));
         }
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
-            return Ok(ChunkPlan { chunk_shape, ..self.one_chunk()? });
+            return Ok(ChunkPlan { chunk_shape, ..self.one_missing_chunk() });
         }
         let mut applied = Pipeline::new(before)?.applied(0);
         let changed = applied.iter().any(|codec| !matches!(codec, Codec::Shuffle { .. }));
@@ -72,7 +72,7 @@ impl ChunkPlanner<'_> {
             inline: entries(table).map(made).collect(),
             inline_reason: Some(REASON.to_owned()),
             chunk_shape,
-            ..self.one_chunk()?
+            ..self.one_missing_chunk()
         })
     }
 }

@@ -3,7 +3,7 @@
 use virtualize_hdf5::model::Filter;
 use virtualize_zarr::{Codec, ZarrFormat};
 
-use super::describe::describe_filter;
+use crate::hdf5::describe::describe_filter;
 use crate::{Error, Result};
 
 /// A filter pipeline: one step a filter, in the order of encoding. `None` is a filter that changes nothing.

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
 use virtualize_zarr::{Codec, DataType, SourceId};
 
-use super::chunked::{check_table, entries, furthest_end, mismatched_shape};
-use super::layout::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
+use super::chunk_table::{check_table, entries, furthest_end, mismatched_shape};
+use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::{ChunkContent, Error, Result};
 
 /// Its registered number.
@@ -67,7 +67,7 @@ impl ChunkPlanner<'_> {
             codecs,
             inline: entries(table).map(made).collect(),
             inline_reason: Some(REASON.to_owned()),
-            ..self.one_chunk()?
+            ..self.one_missing_chunk()
         })
     }
 

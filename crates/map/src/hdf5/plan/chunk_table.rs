@@ -1,0 +1,57 @@
+//! Chunk tables: what a chunk index of HDF5 lists.
+
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::{ChunkSizes, ChunkTable};
+
+use crate::{Error, Result};
+
+/// Position and place of each chunk.
+pub(super) fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
+    table.addresses.iter().enumerate().filter_map(|(n, address)| {
+        let position =
+            table.positions.as_ref().map_or(Some(n as u64), |positions| positions.get(n).copied())?;
+        Some((position, ByteRange::new(*address, size_of(table, n)?)))
+    })
+}
+
+fn size_of(table: &ChunkTable, n: usize) -> Option<u64> {
+    match &table.sizes {
+        ChunkSizes::Uniform(size) => Some(*size),
+        ChunkSizes::Each(sizes) => sizes.get(n).map(|size| u64::from(*size)),
+    }
+}
+
+pub(super) fn furthest_end(table: &ChunkTable) -> u64 {
+    entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
+}
+
+pub(super) fn malformed(problem: String) -> Error {
+    Error::malformed("chunk table", problem)
+}
+
+pub(super) fn mismatched_shape(chunk_shape: &[u64], shape: &[u64]) -> Error {
+    malformed(format!("chunks of {chunk_shape:?} in an extent of {shape:?}"))
+}
+
+pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
+    let count = grid
+        .iter()
+        .try_fold(1u64, |product, n| product.checked_mul(*n))
+        .ok_or(Error::Overflow("the chunk grid"))?;
+    let allocated = table.addresses.len() as u64;
+    let in_grid = match &table.positions {
+        Some(positions) => {
+            positions.len() == table.addresses.len() && positions.last().is_none_or(|last| *last < count)
+        }
+        None => allocated <= count,
+    };
+    let sized = match &table.sizes {
+        ChunkSizes::Uniform(size) => *size > 0,
+        ChunkSizes::Each(sizes) => sizes.len() == table.addresses.len() && !sizes.contains(&0),
+    };
+    match (in_grid, sized) {
+        (false, _) => Err(malformed(format!("{allocated} chunks in a grid of {grid:?}"))),
+        (_, false) => Err(malformed("a chunk of 0 bytes".to_owned())),
+        _ => Ok(()),
+    }
+}
