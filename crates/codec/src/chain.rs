@@ -3,8 +3,8 @@
 use virtualize_zarr::Codec;
 
 use crate::{
-    CodecFailure, bitshuffle, blosc, compressors, fletcher, lz4, lzf, nbit, packbits, packints, predictor,
-    scale_offset, shuffle, szip, tiff,
+    CodecFailure,
+    codecs::{Direction, run},
 };
 
 /// Bytes by which encoders may lengthen a chunk, however small it is: heads, checksums and tables.
@@ -50,10 +50,10 @@ fn undone(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecF
     let mut data: Option<Vec<u8>> = None;
     for (index, (codec, limit)) in codecs.iter().zip(&limits).enumerate().rev() {
         let input = data.as_deref().unwrap_or(bytes);
-        let Some(mut output) = decode_one(codec, input, limit.bytes)? else { continue };
+        let Some(mut output) = run(codec, input, Direction::Decode { limit: limit.bytes })? else { continue };
         if output.len() > limit.bytes {
             let rest = codecs.get(..index).unwrap_or_default();
-            if !limit.exact || !rest.iter().all(ignores_length) {
+            if !limit.exact || !rest.iter().all(Codec::decodes_prefixes) {
                 return Err(CodecFailure::TooLong { codec: codec.describe(), limit: limit.bytes });
             }
             output.truncate(limit.bytes);
@@ -70,98 +70,11 @@ fn undone(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecF
 pub fn encode(codecs: &[Codec], bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let mut data = bytes.to_vec();
     for codec in codecs {
-        if let Some(encoded) = encode_one(codec, &data)? {
+        if let Some(encoded) = run(codec, &data, Direction::Encode)? {
             data = encoded;
         }
     }
     Ok(data)
-}
-
-/// `None`: the bytes stay as they are. Decoders return at most one byte more than `limit`.
-fn decode_one(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8>>, CodecFailure> {
-    match codec {
-        Codec::Transpose { .. }
-        | Codec::Bytes { .. }
-        | Codec::ReversedBytes { .. }
-        | Codec::VlenUtf8
-        | Codec::VlenBytes => {
-            return Ok(None);
-        }
-        Codec::Delta { axis, dtype, shape } => predictor::delta_decode(bytes, *axis, dtype, shape),
-        Codec::FloatPredictor { axis, dtype, shape } => predictor::float_decode(bytes, *axis, dtype, shape),
-        Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
-            packints::decode(bytes, *bits_per_sample, *run_length, dtype, limit)
-        }
-        Codec::Gzip { .. } => compressors::gzip_decode(bytes, limit),
-        Codec::Zlib { .. } => compressors::zlib_decode(bytes, limit),
-        Codec::Zstd { .. } => compressors::zstd_decode(bytes, limit),
-        Codec::Bz2 { .. } => compressors::bz2_decode(bytes, limit),
-        Codec::Lzma { format } => compressors::lzma_decode(bytes, *format, limit),
-        Codec::Lzw => compressors::lzw_decode(bytes, limit),
-        Codec::PackBits => packbits::decode(bytes, limit),
-        Codec::Lzf => lzf::decode(bytes, limit),
-        Codec::Hdf5Lz4 => lz4::decode(bytes, limit),
-        Codec::Blosc { .. } => blosc::decode(bytes, limit),
-        Codec::Shuffle { element_size } => Ok(shuffle::decode(bytes, *element_size)),
-        Codec::BitOrder => Ok(shuffle::reverse_bits(bytes)),
-        Codec::Fletcher32 => fletcher::decode(bytes),
-        Codec::Hdf5Szip(client_data) => szip::decode(bytes, client_data, limit),
-        Codec::Hdf5Nbit(client_data) => nbit::decode(bytes, client_data, limit),
-        Codec::Hdf5ScaleOffset(client_data) => scale_offset::decode(bytes, client_data, limit),
-        Codec::Hdf5Bitshuffle(client_data) => bitshuffle::decode(bytes, client_data, limit),
-        Codec::Tiff(scheme) => tiff::decode(scheme, bytes, limit),
-        Codec::ScaleOffset { .. }
-        | Codec::CastValue { .. }
-        | Codec::Image { .. }
-        | Codec::Blosc2Nd
-        | Codec::Foreign { .. }
-        | Codec::Lzo { .. } => {
-            return Err(CodecFailure::NoDecoder(codec.describe()));
-        }
-    }
-    .map(Some)
-}
-
-fn encode_one(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailure> {
-    match codec {
-        Codec::Transpose { .. }
-        | Codec::Bytes { .. }
-        | Codec::ReversedBytes { .. }
-        | Codec::VlenUtf8
-        | Codec::VlenBytes => {
-            return Ok(None);
-        }
-        Codec::Delta { axis, dtype, shape } => predictor::delta_encode(bytes, *axis, dtype, shape),
-        Codec::FloatPredictor { axis, dtype, shape } => predictor::float_encode(bytes, *axis, dtype, shape),
-        Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
-            packints::encode(bytes, *bits_per_sample, *run_length, dtype)
-        }
-        Codec::Gzip { level } => compressors::gzip_encode(bytes, *level),
-        Codec::Zlib { level } => compressors::zlib_encode(bytes, *level),
-        Codec::Zstd { .. } => Ok(compressors::zstd_encode(bytes)),
-        Codec::Bz2 { level } => compressors::bz2_encode(bytes, *level),
-        Codec::Lzma { format } => compressors::lzma_encode(bytes, *format),
-        Codec::Lzw => compressors::lzw_encode(bytes),
-        Codec::PackBits => Ok(packbits::encode(bytes)),
-        Codec::Lzf => Ok(lzf::encode(bytes)),
-        Codec::Hdf5Lz4 => lz4::encode(bytes),
-        Codec::Blosc { typesize, .. } => blosc::encode(bytes, *typesize),
-        Codec::Shuffle { element_size } => Ok(shuffle::encode(bytes, *element_size)),
-        Codec::BitOrder => Ok(shuffle::reverse_bits(bytes)),
-        Codec::Fletcher32 => Ok(fletcher::encode(bytes)),
-        Codec::Hdf5Szip(client_data) => szip::encode(bytes, client_data),
-        Codec::ScaleOffset { .. }
-        | Codec::CastValue { .. }
-        | Codec::Image { .. }
-        | Codec::Blosc2Nd
-        | Codec::Foreign { .. }
-        | Codec::Lzo { .. }
-        | Codec::Hdf5Nbit(_)
-        | Codec::Tiff(_)
-        | Codec::Hdf5ScaleOffset(_)
-        | Codec::Hdf5Bitshuffle(_) => return Err(CodecFailure::NoEncoder(codec.describe())),
-    }
-    .map(Some)
 }
 
 /// For each codec, how long the bytes may be that it decodes to. What compressors were given is little longer than the
@@ -172,32 +85,10 @@ fn limits(codecs: &[Codec], expected_len: usize) -> Vec<Limit> {
     let mut limits = Vec::with_capacity(codecs.len());
     for codec in codecs {
         limits.push(limit);
-        limit = match codec {
-            Codec::Fletcher32 => Limit { bytes: limit.bytes.saturating_add(4), ..limit },
-            Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => Limit {
-                bytes: packints::encoded_len(limit.bytes, *bits_per_sample, *run_length, dtype),
-                ..limit
-            },
-            Codec::Shuffle { .. } => limit,
-            same if ignores_length(same) => limit,
-            _ => Limit { bytes: most, exact: false },
+        limit = match codec.encoded_length(limit.bytes as u64) {
+            Some(bytes) => Limit { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), ..limit },
+            None => Limit { bytes: most, exact: false },
         };
     }
     limits
-}
-
-/// Whether the first bytes decode alike however many follow.
-fn ignores_length(codec: &Codec) -> bool {
-    matches!(
-        codec,
-        Codec::Transpose { .. }
-            | Codec::Bytes { .. }
-            | Codec::ReversedBytes { .. }
-            | Codec::VlenUtf8
-            | Codec::VlenBytes
-            | Codec::Delta { .. }
-            | Codec::FloatPredictor { .. }
-            | Codec::PackBitsOfIntegers { .. }
-            | Codec::BitOrder
-    )
 }

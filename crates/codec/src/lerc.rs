@@ -7,7 +7,11 @@
 use lerc::{DecodeResult, LercInfo, Sample};
 use virtualize_zarr::{Codec, DataType};
 
-use crate::{CodecFailure, compressors, corrupt, parameters};
+use crate::{
+    CodecFailure,
+    codecs::{zlib, zstd},
+    corrupt, parameters,
+};
 
 /// Bytes of a blob that its checksum does not cover: key, version and itself.
 const UNCHECKED: usize = 14;
@@ -97,8 +101,8 @@ impl Head {
 pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     match outer {
         [] => Ok(bytes.iter().take(limit).copied().collect()),
-        [Codec::Zlib { .. }] => compressors::zlib_decode(bytes, limit),
-        [Codec::Zstd { .. }] => compressors::zstd_decode(bytes, limit),
+        [Codec::Zlib { .. }] => zlib::decode(bytes, limit),
+        [Codec::Zstd { .. }] => zstd::decode(bytes, limit),
         [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
     }
 }

@@ -7,25 +7,12 @@
 //! Architecture invariants: no I/O; stored bytes are not trusted, so every decoder stops at the size that is expected.
 
 mod bits;
-mod bitshuffle;
-mod blosc;
 mod chain;
-mod compressors;
-mod fletcher;
+mod codecs;
 pub mod jpeg;
 pub mod jpeg2000;
 pub mod lerc;
-mod lz4;
-mod lzf;
-mod nbit;
-mod packbits;
-mod packints;
 pub mod png;
-mod predictor;
-mod scale_offset;
-mod shuffle;
-mod szip;
-mod tiff;
 mod values;
 pub mod webp;
 

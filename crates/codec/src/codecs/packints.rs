@@ -31,16 +31,8 @@ impl Layout {
     }
 }
 
-/// Bytes that so many decoded bytes are stored in.
-pub(crate) fn encoded_len(decoded: usize, bits: u16, run: u64, dtype: &str) -> usize {
-    let Ok(layout) = Layout::new(bits, run, dtype) else { return decoded };
-    let elements = decoded / layout.size;
-    let rest = (elements % layout.run * usize::from(bits)).div_ceil(8);
-    (elements / layout.run).saturating_mul(layout.row_bytes()).saturating_add(rest)
-}
-
 /// Unpacks until `limit` bytes are there or the input ends.
-pub(crate) fn decode(
+pub(super) fn decode(
     bytes: &[u8],
     bits: u16,
     run: u64,
@@ -73,7 +65,7 @@ fn push(value: u64, layout: &Layout, out: &mut Vec<u8>) {
 }
 
 /// Packs; bits that do not fit are an error.
-pub(crate) fn encode(bytes: &[u8], bits: u16, run: u64, dtype: &str) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn encode(bytes: &[u8], bits: u16, run: u64, dtype: &str) -> Result<Vec<u8>, CodecFailure> {
     let layout = Layout::new(bits, run, dtype)?;
     let mut writer = BitWriter::default();
     for row in bytes.chunks(layout.run * layout.size) {

@@ -79,7 +79,7 @@ impl Parameters {
 }
 
 /// Decodes a chunk of at most `limit` bytes.
-pub(crate) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let parameters = Parameters::parse(client_data)?;
     let total = parameters.elements.checked_mul(parameters.size).filter(|total| *total <= limit);
     let total = total.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;

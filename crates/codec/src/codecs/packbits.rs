@@ -3,7 +3,7 @@
 use crate::CodecFailure;
 
 /// Decodes to at most `limit + 1` bytes. A run that is cut off by the end of the input is taken as far as it goes.
-pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(limit.min(bytes.len().saturating_mul(4)));
     let mut rest = bytes;
     while let Some((&control, after)) = rest.split_first()
@@ -28,7 +28,7 @@ pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
 }
 
 /// Runs of 3 equal bytes and more become repetitions.
-pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(bytes.len() / 2);
     let mut literal: Vec<u8> = Vec::with_capacity(128);
     for run in bytes.chunk_by(|a, b| a == b) {
@@ -48,7 +48,7 @@ pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
         }
     }
     flush(&mut literal, &mut out);
-    out
+    Ok(out)
 }
 
 fn flush(literal: &mut Vec<u8>, out: &mut Vec<u8>) {
@@ -68,7 +68,7 @@ mod tests {
         let mut plain = vec![0xaa, 0xaa, 0xaa, 0x80, 0, 0x2a, 0xaa, 0xaa, 0xaa, 0xaa, 0x80, 0, 0x2a, 0x22];
         plain.extend([0xaa; 10]);
         assert_eq!(decode(&packed, 24).unwrap(), plain);
-        assert_eq!(encode(&plain), packed);
+        assert_eq!(encode(&plain).unwrap(), packed);
         assert_eq!(decode(&packed, 5).unwrap().len(), 6);
     }
 }

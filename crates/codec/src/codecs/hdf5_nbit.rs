@@ -20,7 +20,7 @@ enum Type {
 }
 
 /// Decodes a chunk of at most `limit` bytes.
-pub(crate) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let [_, as_is, elements, description @ ..] = client_data else {
         return Err(parameters(NAME, "fewer than 3 values of client data"));
     };

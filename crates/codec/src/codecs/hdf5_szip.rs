@@ -3,8 +3,9 @@
 //!
 //! Samples of 32 and 64 bits are shuffled and coded as bytes. Scanlines are padded to whole blocks.
 
+use super::shuffle;
 use crate::bits::{BitReader, BitWriter};
-use crate::{CodecFailure, corrupt, parameters, shuffle};
+use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "szip";
 
@@ -56,6 +57,10 @@ impl Szip {
         if self.bits == 16 { 2 } else { 1 }
     }
 
+    fn pixel_bytes(&self) -> u32 {
+        u32::try_from(self.pixel).unwrap_or(1)
+    }
+
     fn is_shuffled(&self) -> bool {
         self.pixel > 2
     }
@@ -71,7 +76,7 @@ impl Szip {
 }
 
 /// Decodes a chunk of at most `limit` bytes.
-pub(crate) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let szip = Szip::new(client_data)?;
     let (size, stream) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
     let size = usize::try_from(u32::from_le_bytes(*size)).unwrap_or(usize::MAX);
@@ -90,7 +95,10 @@ pub(crate) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
         }
         left -= count;
     }
-    Ok(if szip.is_shuffled() { shuffle::decode(&out, u32::try_from(szip.pixel).unwrap_or(1)) } else { out })
+    match szip.is_shuffled() {
+        true => shuffle::decode(&out, szip.pixel_bytes()),
+        false => Ok(out),
+    }
 }
 
 fn push(szip: &Szip, sample: u32, out: &mut Vec<u8>) {
@@ -217,14 +225,14 @@ fn difference(sample: u32, before: u32, largest: u32) -> u32 {
 }
 
 /// Blocks as they are, after the differences: no smaller, but every reader takes them.
-pub(crate) fn encode(bytes: &[u8], client_data: &[u32]) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn encode(bytes: &[u8], client_data: &[u32]) -> Result<Vec<u8>, CodecFailure> {
     let szip = Szip::new(client_data)?;
     let too_large = |_| CodecFailure::NoEncoder("a szip chunk over 4 GiB".to_owned());
     let mut out = u32::try_from(bytes.len()).map_err(too_large)?.to_le_bytes().to_vec();
     if !bytes.len().is_multiple_of(szip.pixel) {
         return Err(parameters(NAME, format!("{} bytes are no whole pixels", bytes.len())));
     }
-    let planes = szip.is_shuffled().then(|| shuffle::encode(bytes, u32::try_from(szip.pixel).unwrap_or(1)));
+    let planes = szip.is_shuffled().then(|| shuffle::encode(bytes, szip.pixel_bytes())).transpose()?;
     let samples: Vec<u32> = planes
         .as_deref()
         .unwrap_or(bytes)

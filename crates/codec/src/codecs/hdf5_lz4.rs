@@ -11,7 +11,7 @@ use crate::{CodecFailure, corrupt};
 const NAME: &str = "HDF5 LZ4";
 
 /// Decodes a chunk of at most `limit` bytes.
-pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let short = || corrupt(NAME, "the chunk is cut off");
     let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
     let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
@@ -38,13 +38,13 @@ pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
 }
 
 /// A 4-byte size, then as many bytes.
-pub(crate) fn take_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn take_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*size)).ok()?)
 }
 
 /// One LZ4 block of known decoded size.
-pub(crate) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
     // A byte of LZ4 gives at most 255 bytes: no need to believe in larger sizes.
     if size > stored.len().saturating_mul(255).saturating_add(16) {
         return Err(corrupt(codec, format!("{} bytes cannot decode to {size}", stored.len())));
@@ -58,7 +58,7 @@ pub(crate) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Resu
 }
 
 /// One block.
-pub(crate) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let size =
         u32::try_from(bytes.len()).map_err(|_| CodecFailure::NoEncoder("a chunk over 4 GiB".to_owned()))?;
     let packed = lz4_flex::block::compress(bytes);

@@ -6,7 +6,7 @@ use crate::{CodecFailure, corrupt};
 const LITERAL: usize = 32;
 
 /// Decodes to at most `limit + 1` bytes.
-pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let cut_off = || corrupt("lzf", "the last instruction is cut off");
     let mut out: Vec<u8> = Vec::with_capacity(limit.min(bytes.len().saturating_mul(8)));
     let mut rest = bytes;
@@ -36,7 +36,7 @@ pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
 }
 
 /// Appends `count` bytes from `start` on, which may run into those that it appends.
-pub(crate) fn copy(out: &mut Vec<u8>, start: usize, count: usize) {
+pub(super) fn copy(out: &mut Vec<u8>, start: usize, count: usize) {
     for at in start..start + count {
         let Some(byte) = out.get(at).copied() else { return };
         out.push(byte);
@@ -44,11 +44,11 @@ pub(crate) fn copy(out: &mut Vec<u8>, start: usize, count: usize) {
 }
 
 /// Literals only: no smaller, but every reader has room for what it decodes to.
-pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(bytes.len() + bytes.len() / LITERAL + 1);
     for literal in bytes.chunks(LITERAL) {
         out.push(u8::try_from(literal.len() - 1).unwrap_or(0));
         out.extend_from_slice(literal);
     }
-    out
+    Ok(out)
 }

@@ -9,8 +9,8 @@
 //!
 //! A block is one stream, or one for each byte of an element; each starts with its stored size.
 
-use crate::lz4::lz4_block;
-use crate::{CodecFailure, bitshuffle, compressors, corrupt, lzf, shuffle};
+use super::{hdf5_bitshuffle, hdf5_lz4::lz4_block, lzf, shuffle, zlib, zstd};
+use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "blosc";
 
@@ -31,7 +31,7 @@ struct Header {
 }
 
 /// Decodes a chunk of at most `limit` bytes.
-pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let (header, data) = bytes.split_first_chunk::<16>().ok_or_else(cut_off)?;
     let [_, _, flags, element, a, b, c, d, e, f, g, h, ..] = *header;
     let number = |bytes| usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
@@ -55,7 +55,7 @@ pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
     for start in starts.take(header.size.div_ceil(header.block.max(1))) {
         let stored = bytes.get(start..).ok_or_else(cut_off)?;
         let size = header.block.min(header.size - out.len());
-        out.extend(unshuffle(block(&header, stored, size)?, &header));
+        out.extend(unshuffle(block(&header, stored, size)?, &header)?);
     }
     Ok(out)
 }
@@ -88,8 +88,8 @@ fn decompress(format: u8, stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFa
     match format {
         0 => blosclz(stream, size),
         1 => lz4_block(NAME, stream, size),
-        3 => compressors::zlib_decode(stream, size),
-        4 => compressors::zstd_decode(stream, size),
+        3 => zlib::decode(stream, size),
+        4 => zstd::decode(stream, size),
         2 => Err(CodecFailure::NoDecoder("blosc with snappy".to_owned())),
         other => Err(corrupt(NAME, format!("compressor {other}"))),
     }
@@ -132,22 +132,22 @@ fn blosclz(stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
     }
 }
 
-fn unshuffle(block: Vec<u8>, header: &Header) -> Vec<u8> {
+fn unshuffle(block: Vec<u8>, header: &Header) -> Result<Vec<u8>, CodecFailure> {
     let size = header.element;
     if header.flags & SHUFFLED != 0 && size > 1 {
         shuffle::decode(&block, u32::try_from(size).unwrap_or(1))
     } else if header.flags & BIT_SHUFFLED != 0 && (block.len() / size).is_multiple_of(8) {
         let (whole, rest) = block.split_at(block.len() - block.len() % size);
-        let mut out = bitshuffle::unshuffle(whole, size);
+        let mut out = hdf5_bitshuffle::unshuffle(whole, size);
         out.extend_from_slice(rest);
-        out
+        Ok(out)
     } else {
-        block
+        Ok(block)
     }
 }
 
 /// Stores the chunk as it is, which every Blosc reads.
-pub(crate) fn encode(bytes: &[u8], typesize: u32) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn encode(bytes: &[u8], typesize: u32) -> Result<Vec<u8>, CodecFailure> {
     let too_large = || CodecFailure::NoEncoder("a blosc chunk over 2 GiB".to_owned());
     let size = i32::try_from(bytes.len()).map_err(|_| too_large())?;
     let stored = size.checked_add(16).ok_or_else(too_large)?;

@@ -9,7 +9,7 @@ use virtualize_zarr::TiffScheme;
 use crate::CodecFailure;
 
 /// Decodes to at most `limit` bytes.
-pub(crate) fn decode(scheme: &TiffScheme, bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(scheme: &TiffScheme, bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     match *scheme {
         TiffScheme::Next { width } => next::decode(bytes, width, limit),
         TiffScheme::SgiLog16 { width, endian } => sgi_log::decode(bytes, width, endian, limit),

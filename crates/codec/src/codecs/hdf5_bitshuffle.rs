@@ -4,13 +4,16 @@
 //! With compression the chunk starts with its decoded size (8 bytes) and the decoded size of a block (4 bytes), both
 //! big-endian, and each block with its stored size. Elements past the last multiple of 8 are stored as they are.
 
-use crate::lz4::{lz4_block, take_block};
-use crate::{CodecFailure, compressors, corrupt, parameters};
+use super::{
+    hdf5_lz4::{lz4_block, take_block},
+    zstd,
+};
+use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "bitshuffle";
 
 /// Decodes a chunk of at most `limit` bytes.
-pub(crate) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let parameter = |index: usize| usize::try_from(client_data.get(index).copied().unwrap_or(0)).unwrap_or(0);
     let (size, block, compression) = (parameter(2), parameter(3), parameter(4));
     if size == 0 || size > 1 << 16 {
@@ -66,8 +69,7 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
             break;
         }
         let (stored, after) = take_block(rest).ok_or_else(short)?;
-        let shuffled =
-            if lz4 { lz4_block(NAME, stored, length)? } else { compressors::zstd_decode(stored, length)? };
+        let shuffled = if lz4 { lz4_block(NAME, stored, length)? } else { zstd::decode(stored, length)? };
         if shuffled.len() != length {
             return Err(corrupt(NAME, format!("a block of {} bytes, expected {length}", shuffled.len())));
         }
@@ -79,7 +81,7 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
 
 /// Bit `b` of all elements, packed with the first in the lowest bit, follows bit `b − 1` of all. The number of elements
 /// is a multiple of 8.
-pub(crate) fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
+pub(super) fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
     let count = bytes.len() / size;
     let mut out = vec![0; bytes.len()];
     if count == 0 {

@@ -1,0 +1,38 @@
+//! TIFF's LZW (TIFF 6.0, section 13): codes of 9 to 12 bits, most significant bit first, which widen one code early.
+//!
+//! Old files have the least significant bit first and no early change. They are recognized by their first code, 256 (clear),
+//! which then starts with a zero byte.
+
+use weezl::{BitOrder, LzwStatus, decode::Decoder, encode::Encoder};
+
+use crate::{CodecFailure, corrupt};
+
+const NAME: &str = "lzw";
+
+pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let is_old = matches!(bytes, [0, second, ..] if second & 1 == 1);
+    let mut decoder = match is_old {
+        true => Decoder::new(BitOrder::Lsb, 8),
+        false => Decoder::with_tiff_size_switch(BitOrder::Msb, 8),
+    };
+    let mut out = Vec::new();
+    let mut rest = bytes;
+    let mut block = vec![0; 1 << 14];
+    while out.len() <= limit {
+        let result = decoder.decode_bytes(rest, &mut block);
+        out.extend_from_slice(block.get(..result.consumed_out).unwrap_or_default());
+        rest = rest.get(result.consumed_in..).unwrap_or_default();
+        match result.status {
+            Ok(LzwStatus::Ok) if result.consumed_in + result.consumed_out > 0 => {}
+            Ok(_) => break,
+            Err(_) if out.len() >= limit => break,
+            Err(error) => return Err(corrupt(NAME, error)),
+        }
+    }
+    out.truncate(limit.saturating_add(1));
+    Ok(out)
+}
+
+pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
+    Encoder::with_tiff_size_switch(BitOrder::Msb, 8).encode(bytes).map_err(|error| corrupt(NAME, error))
+}

@@ -1,0 +1,18 @@
+//! zlib (RFC 1950): Deflate (RFC 1951) between a 2-byte header and an Adler-32 checksum.
+
+use std::io::Write;
+
+use super::stream;
+use crate::{CodecFailure, corrupt};
+
+const NAME: &str = "zlib";
+
+pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    stream::read(NAME, flate2::read::ZlibDecoder::new(bytes), limit)
+}
+
+pub(crate) fn encode(bytes: &[u8], level: u8) -> Result<Vec<u8>, CodecFailure> {
+    let level = flate2::Compression::new(u32::from(level.min(9)));
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| corrupt(NAME, error))
+}
