@@ -24,6 +24,6 @@ pub(super) const DEFINITION: Definition = Definition {
             chunk_shape.clone_into(shape);
         }
     },
-    examples: || vec![Codec::Delta { axis: -2, dtype: "<u2".into(), shape: vec![2, 3] }],
+    examples: || vec![Codec::Delta { axis: -2, dtype: "<u2".into(), shape: vec![4, 3] }],
     ..Definition::array_to_array(Registry::Imagecodecs, &["imagecodecs_delta"])
 };

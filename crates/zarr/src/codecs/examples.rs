@@ -11,7 +11,7 @@ impl Codec {
         TABLE.iter().flat_map(|definition| (definition.examples)()).collect()
     }
 
-    /// Returns an array of 4 × 6 elements in chunks of 2 × 3, without references, whose chain is valid with this codec in
+    /// Returns an array of 8 × 6 elements in chunks of 4 × 3, without references, whose chain is valid with this codec in
     /// it.
     pub fn example_array(&self) -> Array {
         let data_type = match self {
@@ -33,10 +33,10 @@ impl Codec {
             _ => vec![codec, bytes],
         };
         Array {
-            shape: vec![4, 6],
+            shape: vec![8, 6],
             fill_value: Some(FillValue::zero(&data_type)),
             data_type,
-            chunk_grid: ChunkGrid::Regular(vec![2, 3]),
+            chunk_grid: ChunkGrid::Regular(vec![4, 3]),
             codecs,
             dimension_names: vec![Some("y".to_owned()), Some("x".to_owned())],
             attributes: Map::new(),

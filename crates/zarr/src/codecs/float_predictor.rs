@@ -25,6 +25,6 @@ pub(super) const DEFINITION: Definition = Definition {
             chunk_shape.clone_into(shape);
         }
     },
-    examples: || vec![Codec::FloatPredictor { axis: -1, dtype: "<f4".into(), shape: vec![2, 3] }],
+    examples: || vec![Codec::FloatPredictor { axis: -1, dtype: "<f4".into(), shape: vec![4, 3] }],
     ..Definition::array_to_array(Registry::Imagecodecs, &["imagecodecs_floatpred"])
 };
