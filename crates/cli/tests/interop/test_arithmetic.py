@@ -109,7 +109,7 @@ PASSES = "scale_offset lets values on the way leave the type"
 
 
 def difference(case, number, found):
-    """The kind of difference, as docs/semantics.md lists them, where virtualize follows the specification."""
+    """The kind of difference, as rule A5 in docs/semantics.md lists them, where virtualize follows the specification."""
     [codec], name = case["codecs"], case["data_type"]
     configuration = codec["configuration"]
     if codec["name"] == "cast_value":

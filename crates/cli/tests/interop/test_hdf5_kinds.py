@@ -49,7 +49,7 @@ def test_booleans_of_any_size(tmp_path, fmt, base, names):
 
 
 def test_packing_with_integers_and_floats_of_32_bits(tmp_path, fmt):
-    """What docs/semantics.md says of both. xarray multiplies in the type of the attribute, which JSON does not keep."""
+    """Rules P1 and P2 in docs/semantics.md. xarray multiplies in the type of the attribute, which JSON does not keep."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("whole", data=np.array([10], "i2")).attrs["scale_factor"] = np.int16(30000)
         file.create_dataset("small", data=np.array([16777217], "i4")).attrs["scale_factor"] = np.float32(0.1)

@@ -133,7 +133,7 @@ def same_scalar(a, b):
 
 @pytest.mark.parametrize("name", NODATA)
 def test_nodata_policy(name, fmt):
-    """Each case of the matrix: fill value, sentinel and warning as written in docs/semantics.md."""
+    """Each case of the matrix: fill value, sentinel and warning by rules N1 to N6 in docs/semantics.md."""
     import zarr
     run = convert(FOLDER / name, fmt)
     references = run.references

@@ -271,7 +271,7 @@ def packings():
 
 @pytest.mark.parametrize("width", ["f4", "f8"])
 def test_how_far_from_the_product_of_cf(tmp_path, width):
-    """All 8- and 16-bit integers by many scales and offsets. These figures stand in docs/semantics.md."""
+    """All 8- and 16-bit integers by many scales and offsets. The figures are those of rule U4 in docs/semantics.md."""
     import h5py
     path, kind = tmp_path / "all.h5", np.dtype(width).type
     with h5py.File(path, "w") as file:
