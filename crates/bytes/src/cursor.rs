@@ -9,17 +9,18 @@ pub enum Endian {
     Big,
 }
 
-/// The bytes at hand end before the structure does. Read `range`, then parse again from the structure's start.
+/// The available bytes end before the structure does. Read `range`, then parse again from the start of the structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{range} needed, only {available} there")]
+#[error("{range} needed, {available} available")]
 pub struct NeedBytes {
-    /// What the parser wanted to read.
+    /// The range that the parser needs.
     pub range: ByteRange,
-    /// How many of these bytes it had.
+    /// Number of these bytes that are available.
     pub available: u64,
 }
 
-/// A reading position in borrowed bytes that knows where in the file they lie. Each read checks the end and moves on.
+/// A reading position in borrowed bytes with their address in the file. Every read is bounds-checked; one that fails does
+/// not move the cursor.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -29,7 +30,7 @@ pub struct Cursor<'a> {
 
 macro_rules! unsigned {
     ($($name:ident $type:ty),*) => {$(
-        #[doc = concat!("The next `", stringify!($type), "` in the cursor's byte order.")]
+        #[doc = concat!("Reads a `", stringify!($type), "` in the cursor's byte order.")]
         pub fn $name(&mut self) -> Result<$type, NeedBytes> {
             let bytes = self.array()?;
             Ok(match self.endian {
@@ -41,24 +42,24 @@ macro_rules! unsigned {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `data`, whose first byte lies at `address` in the file.
+    /// Creates a cursor at the start of `data`, whose first byte is at `address` in the file.
     pub const fn new(data: &'a [u8], address: u64, endian: Endian) -> Self {
         Self { rest: data, address, endian }
     }
 
-    /// Little-endian, as all of HDF5's metadata.
+    /// Creates a little-endian cursor, as for all metadata of HDF5.
     pub const fn little(data: &'a [u8], address: u64) -> Self {
         Self::new(data, address, Endian::Little)
     }
 
     unsigned!(u16 u16, u32 u32, u64 u64, i16 i16, i32 i32, i64 i64, f32 f32, f64 f64);
 
-    /// The next byte.
+    /// Reads a byte.
     pub fn u8(&mut self) -> Result<u8, NeedBytes> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// The next unsigned integer of `size` bytes. Sizes over 8 are read whole; what does not fit is lost as `u64::MAX`.
+    /// Reads an unsigned integer of `size` bytes, which may be more than 8. A value over 64 bits saturates.
     pub fn uint(&mut self, size: usize) -> Result<u64, NeedBytes> {
         let bytes = self.take(size)?;
         let add = |sum: u64, byte: &u8| match sum.checked_mul(256) {
@@ -71,7 +72,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The next `N` bytes by value.
+    /// Reads `N` bytes by value.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], NeedBytes> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, rest)) => {
@@ -82,7 +83,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next `count` bytes.
+    /// Reads `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], NeedBytes> {
         match self.rest.split_at_checked(count) {
             Some((head, rest)) => {
@@ -93,7 +94,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Like [`Cursor::take`] for a count read from the file.
+    /// Reads `count` bytes, for a count from the file.
     pub fn take_u64(&mut self, count: u64) -> Result<&'a [u8], NeedBytes> {
         match usize::try_from(count) {
             Ok(n) => self.take(n),
@@ -101,13 +102,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A cursor over the next `count` bytes, which this one leaves behind.
+    /// Reads `count` bytes as a cursor of their own.
     pub fn sub(&mut self, count: usize) -> Result<Cursor<'a>, NeedBytes> {
         let address = self.address;
         Ok(Cursor { rest: self.take(count)?, address, endian: self.endian })
     }
 
-    /// The bytes up to the next NUL, which is passed over. Asks for one more byte where there is no NUL.
+    /// Reads the bytes up to the next NUL and skips the NUL. Without a NUL, the error requests one more byte.
     pub fn nul_terminated(&mut self) -> Result<&'a [u8], NeedBytes> {
         match self.rest.iter().position(|&byte| byte == 0) {
             Some(at) => {
@@ -119,32 +120,32 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over `count` bytes.
+    /// Skips `count` bytes.
     pub fn skip(&mut self, count: usize) -> Result<(), NeedBytes> {
         self.take(count).map(drop)
     }
 
-    /// The bytes not read yet.
+    /// Returns the unread bytes.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes are not read yet.
+    /// Returns the number of unread bytes.
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether all is read.
+    /// Returns whether all bytes are read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Where in the file the next byte lies.
+    /// Returns the address of the next byte in the file.
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// The byte order of the numbers read.
+    /// Returns the byte order of numbers.
     pub const fn endian(&self) -> Endian {
         self.endian
     }
@@ -174,16 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_missing() {
+    fn reports_the_missing_range() {
         let mut cursor = Cursor::little(&[1, 2, 3], 0x40);
         cursor.skip(2).unwrap();
         let missing = NeedBytes { range: ByteRange::new(0x42, 4), available: 1 };
         assert_eq!(cursor.u32(), Err(missing));
-        assert_eq!(cursor.u8(), Ok(3), "a failed read moves nothing");
+        assert_eq!(cursor.u8(), Ok(3), "a failed read does not move the cursor");
     }
 
     #[test]
-    fn an_integer_too_wide_saturates() {
+    fn integers_over_64_bits_saturate() {
         let mut cursor = Cursor::little(&[0, 0, 0, 0, 0, 0, 0, 0, 1], 0);
         assert_eq!(cursor.uint(9), Ok(u64::MAX));
     }

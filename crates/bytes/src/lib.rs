@@ -1,7 +1,7 @@
-//! Bytes of a file whose content is not trusted: a checked cursor, addresses and lengths that do not mix, limits,
-//! and the trait through which the readers ask for byte ranges.
+//! Access to untrusted files: a bounds-checked cursor, types for addresses and lengths, limits and a memory budget, and the
+//! trait through which readers request byte ranges.
 //!
-//! Architecture invariant: nothing here does I/O, and nothing here panics, whatever the bytes are.
+//! Architecture invariant: this crate does no I/O and does not panic, whatever the bytes.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod budget;

@@ -1,19 +1,19 @@
-/// How much a reader believes of what a file says of itself. Every count is held against one of these before memory is
-/// reserved for it, so that a damaged or hostile file costs bounded time and memory.
+/// Upper bounds on counts and sizes in untrusted input. A reader checks every count against them before it allocates, so that
+/// a damaged or hostile file costs bounded time and memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Groups, datasets and committed datatypes of a file; directories (IFDs) of a TIFF.
+    /// Groups, datasets and committed datatypes in an HDF5 file; directories (IFDs) in a TIFF file.
     pub objects: u64,
-    /// Nesting: groups in groups, types in types, SubIFDs in SubIFDs, blocks under blocks.
+    /// Nesting depth of groups, datatypes, SubIFDs and indirect blocks.
     pub depth: u32,
-    /// Chunks (strips, tiles) of all arrays together.
+    /// Chunks, strips and tiles of all arrays together.
     pub chunks: u64,
-    /// Bytes of one metadata structure (a header block, a heap block, a tag's value).
+    /// Size in bytes of one metadata structure, such as an object header block, a heap block or the value of a tag.
     pub structure_bytes: u64,
-    /// Bytes of memory that one file, with those that it names, may take for its metadata: what is read, and what becomes
-    /// of it (see [`crate::Budget`], which holds small files to less).
+    /// Memory in bytes for the metadata of one file and the files that it refers to, as read and as parsed.
+    /// [`crate::Budget`] allows less for small files.
     pub metadata_bytes: u64,
-    /// Attributes of one object; entries of one IFD.
+    /// Attributes of one HDF5 object; entries of one IFD.
     pub attributes: u64,
 }
 

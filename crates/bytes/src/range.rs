@@ -1,19 +1,19 @@
 use std::fmt;
 
-/// A place in a file, in bytes from its first byte (HDF5's base address is already added).
+/// Absolute offset in a file, in bytes (for HDF5, with the base address added).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address(pub u64);
 
-/// A number of bytes.
+/// Length in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ByteLength(pub u64);
 
 /// Consecutive bytes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ByteRange {
-    /// First byte, counted from the start of the file.
+    /// Absolute offset of the first byte.
     pub start: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
@@ -36,17 +36,17 @@ impl fmt::Display for ByteRange {
 }
 
 impl ByteRange {
-    /// `length` bytes from `start`.
+    /// Creates a range of `length` bytes from `start`.
     pub const fn new(start: u64, length: u64) -> Self {
         Self { start, length }
     }
 
-    /// One past the last byte; the largest number where the sum would overflow.
+    /// Returns the offset after the last byte. It saturates.
     pub const fn end(self) -> u64 {
         self.start.saturating_add(self.length)
     }
 
-    /// The part of the range that lies in a file of `size` bytes (empty where none does).
+    /// Returns the part of the range within a file of `size` bytes, which may be empty.
     pub fn clamp_to(self, size: u64) -> Self {
         let start = self.start.min(size);
         Self { start, length: self.end().min(size).saturating_sub(start) }

@@ -8,41 +8,41 @@ use crate::{Budget, ByteRange};
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One file, read by byte ranges. Implementations fetch the ranges of one call together: they merge neighbours and run
-/// requests in parallel, so a caller asks for all that it can name at once.
+/// A file that is read by byte ranges. Implementations coalesce adjacent ranges of a call and fetch them in parallel, so
+/// callers should request all ranges that they know at once.
 pub trait ReadRanges: Send + Sync {
-    /// The bytes of each range, in the order asked for. A range that passes the end of the file returns what exists,
-    /// which may be nothing.
+    /// Fetches the bytes of each range, in the order of the ranges. A range beyond the end of the file yields the bytes that
+    /// exist, possibly none.
     fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>>;
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     fn size(&self) -> u64;
 
-    /// Asked before `bytes` of memory are taken for `what` was read, beside the bytes themselves; with 0 between steps of
-    /// work.
+    /// Charges `bytes` of memory for parsed metadata, in addition to the bytes of the file. `what` is a noun in the plural for
+    /// the error message. Called with 0 between steps of work.
     ///
     /// # Errors
-    /// Why reading is to stop.
+    /// Reading must stop.
     fn hold(&self, _what: &str, _bytes: u64) -> Result<(), ReadError> {
         Ok(())
     }
 }
 
-/// Whether reading goes on. Who has said no once says no from then on.
+/// Decides whether reading continues. After its first refusal, a gate refuses every call.
 pub trait Gate: Debug + Send + Sync {
-    /// Asked before so many bytes are read, and with 0 between steps of work.
+    /// Called before `bytes` are read or allocated, and with 0 between steps of work.
     ///
     /// # Errors
-    /// Why reading is to stop.
+    /// Reading must stop.
     fn pass(&self, bytes: u64) -> Result<(), ReadError>;
 
-    /// A gate of its own for one of many files. Where there is none, all pass this one.
+    /// Returns a separate gate for one of many files; `None` if they share this one.
     fn for_file(&self) -> Option<Arc<dyn Gate>> {
         None
     }
 }
 
-/// A file whose reads come out of a budget.
+/// A file whose reads are charged to a budget.
 #[derive(Clone, Copy)]
 pub struct Budgeted<'a> {
     source: &'a dyn ReadRanges,
@@ -50,7 +50,7 @@ pub struct Budgeted<'a> {
 }
 
 impl<'a> Budgeted<'a> {
-    /// A file that shares a budget, which was raised by its size.
+    /// Wraps a file. The budget must already include its size.
     pub fn new(source: &'a dyn ReadRanges, budget: &'a Budget<'a>) -> Self {
         Self { source, budget }
     }
@@ -76,43 +76,43 @@ impl ReadRanges for Budgeted<'_> {
     }
 }
 
-/// Why bytes could not be fetched. The text is one line that names the file; the kind drives exit status and retries.
+/// Error of fetching bytes. The message is one line that names the file; the kind determines exit status and retries.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ReadError {
-    /// What went wrong, as a class.
+    /// Kind of failure.
     pub kind: ReadErrorKind,
-    /// One line for people.
+    /// Message, one line.
     pub message: Arc<str>,
     /// What the user can do.
     pub remedy: Option<Box<Remedy>>,
 }
 
-/// Classes of failed reads.
+/// Kinds of failed reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadErrorKind {
-    /// No such file or object.
+    /// The file or object does not exist.
     NotFound,
-    /// The file is there, or may be, but these credentials may not read it.
+    /// The credentials do not permit reading the file, if it exists.
     Denied,
     /// The file changed between two reads (its etag, size or modification time differs).
     Changed,
-    /// The url or an option makes no sense.
+    /// The url or an option is invalid.
     Invalid,
     /// The network or the store failed after all retries.
     Unavailable,
-    /// More metadata was asked for than [`crate::Limits::metadata_bytes`] allows.
+    /// The metadata needs more memory than the [`Budget`] allows.
     Limit,
 }
 
 impl ReadError {
-    /// An error of the given class.
+    /// Creates an error.
     pub fn new(kind: ReadErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self { kind, message: message.into(), remedy: None }
     }
 }
 
-/// A file in memory: for tests, for fuzzing, and for content that was fetched whole.
+/// A file in memory: for tests, fuzzing, and content that was fetched completely.
 #[derive(Clone, Debug)]
 pub struct MemorySource(pub Bytes);
 
@@ -127,7 +127,7 @@ impl ReadRanges for MemorySource {
     }
 }
 
-/// The part of `whole` that `range` names, clamped to its end.
+/// Returns the part of `range` within `whole`.
 fn slice(whole: &Bytes, range: ByteRange) -> Bytes {
     let range = range.clamp_to(whole.len() as u64);
     match (usize::try_from(range.start), usize::try_from(range.end())) {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_past_the_end_return_what_exists() {
+    fn ranges_are_clamped_to_the_file() {
         let source = MemorySource(Bytes::from_static(b"0123456789"));
         let ranges = [ByteRange::new(2, 3), ByteRange::new(8, 9), ByteRange::new(u64::MAX, 7)];
         let mut future = source.read_ranges(&ranges);

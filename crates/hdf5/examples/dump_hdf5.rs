@@ -1,4 +1,4 @@
-//! Prints what the reader finds in a file, one line an object: `dump FILE…`.
+//! Prints the model of a file, one line per object: `dump FILE…`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::{future::Future, task};

@@ -1,6 +1,6 @@
 use virtualize_bytes::{ByteRange, NeedBytes, ReadError};
 
-/// Why a structure could not be read. One line that names structure, address, what was expected and what was found.
+/// Error of reading a structure. The message is one line: structure, address, what was found and what was expected.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The file contradicts the specification.
@@ -8,66 +8,66 @@ pub enum Error {
     Malformed {
         /// Name of the structure as in the specification.
         structure: &'static str,
-        /// Where it lies, in bytes from the start of the file.
+        /// Address of the structure.
         address: u64,
-        /// What was expected and what was found.
+        /// What was found, and what was expected.
         problem: String,
     },
     /// The file ends before the structure does.
-    #[error("{structure} at {address:#x}: the file ends before it does ({range} needed)")]
+    #[error("{structure} at {address:#x}: {range} needed, beyond the end of the file")]
     Truncated {
         /// Name of the structure.
         structure: &'static str,
-        /// Where it lies.
+        /// Address of the structure.
         address: u64,
-        /// The bytes that are missing, at least in part.
+        /// The missing range, of which a part may exist.
         range: ByteRange,
     },
-    /// A valid structure that this reader does not know.
+    /// The structure is valid, but this reader does not support it.
     #[error("{structure} at {address:#x}: {problem}")]
     Unsupported {
         /// Name of the structure.
         structure: &'static str,
-        /// Where it lies.
+        /// Address of the structure.
         address: u64,
-        /// What it is.
+        /// The unsupported feature.
         problem: String,
     },
-    /// The file asks for more than [`virtualize_bytes::Limits`] allows.
+    /// The file exceeds one of [`virtualize_bytes::Limits`].
     #[error("{structure} at {address:#x}: {problem}")]
     Limit {
         /// Name of the structure.
         structure: &'static str,
-        /// Where it lies.
+        /// Address of the structure.
         address: u64,
-        /// Which limit, and what the file wants.
+        /// The count or size found, and the limit.
         problem: String,
     },
-    /// Neither offset 0 nor any power of two from 512 holds the signature.
+    /// There is no signature at offset 0 or at any power of two from 512.
     #[error("no HDF5 signature at offset 0, 512, 1024, …")]
     NotHdf5,
-    /// The bytes could not be fetched.
+    /// Fetching bytes failed.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
 impl Error {
-    /// The file contradicts the specification.
+    /// Creates an error for a file that contradicts the specification.
     pub(crate) fn malformed(structure: &'static str, address: u64, problem: impl Into<String>) -> Self {
         Self::Malformed { structure, address, problem: problem.into() }
     }
 
-    /// A valid structure that this reader does not know.
+    /// Creates an error for a valid but unsupported structure.
     pub(crate) fn unsupported(structure: &'static str, address: u64, problem: impl Into<String>) -> Self {
         Self::Unsupported { structure, address, problem: problem.into() }
     }
 
-    /// The file asks for more than the limits allow.
+    /// Creates an error for an exceeded limit.
     pub(crate) fn limit(structure: &'static str, address: u64, problem: impl Into<String>) -> Self {
         Self::Limit { structure, address, problem: problem.into() }
     }
 
-    /// The same error, with the name of the thing that it concerns.
+    /// Appends the name of the affected item to the message.
     #[must_use]
     pub(crate) fn within(mut self, what: &str) -> Self {
         match &mut self {
@@ -81,7 +81,7 @@ impl Error {
         self
     }
 
-    /// Turns a cursor's lack of bytes into an error that names the structure.
+    /// Returns a conversion that adds the structure to a cursor's error.
     pub(crate) fn truncated(structure: &'static str, address: u64) -> impl Fn(NeedBytes) -> Self {
         move |need| Self::Truncated { structure, address, range: need.range }
     }

@@ -1,4 +1,4 @@
-//! Undoes the filters of metadata blocks in fractal heaps. (Chunks of datasets are not decoded here.)
+//! Reverses the filters of metadata blocks in fractal heaps. Chunks of datasets are decoded elsewhere.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
 const FLETCHER32: u16 = 3;
 
-/// Undoes `filters`, the last first, those aside whose bit is set in `mask`. The result must be `size` bytes.
+/// Reverses `filters`, last first, except for those whose bit is set in `mask`. The result must have `size` bytes.
 pub(crate) fn decode(
     io: &Io<'_>,
     filters: &[Filter],
@@ -21,7 +21,7 @@ pub(crate) fn decode(
     address: u64,
 ) -> Result<Bytes, Error> {
     if size > io.limits().structure_bytes {
-        let problem = format!("{size} bytes, the limit is {}", io.limits().structure_bytes);
+        let problem = format!("{size} bytes, expected at most {}", io.limits().structure_bytes);
         return Err(Error::limit(STRUCTURE, address, problem));
     }
     let applied = filters.iter().enumerate().filter(|(bit, _)| mask >> (*bit).min(31) & 1 == 0);
@@ -48,11 +48,11 @@ fn undo(filter: &Filter, bytes: Vec<u8>, size: u64, address: u64) -> Result<Vec<
     }
 }
 
-/// Checks and removes the checksum. Files of HDF5 before 1.6.3 on little-endian machines have each half's bytes turned
-/// round, which libhdf5 takes as well.
+/// Verifies and removes the Fletcher-32 checksum. Like libhdf5, accepts the byte-swapped checksums that HDF5 before
+/// 1.6.3 wrote on little-endian machines.
 fn checked(mut bytes: Vec<u8>, address: u64) -> Result<Vec<u8>, Error> {
     let Some((data, stored)) = bytes.split_last_chunk::<4>() else {
-        return Err(Error::malformed(STRUCTURE, address, "no room for a checksum"));
+        return Err(Error::malformed(STRUCTURE, address, "block shorter than its checksum"));
     };
     let (stored, computed) = (u32::from_le_bytes(*stored), fletcher32(data));
     let turned = ((computed & 0x00ff_00ff) << 8) | ((computed >> 8) & 0x00ff_00ff);
@@ -64,7 +64,8 @@ fn checked(mut bytes: Vec<u8>, address: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Sums of big-endian 16-bit words (an odd last byte is a high one), folded every 360 words as libhdf5 does.
+/// Returns the sums over big-endian 16-bit words (an odd last byte is a high byte), reduced every 360 words as in
+/// libhdf5.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let fold = |sum: u32| (sum & 0xffff).wrapping_add(sum >> 16);
     let (mut first, mut second) = (0_u32, 0_u32);
@@ -84,7 +85,7 @@ fn fletcher32(bytes: &[u8]) -> u32 {
 }
 
 fn inflate(bytes: &[u8], size: u64, address: u64) -> Result<Vec<u8>, Error> {
-    // A checksum of four bytes may follow the data that were deflated after it.
+    // The deflated data may include a checksum of four bytes.
     let most = size.saturating_add(16);
     let mut plain = Vec::new();
     match flate2::read::ZlibDecoder::new(bytes).take(most).read_to_end(&mut plain) {
@@ -110,19 +111,19 @@ fn unshuffle(bytes: &[u8], element: u32) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The checksums that libhdf5 writes behind these bytes.
+    /// The expected checksums are those of libhdf5.
     #[test]
-    fn a_wrong_checksum_is_found() {
+    fn wrong_checksums_are_rejected() {
         assert_eq!((fletcher32(&[0, 1, 2, 3]), fletcher32(b"abcde")), (0x0205_0204, 0x4ff0_29c7));
         assert_eq!(checked(vec![0, 1, 2, 3, 4, 2, 5, 2], 0).unwrap(), [0, 1, 2, 3]);
-        assert_eq!(checked(vec![0, 1, 2, 3, 2, 4, 2, 5], 0).unwrap(), [0, 1, 2, 3], "as old files have it");
+        assert_eq!(checked(vec![0, 1, 2, 3, 2, 4, 2, 5], 0).unwrap(), [0, 1, 2, 3], "byte-swapped");
         let error = checked(vec![0, 1, 2, 4, 4, 2, 5, 2], 64).unwrap_err().to_string();
         assert!(error.contains("Fletcher-32 checksum 0x02050204"), "{error}");
         assert!(checked(vec![1, 2, 3], 0).is_err());
     }
 
     #[test]
-    fn unshuffles_and_keeps_the_rest() {
+    fn unshuffles_and_keeps_trailing_bytes() {
         assert_eq!(unshuffle(&[1, 3, 2, 4, 9], 2), [1, 2, 3, 4, 9]);
         assert_eq!(unshuffle(&[], 4), [0_u8; 0]);
     }

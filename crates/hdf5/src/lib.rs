@@ -1,9 +1,9 @@
-//! Reads the metadata of HDF5 files: what they hold, and where.
+//! Reads the metadata of HDF5 files: the objects of a file and the locations of their data.
 //!
-//! Three layers: `spec` parses one on-disk structure a file, each a pure function of bytes; `walk` fetches them level by
-//! level, all ranges of a level in one batch; [`model`] is the plain data that comes out.
+//! Three layers: `spec` parses one on-disk structure per file of source, as a pure function of bytes; `walk` fetches
+//! structures level by level, all ranges of a level in one batch; [`model`] is the result as plain data.
 //!
-//! Architecture invariants: `spec` contains no `async`; nothing here knows Zarr.
+//! Architecture invariants: `spec` contains no `async`, and this crate knows nothing about Zarr.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod error;

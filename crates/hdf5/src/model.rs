@@ -1,7 +1,7 @@
-//! What an HDF5 file says, as plain data. Nothing here knows Zarr, and nothing here does I/O.
+//! Content of an HDF5 file as plain data. This module does no I/O and knows nothing about Zarr.
 //!
-//! Objects are stored once, by address; links name them. A hard link that is its own ancestor is therefore possible:
-//! whoever walks the tree keeps the addresses of the path it is on.
+//! Objects are stored once, by address, and links refer to them. A hard link can therefore lead to one of its own
+//! ancestors: code that walks the tree must keep track of the addresses on its path.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,27 @@ use virtualize_bytes::{Address, ByteRange};
 
 use crate::Error;
 
-/// An open file.
+/// An HDF5 file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Version of the superblock, 0 to 3.
+    /// Superblock version, 0 to 3.
     pub superblock_version: u8,
-    /// Where the superblock lies: the size of the user block, in bytes.
+    /// Address of the superblock, which is the size of the user block in bytes.
     pub base_address: Address,
-    /// Bytes of an address in the file: 2, 4 or 8.
+    /// Size of an address in the file ("size of offsets"): 2, 4 or 8 bytes.
     pub offset_size: u8,
-    /// Bytes of a length in the file: 2, 4 or 8.
+    /// Size of a length in the file ("size of lengths"): 2, 4 or 8 bytes.
     pub length_size: u8,
-    /// Address of the root group in `objects`.
+    /// Address of the root group, a key of `objects`.
     pub root: Address,
-    /// Every object reachable by hard links from the root group.
+    /// Objects that hard links reach from the root group, by the address of their object headers.
     pub objects: BTreeMap<Address, Object>,
-    /// Text of the datasets `/HDFEOS INFORMATION/StructMetadata.0`, `.1` and on, which describes an HDF-EOS5 file.
+    /// Concatenated text of the datasets `/HDFEOS INFORMATION/StructMetadata.0`, `.1`, …, the metadata of an HDF-EOS5
+    /// file.
     pub struct_metadata: Option<String>,
 }
 
-/// What lies at an object header.
+/// An object, identified by its object header.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// A group.
@@ -38,89 +39,90 @@ pub enum Object {
     Dataset(Box<Dataset>),
     /// A committed ("named") datatype.
     Datatype(Datatype),
-    /// The object could not be read; the rest of the file stands.
+    /// An object that could not be read. The rest of the file is unaffected.
     Unreadable(Error),
 }
 
-/// Group: links in the order of their names, or of their creation where the group tracks it.
+/// A group.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// Attributes in storage order (creation order where it is tracked).
+    /// Attributes in creation order if the group tracks it, else in storage order.
     pub attributes: Vec<Attribute>,
-    /// Attributes that exist but could not be read.
+    /// Errors of attributes that could not be read.
     pub unreadable_attributes: Vec<Error>,
-    /// Links, in creation order where the group tracks it, else in order of name.
+    /// Links in creation order if the group tracks it, else by name.
     pub links: Vec<Link>,
 }
 
-/// A named edge of a group.
+/// A link of a group.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Name in its group. Bytes that are not UTF-8 are replaced by U+FFFD.
+    /// Name. Invalid UTF-8 is replaced by U+FFFD.
     pub name: String,
-    /// Where it leads.
+    /// Target.
     pub target: LinkTarget,
 }
 
-/// Where a link leads.
+/// Target of a link.
 #[derive(Clone, Debug)]
 pub enum LinkTarget {
-    /// An object of this file (a key of [`File::objects`]).
+    /// Hard link: the address of an object in this file, a key of [`File::objects`].
     Hard(Address),
-    /// A path in this file, absolute or relative to the group that holds the link.
+    /// Soft link: a path in this file, absolute or relative to the group of the link.
     Soft(String),
-    /// An object of another file.
+    /// External link: an object in another file.
     External {
         /// File name as stored.
         file: String,
-        /// Path of the object in that file.
+        /// Path of the object in that file, as stored.
         path: String,
     },
-    /// A user-defined link class, 65 to 255.
+    /// User-defined link class, 65 to 255.
     UserDefined(u8),
-    /// The link exists but could not be read.
+    /// A link that could not be read.
     Unreadable(Error),
 }
 
-/// A dataset: what its header says, and where its chunks lie.
+/// A dataset.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    /// Type of an element.
+    /// Datatype of an element.
     pub datatype: Datatype,
-    /// Whether the datatype is a committed one, and where it lies.
+    /// Address of the committed datatype, if the dataset uses one.
     pub committed_datatype: Option<Address>,
-    /// Extent.
+    /// Dataspace.
     pub dataspace: Dataspace,
-    /// What unallocated elements read as.
+    /// Fill value of unallocated elements.
     pub fill: FillMessage,
-    /// Filters in the order in which they are applied on writing.
+    /// Filters in the order in which a writer applies them.
     pub filters: Vec<Filter>,
-    /// Where the elements lie.
+    /// Location of the elements.
     pub layout: Layout,
-    /// Attributes in storage order.
+    /// Attributes in creation order if the dataset tracks it, else in storage order.
     pub attributes: Vec<Attribute>,
-    /// Attributes that exist but could not be read.
+    /// Errors of attributes that could not be read.
     pub unreadable_attributes: Vec<Error>,
 }
 
-/// Dataspace message: the extent of a dataset or an attribute.
+/// Dataspace of a dataset or an attribute (Dataspace message, 0x0001).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Dataspace {
     /// No elements.
     Null,
-    /// One element, no dimensions.
+    /// One element, without dimensions.
     Scalar,
     /// An array.
     Simple {
-        /// Current size, slowest axis first, in elements.
+        /// Current size in elements, slowest axis first.
         shape: Vec<u64>,
-        /// Largest size, `None` for unlimited; absent where the file does not say (then it is the current one).
+        /// Maximum size in elements, slowest axis first, `None` for an unlimited axis. Absent if not stored; it is then
+        /// the current size.
         max_shape: Option<Vec<Option<u64>>>,
     },
 }
 
 impl Dataspace {
-    /// Sizes, slowest axis first; empty for a scalar, `None` for a null dataspace.
+    /// Returns the shape, slowest axis first: empty for a scalar, `None` for a null dataspace.
     pub fn shape(&self) -> Option<&[u64]> {
         match self {
             Self::Null => None,
@@ -130,23 +132,24 @@ impl Dataspace {
     }
 }
 
-/// A datatype. Sizes and offsets are bytes; bit offsets count from the least significant bit.
+/// Datatype (Datatype message, 0x0003). Sizes and offsets are in bytes, bit offsets count from the least significant
+/// bit.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Datatype {
     /// Class 0, fixed-point.
     Integer(Integer),
     /// Class 1, floating-point.
     Float(Float),
-    /// Class 2, time. No released library reads it.
+    /// Class 2, time. The HDF5 library does not support it.
     Time {
         /// Size in bytes.
         size: u32,
     },
     /// Class 3, fixed-length string.
     String {
-        /// Size in bytes, the NUL included where there is one.
+        /// Size in bytes, including a terminating NUL.
         size: u32,
-        /// How shorter text fills its place.
+        /// How shorter text is padded.
         padding: StringPadding,
         /// Character set.
         charset: CharacterSet,
@@ -157,12 +160,12 @@ pub enum Datatype {
     Opaque {
         /// Size in bytes.
         size: u32,
-        /// What the writer calls it.
+        /// Description by the writer.
         tag: String,
     },
     /// Class 6, compound.
     Compound {
-        /// Size in bytes, gaps included.
+        /// Size in bytes, including padding between members.
         size: u32,
         /// Members in storage order.
         members: Vec<Member>,
@@ -171,48 +174,48 @@ pub enum Datatype {
     Reference {
         /// Size in bytes.
         size: u32,
-        /// What it points at.
+        /// Kind of target.
         kind: ReferenceKind,
     },
     /// Class 8, enumeration.
     Enum {
-        /// Underlying integer type.
+        /// Integer type of the values.
         base: Box<Datatype>,
-        /// Names and their values, each as many bytes as the base type has, in its byte order.
+        /// Names and values. A value has the size and byte order of the base type.
         members: Vec<(String, Vec<u8>)>,
     },
     /// Class 9, variable-length sequence.
     Sequence {
-        /// Size of the pointer into the global heap, in bytes.
+        /// Size in bytes of the stored pointer to the global heap.
         size: u32,
-        /// Type of an item.
+        /// Datatype of an item.
         base: Box<Datatype>,
     },
     /// Class 9, variable-length string.
     VariableString {
-        /// Size of the pointer into the global heap, in bytes.
+        /// Size in bytes of the stored pointer to the global heap.
         size: u32,
-        /// How it ends.
+        /// How the text ends.
         padding: StringPadding,
         /// Character set.
         charset: CharacterSet,
     },
     /// Class 10, array.
     Array {
-        /// Type of an item.
+        /// Datatype of an item.
         base: Box<Datatype>,
-        /// Sizes, slowest axis first.
+        /// Shape, slowest axis first.
         shape: Vec<u64>,
     },
-    /// Class 11, complex (HDF5 2): real part, then imaginary part.
+    /// Class 11, complex (HDF5 2.0): real part, then imaginary part.
     Complex {
-        /// Type of each part.
+        /// Datatype of each part.
         base: Box<Datatype>,
     },
 }
 
 impl Datatype {
-    /// Bytes of an element (of its pointer, where it is kept elsewhere); `u64::MAX` where 64 bits do not hold it.
+    /// Returns the size of a stored element in bytes; for variable-length types, that of the pointer. It saturates.
     pub fn size(&self) -> u64 {
         match self {
             Self::Integer(integer) | Self::Bitfield(integer) => integer.size.into(),
@@ -238,7 +241,7 @@ pub enum ByteOrder {
     Little,
     /// Most significant byte first.
     Big,
-    /// VAX: 16-bit words, least significant byte first, most significant word first.
+    /// VAX: 16-bit words with the least significant byte first, the most significant word first.
     Vax,
 }
 
@@ -249,60 +252,60 @@ pub struct Integer {
     pub size: u32,
     /// Byte order.
     pub order: ByteOrder,
-    /// Two's complement.
+    /// Whether the number is signed, in two's complement.
     pub signed: bool,
-    /// First significant bit.
+    /// Position of the least significant bit.
     pub bit_offset: u16,
-    /// How many bits are significant.
+    /// Number of significant bits.
     pub precision: u16,
 }
 
-/// Properties of a floating-point number.
+/// Properties of a floating-point number. Positions count from the least significant bit of the stored element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Float {
     /// Size in bytes.
     pub size: u32,
     /// Byte order.
     pub order: ByteOrder,
-    /// First significant bit.
+    /// Position of the least significant bit of the number.
     pub bit_offset: u16,
-    /// How many bits are significant.
+    /// Number of significant bits.
     pub precision: u16,
-    /// Bit of the sign.
+    /// Position of the sign bit.
     pub sign_location: u8,
-    /// First bit of the exponent.
+    /// Position of the exponent.
     pub exponent_location: u8,
-    /// Bits of the exponent.
+    /// Size of the exponent in bits.
     pub exponent_size: u8,
-    /// First bit of the mantissa.
+    /// Position of the mantissa.
     pub mantissa_location: u8,
-    /// Bits of the mantissa, an implied one not counted.
+    /// Size of the mantissa in bits, without an implied bit.
     pub mantissa_size: u8,
-    /// What is added to the exponent.
+    /// Exponent bias.
     pub exponent_bias: u32,
-    /// Mantissa normalization: 0 none, 1 always set, 2 implied.
+    /// Mantissa normalization: 0 none, 1 most significant bit always set, 2 most significant bit implied.
     pub normalization: u8,
 }
 
-/// A member of a compound.
+/// A member of a compound datatype.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
     /// Name.
     pub name: String,
     /// Offset in the compound, in bytes.
     pub offset: u32,
-    /// Type.
+    /// Datatype.
     pub datatype: Datatype,
 }
 
-/// How a string fills its place.
+/// Padding of a fixed-length string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StringPadding {
-    /// Ends at the first NUL.
+    /// Terminated by a NUL.
     NullTerminated,
-    /// Filled with NULs.
+    /// Padded with NULs.
     NullPadded,
-    /// Filled with blanks.
+    /// Padded with spaces.
     SpacePadded,
 }
 
@@ -315,107 +318,108 @@ pub enum CharacterSet {
     Utf8,
 }
 
-/// What a reference points at.
+/// Kind of reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReferenceKind {
-    /// Type 0: the address of an object.
+    /// Type 0: address of an object.
     Object,
-    /// Type 1: a dataset region in the global heap.
+    /// Type 1: dataset region, in the global heap.
     Region,
-    /// Types 2 to 4: the references of HDF5 1.12 (object, region, attribute).
+    /// Types 2 to 4: object, dataset region and attribute references of HDF5 1.12.
     Standard(u8),
 }
 
-/// The fill value message (0x0005, before the old 0x0004).
+/// Fill value of a dataset: Fill Value message (0x0005) or, in old files, message 0x0004.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FillMessage {
-    /// Version of message 0x0005 (1 to 3), 0 for the old message, `None` where the header has neither.
+    /// Version of message 0x0005, 1 to 3; 0 for message 0x0004, `None` without either.
     pub version: Option<u8>,
-    /// When it is written.
+    /// When the fill value is written.
     pub write_time: FillTime,
-    /// When space for the data is allocated: 1 early, 2 late, 3 incremental; 0 where the file does not say.
+    /// When space is allocated: 1 early, 2 late, 3 incremental; 0 if not stored.
     pub allocation_time: u8,
-    /// The value.
+    /// Value.
     pub value: FillValue,
 }
 
-/// The three states of a fill value.
+/// State of a fill value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FillValue {
-    /// The writer said that there is none.
+    /// Declared undefined: the content of unallocated elements is unspecified.
     Undefined,
-    /// The library's default: zero bytes.
+    /// Default of the library: zero bytes.
     Default,
-    /// The stored bytes of one element.
+    /// Stored bytes of one element.
     User(Bytes),
 }
 
-/// When the fill value is written.
+/// Fill value write time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FillTime {
     /// On allocation.
     Allocation,
     /// Never.
     Never,
-    /// On allocation if the user set a value.
+    /// On allocation, if the user set a value.
     IfSet,
 }
 
-/// One filter of a pipeline.
+/// A filter of the pipeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// Registered identifier: 1 deflate, 2 shuffle, 3 fletcher32, 4 szip, 5 nbit, 6 scale-offset, then registered ones.
+    /// Filter identifier: 1 deflate, 2 shuffle, 3 fletcher32, 4 szip, 5 nbit, 6 scale-offset; from 256 on, registered
+    /// with The HDF Group.
     pub id: u16,
-    /// Name, where the file has it.
+    /// Name, if stored.
     pub name: Option<String>,
-    /// A chunk may lack it (flag bit 0).
+    /// Whether the filter is optional (flag bit 0): writing a chunk skips it if it fails.
     pub optional: bool,
-    /// Client data ("cd_values").
+    /// Client data values (`cd_values`).
     pub parameters: Vec<u32>,
 }
 
-/// Where the elements of a dataset lie.
+/// Data layout of a dataset (Data Layout message, 0x0008).
 #[derive(Clone, Debug)]
 pub enum Layout {
-    /// In the object header.
+    /// Compact: bytes in the object header.
     Compact(Bytes),
-    /// One run of bytes; `None` where it was never allocated. The run may be shorter than the extent needs.
+    /// Contiguous: one range, `None` if not allocated. It may be shorter than the dataspace requires.
     Contiguous(Option<ByteRange>),
-    /// In other files, one run after the other.
+    /// Contiguous in external files, one segment after another.
     External(Vec<ExternalSegment>),
-    /// In chunks.
+    /// Chunked.
     Chunked(Chunked),
-    /// In other datasets.
+    /// Virtual: mapped from other datasets.
     Virtual(Vec<VirtualMapping>),
-    /// The layout could not be read, or the chunk index is damaged; the rest of the dataset stands.
+    /// The layout message or the chunk index could not be read. The rest of the dataset is unaffected.
     Unreadable(Error),
 }
 
-/// A run of bytes in an external raw data file.
+/// A byte range in an external data file (External Data Files message, 0x0007).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExternalSegment {
     /// File name as stored.
     pub file: String,
-    /// First byte in that file.
+    /// Offset of the first byte in that file.
     pub offset: u64,
-    /// How many bytes belong to the dataset; `None` for unlimited.
+    /// Number of bytes; `None` for unlimited.
     pub size: Option<u64>,
 }
 
 /// Chunked layout.
 #[derive(Clone, Debug)]
 pub struct Chunked {
-    /// Shape of a chunk in elements, slowest axis first (without the element-size "dimension" of old layout messages).
+    /// Chunk shape in elements, slowest axis first, without the trailing element size of old layout messages.
     pub chunk_shape: Vec<u64>,
-    /// How the chunks are indexed.
+    /// Chunk index.
     pub index: ChunkIndexKind,
-    /// Chunks that stick out of the extent are stored unfiltered (layout flag DONT_FILTER_PARTIAL_BOUND_CHUNKS).
+    /// Whether chunks that exceed the extent are stored unfiltered (flag DONT_FILTER_PARTIAL_BOUND_CHUNKS).
     pub unfiltered_edges: bool,
-    /// The allocated chunks.
+    /// Allocated chunks.
     pub chunks: ChunkTable,
 }
 
-/// The seven chunk indexes.
+/// Chunk index types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChunkIndexKind {
     /// Version-1 B-tree.
@@ -432,28 +436,27 @@ pub enum ChunkIndexKind {
     BTree2,
 }
 
-/// The allocated chunks of a dataset, as columns in ascending order of position. Chunks outside the current extent
-/// are not listed.
+/// Allocated chunks of a dataset as columns, ordered by position. Chunks outside of the current extent are omitted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkTable {
-    /// How many chunks lie along each axis, slowest first: the extent divided by the chunk shape, rounded up.
+    /// Number of chunks along each axis, slowest axis first: the extent divided by the chunk shape, rounded up.
     pub grid: Vec<u64>,
-    /// Row-major position of each chunk in `grid`, ascending. `None`: all positions, in order.
+    /// Row-major position of each chunk in `grid`, ascending; `None` if every chunk is allocated.
     pub positions: Option<Vec<u64>>,
-    /// First byte of each chunk in the file.
+    /// Address of each chunk.
     pub addresses: Vec<u64>,
     /// Stored size of each chunk.
     pub sizes: ChunkSizes,
-    /// Filter masks that are not zero, by row-major position: bit *n* set means that filter *n* was skipped.
+    /// Nonzero filter masks by row-major position. Bit *n* is set if filter *n* was skipped.
     pub filter_masks: BTreeMap<u64, u32>,
 }
 
-/// Stored sizes of chunks in bytes.
+/// Stored sizes of chunks, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkSizes {
-    /// The same for all (unfiltered chunks).
+    /// Size of every chunk, if they are unfiltered.
     Uniform(u64),
-    /// One for each chunk.
+    /// Size of each chunk.
     Each(Vec<u32>),
 }
 
@@ -463,39 +466,39 @@ impl Default for ChunkSizes {
     }
 }
 
-/// One mapping of a virtual dataset.
+/// A mapping of a virtual dataset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VirtualMapping {
-    /// Source file as stored ("." for this file); may hold printf-style `%b`.
+    /// Source file name as stored ("." for this file). It may contain the block number `%b`.
     pub file: String,
-    /// Source dataset as stored; may hold `%b`.
+    /// Source dataset path as stored. It may contain `%b`.
     pub dataset: String,
-    /// Which elements of the source.
+    /// Selected elements of the source dataset.
     pub source: Selection,
-    /// Which elements of the virtual dataset.
+    /// Selected elements of the virtual dataset.
     pub destination: Selection,
 }
 
-/// A selection of a dataspace.
+/// Selection of elements of a dataspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selection {
-    /// Nothing.
+    /// No elements.
     None,
-    /// Everything.
+    /// All elements.
     All,
-    /// A regular hyperslab, one entry an axis, slowest first. `None` in count or block stands for unlimited.
+    /// Regular hyperslab, one entry per axis, slowest first.
     Regular(Vec<Slab>),
-    /// A regular hyperslab whose unlimited axis ends after so many elements along it, as the sources of a virtual dataset
-    /// have them. No file says so.
+    /// Regular hyperslab whose unlimited axis is clipped to the extent of a source dataset. It is derived, never
+    /// stored.
     Clipped {
-        /// One entry an axis, slowest first; one has no end of its own.
+        /// One entry per axis, slowest first; one of them is unlimited.
         slabs: Vec<Slab>,
-        /// How many elements it has along that axis.
+        /// Number of selected elements along the unlimited axis.
         elements: u64,
     },
-    /// Irregular hyperslab: blocks as (first, last) corners, inclusive.
+    /// Irregular hyperslab: blocks as (first, last) corners, both inclusive.
     Blocks(Vec<(Vec<u64>, Vec<u64>)>),
-    /// Points.
+    /// Coordinates of points.
     Points(Vec<Vec<u64>>),
 }
 
@@ -504,50 +507,51 @@ pub enum Selection {
 pub struct Slab {
     /// First element.
     pub start: u64,
-    /// From block to block.
+    /// Distance between the starts of consecutive blocks.
     pub stride: u64,
-    /// Blocks; `None` for unlimited.
+    /// Number of blocks; `None` for unlimited.
     pub count: Option<u64>,
-    /// Elements of a block; `None` for unlimited.
+    /// Size of a block; `None` for unlimited.
     pub block: Option<u64>,
 }
 
-/// An attribute with its value.
+/// An attribute and its value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attribute {
     /// Name.
     pub name: String,
-    /// Type of an element.
+    /// Datatype of an element.
     pub datatype: Datatype,
-    /// Extent.
+    /// Dataspace.
     pub dataspace: Dataspace,
-    /// Elements in row-major order; variable-length ones are already fetched from the heap.
+    /// Elements in row-major order. Variable-length elements are resolved.
     pub elements: Vec<Element>,
 }
 
-/// One decoded element of an attribute, a fill value or a variable-length dataset.
+/// A decoded element.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Element {
-    /// Integer, bit field or enumeration: its value.
+    /// Value of an integer, a bit field or an enumeration.
     Integer(i128),
-    /// Floating-point number of at most 64 bits: its exact value.
+    /// Exact value of a floating-point number of at most 64 bits.
     Float(f64),
-    /// Complex number of two such.
+    /// Real and imaginary part of a complex number, each of at most 64 bits.
     Complex(f64, f64),
-    /// Text, without its padding. Bytes that are not UTF-8 make it [`Element::Bytes`].
+    /// Text without its padding. Text in invalid UTF-8 becomes [`Element::Bytes`].
     Text(String),
-    /// Opaque data, or text in no known encoding.
+    /// Opaque data, or text in an unknown encoding.
     Bytes(Vec<u8>),
     /// Members of a compound by name, in storage order.
     Compound(Vec<(String, Element)>),
-    /// Items of an array type (row-major) or a variable-length sequence.
+    /// Items of an array (row-major) or of a variable-length sequence.
     List(Vec<Element>),
-    /// Object reference: the address of its target, `None` for a null reference.
+    /// Object reference: the target address, `None` for a null reference.
     Object(Option<Address>),
-    /// Reference to a part of a dataset: its address, and which elements.
+    /// Dataset region reference: the address of the dataset, and the selected elements.
     Region(Address, Selection),
-    /// Reference to an attribute: the address of its object, and its name.
+    /// Attribute reference: the address of the object, and the name of the attribute.
     Attribute(Address, String),
-    /// What has no value that we know: its type's name (time, references into other files, floats over 64 bits, VAX floats).
+    /// Element without a supported value, with a description of its type: time, references to other files,
+    /// floating-point numbers over 64 bits, VAX numbers.
     Unknown(&'static str),
 }

@@ -1,5 +1,5 @@
-//! Damaged files: whatever the bytes are, reading ends soon and without a panic. The damage is the same in each run.
-//! `VIRTUALIZE_MUTATIONS=100000 cargo test --release -p virtualize-hdf5 mutations` searches longer.
+//! Damaged files: reading terminates soon and does not panic, whatever the bytes. The mutations are the same in every
+//! run. `VIRTUALIZE_MUTATIONS=100000 cargo test --release -p virtualize-hdf5 mutations` runs more of them.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
     attributes: 10_000,
 };
 
-/// Numbers that look random and are the same in each run (a linear congruential generator, Knuth's constants).
+/// Deterministic pseudorandom numbers: a linear congruential generator with Knuth's constants.
 struct Numbers(u64);
 
 impl Numbers {
@@ -29,7 +29,7 @@ impl Numbers {
     }
 }
 
-/// Overwrites a few places with bytes that counts, sizes and addresses do not expect.
+/// Overwrites a few places with values that counts, sizes and addresses do not expect.
 fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     for _ in 0..=numbers.next(3) {
         let at = numbers.next(bytes.len());

@@ -1,4 +1,4 @@
-//! From a file to its model.
+//! Assembles the model of a file.
 
 use std::collections::BTreeMap;
 
@@ -27,17 +27,17 @@ use crate::{
     },
 };
 
-/// Reads what a file holds and where. Data of datasets are not read.
+/// Reads the metadata of a file, but no data of datasets.
 ///
 /// # Errors
-/// The file is no HDF5, its superblock or root group cannot be read, a limit on the whole file is passed, or bytes
-/// cannot be fetched. What is wrong with anything else is noted where it belongs in the model.
+/// The file is not HDF5, its superblock or root group cannot be read, a limit on the whole file is exceeded, or bytes
+/// cannot be fetched. Any other error is recorded in the model, at the affected item.
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
     let mut io = Io::with_head(source, *limits).await?;
     let superblock = find_superblock(&io).await?;
     let format = superblock.format;
     let extension = read_extension(&io, &superblock).await?;
-    lay_over_cache_image(&mut io, format, extension.as_ref()).await?;
+    overlay_cache_image(&mut io, format, extension.as_ref()).await?;
     let mut shared = SharedMessages::open(&io, format, extension.as_ref()).await?;
     let mut graph = read_graph(&io, format, superblock.root).await?;
     if let Some(Err(error)) = graph.get(&superblock.root) {
@@ -67,8 +67,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     Ok(file)
 }
 
-/// Decodes elements of a dataset that lie one after the other in `raw` (a decoded chunk), fetching from the global
-/// heap what is kept there.
+/// Decodes consecutive elements of a dataset from `raw`, a decoded chunk. Variable-length elements are fetched from the
+/// global heap.
 ///
 /// # Errors
 /// `raw` is not a whole number of elements, the global heap is damaged, or bytes cannot be fetched.
@@ -84,7 +84,7 @@ pub async fn resolve_elements(
     let format = Format { base: file.base_address.0, offset_size, length_size };
     let count = (raw.len() as u64).checked_div(datatype.size()).unwrap_or(0);
     if count.checked_mul(datatype.size()) != Some(raw.len() as u64) {
-        let problem = format!("{} bytes of elements of {}", raw.len(), datatype.size());
+        let problem = format!("{} bytes, expected a multiple of {}", raw.len(), datatype.size());
         return Err(Error::malformed("element", 0, problem));
     }
     let mut collections = Collections::new();
@@ -100,7 +100,7 @@ pub async fn resolve_elements(
     }
 }
 
-/// Looks for the superblock where it may be: first at 0, then at all other places in one batch.
+/// Finds the superblock: tries offset 0 first, then all other possible offsets in one batch.
 async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
     let places: Vec<_> = superblock::candidates(io.size()).collect();
     let (first, others) = places.split_at(places.len().min(1));
@@ -116,7 +116,8 @@ async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
     Err(Error::NotHdf5)
 }
 
-/// Reads the superblock's extension, and refuses files whose bytes a driver spreads over several.
+/// Reads the superblock extension. Files of the multi and family drivers, whose data is spread over several files, are
+/// rejected.
 async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<Header>, Error> {
     if let Some(address) = superblock.driver_block {
         let block = io.read(&[ByteRange::new(address, 16)]).await?.into_iter().next().unwrap_or_default();
@@ -131,8 +132,8 @@ async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<H
     }
 }
 
-/// Puts structures in their places that the library left in an image of its cache.
-async fn lay_over_cache_image(
+/// Restores structures from the metadata cache image, if the file has one.
+async fn overlay_cache_image(
     io: &mut Io<'_>,
     format: Format,
     extension: Option<&Header>,
@@ -142,17 +143,19 @@ async fn lay_over_cache_image(
         message.map(|m| cache_image::parse_message(&m.body, m.address, format)).transpose()?.flatten();
     let Some(range) = range else { return Ok(()) };
     let block = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
-    io.lay_over(cache_image::parse(&block, range.start, format)?);
+    io.add_overlay(cache_image::parse(&block, range.start, format)?);
     Ok(())
 }
 
 fn driver(address: u64, name: &[u8]) -> Error {
-    let problem =
-        format!("file driver {:?}: its data may lie in other files", name.escape_ascii().to_string());
+    let problem = format!(
+        "file driver {:?}, expected none: data may be in other files",
+        name.escape_ascii().to_string()
+    );
     Error::unsupported("driver information", address, problem)
 }
 
-/// Looks up all messages of headers that are kept elsewhere, attributes aside.
+/// Resolves the shared messages of all headers, except for attributes.
 async fn look_up_shared(
     io: &Io<'_>,
     format: Format,
@@ -169,13 +172,13 @@ fn reference_of(message: &Message, format: Format) -> Result<SharedReference, Er
     shared::parse(&message.body, message.address, message.kind, format)
 }
 
-/// An object that lacks but its layout.
+/// An object without its attributes and, for a dataset, its layout.
 enum Draft {
     Object(Object),
     Dataset(Box<Dataset>, Result<LayoutRequest, Error>),
 }
 
-/// Drafts the objects of the graph, in its order. Takes the links out of it.
+/// Drafts the objects of the graph, in its order. Moves the links out of the graph.
 fn drafts(
     io: &Io<'_>,
     graph: &mut Graph,
@@ -194,7 +197,7 @@ fn drafts(
     graph.values_mut().map(draft).collect()
 }
 
-/// A header's messages, wherever they are kept.
+/// The messages of an object header, with shared ones resolved.
 struct Messages<'a> {
     header: &'a Header,
     format: Format,
@@ -202,7 +205,7 @@ struct Messages<'a> {
 }
 
 impl Messages<'_> {
-    /// The body of a message, and whether it is that of a committed datatype.
+    /// Returns the body of a message and, if it is that of a committed datatype, the address of the datatype.
     fn body(&self, message: &Message) -> Result<(Body, Option<Address>), Error> {
         if !message.shared {
             return Ok((Body { address: message.address, bytes: message.body.clone() }, None));
@@ -215,7 +218,7 @@ impl Messages<'_> {
         Ok((self.shared.get(reference)?, committed))
     }
 
-    /// Takes memory for the messages that other objects have as well.
+    /// Charges the shared messages of the header to the memory budget, once per object.
     fn hold(&self, io: &Io<'_>) -> Result<(), Error> {
         let shared = self.header.messages.iter().filter(|m| m.shared && m.kind != kind::ATTRIBUTE);
         let references = shared.filter_map(|message| reference_of(message, self.format).ok());
@@ -300,8 +303,8 @@ fn layout_requests(drafts: &[Draft]) -> Vec<LayoutRequest> {
     requests.collect()
 }
 
-/// Joins the drafts of a graph's objects with the layouts of the datasets, in the order of [`layout_requests`], and with the
-/// attributes of each node that could be read.
+/// Completes the drafts with the layouts of datasets, in the order of [`layout_requests`], and with the attributes of
+/// each node that could be read.
 fn assemble(
     graph: &Graph,
     drafts: Vec<Draft>,
@@ -337,7 +340,7 @@ fn set_attributes(object: &mut Object, Attributes { read, unreadable }: Attribut
     (*attributes, *unreadable_attributes) = (read, unreadable);
 }
 
-/// A failure to fetch bytes is no damage of the file: it must not be taken for one.
+/// Returns an error of fetching bytes, which must fail the whole file: the affected item is not damaged.
 fn failed_read(file: &File) -> Option<&Error> {
     let errors = file.objects.values().flat_map(errors_of);
     errors.into_iter().find(|error| matches!(error, Error::Read(_)))

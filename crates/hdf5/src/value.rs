@@ -1,4 +1,4 @@
-//! Decodes elements: numbers of any size and precision, text, compounds, arrays, and what is in the global heap.
+//! Decodes elements: numbers of any size and precision, text, compounds, arrays, references and variable-length data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,42 +17,42 @@ use crate::{
 };
 
 const STRUCTURE: &str = "element";
-/// What an element costs in memory, about: counted against the limit beside its bytes.
+/// Approximate memory in bytes for an element, in addition to its stored bytes.
 const ELEMENT_COST: u64 = 64;
 
-/// Decodes one element whose bytes are all in `bytes`. What is kept elsewhere, or is counted from the file's base
-/// address (variable-length data, references), is [`Element::Unknown`]; so are bytes that are not of the type's size.
+/// Decodes one element. Returns [`Element::Unknown`] for variable-length data and references, which need the file, and
+/// if `bytes` does not have the size of the datatype.
 pub fn decode_element(datatype: &Datatype, bytes: &[u8]) -> Element {
     let mut decoder = Decoder::new(None, u64::MAX);
     decoder.element(datatype, bytes).unwrap_or(Element::Unknown("bytes of another size than the type's"))
 }
 
-/// Reads what the heap holds of a region reference.
+/// Parses the global heap object of a region reference.
 type ParseRegion = fn(&[u8], Format) -> Result<(u64, Selection), Error>;
 
-/// Objects of global heap collections, as far as these are fetched.
+/// Objects of the global heap collections that are fetched, by address and index.
 pub(crate) type Collections = BTreeMap<u64, Result<BTreeMap<u16, Bytes>, Error>>;
 
-/// Decodes elements, noting which collections it misses.
+/// Decodes elements and records the global heap collections that it lacks.
 pub(crate) struct Decoder<'a> {
     heap: Option<(Format, &'a Collections)>,
     budget: u64,
-    /// Collections that must be fetched before the elements can be decoded.
+    /// Addresses of collections to fetch before decoding again.
     pub(crate) missing: BTreeSet<u64>,
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder that yields at most about `budget` bytes.
+    /// Creates a decoder whose elements use about `budget` bytes of memory at most.
     pub(crate) const fn new(heap: Option<(Format, &'a Collections)>, budget: u64) -> Self {
         Self { heap, budget, missing: BTreeSet::new() }
     }
 
-    /// Bytes that may still be yielded.
+    /// Returns the remaining budget in bytes.
     pub(crate) const fn left(&self) -> u64 {
         self.budget
     }
 
-    /// Decodes `count` elements that lie one after the other.
+    /// Decodes `count` consecutive elements.
     pub(crate) fn elements(
         &mut self,
         datatype: &Datatype,
@@ -65,11 +65,11 @@ impl<'a> Decoder<'a> {
             Error::malformed(
                 STRUCTURE,
                 0,
-                format!("{count} elements of {size} bytes in {} bytes", bytes.len()),
+                format!("{} bytes, expected {count} elements of {size} bytes", bytes.len()),
             )
         })?;
         let Ok(size @ 1..) = usize::try_from(size) else {
-            return Err(Error::malformed(STRUCTURE, 0, "type of size 0"));
+            return Err(Error::malformed(STRUCTURE, 0, "datatype of size 0, expected 1 or more"));
         };
         bytes.chunks_exact(size).map(|bytes| self.element(datatype, bytes)).collect()
     }
@@ -80,13 +80,13 @@ impl<'a> Decoder<'a> {
                 self.budget = left;
                 Ok(())
             }
-            None => Err(Error::limit(STRUCTURE, 0, "values are larger than a structure may be")),
+            None => Err(Error::limit(STRUCTURE, 0, "values exceed the limit on the size of a structure")),
         }
     }
 
     fn element(&mut self, datatype: &Datatype, bytes: &[u8]) -> Result<Element, Error> {
         if datatype.size() != bytes.len() as u64 {
-            let problem = format!("{} bytes, expected {} by its type", bytes.len(), datatype.size());
+            let problem = format!("{} bytes, expected {} of its datatype", bytes.len(), datatype.size());
             return Err(Error::malformed(STRUCTURE, 0, problem));
         }
         self.spend(bytes.len() as u64)?;
@@ -114,7 +114,8 @@ impl<'a> Decoder<'a> {
             let start = usize::try_from(member.offset).unwrap_or(usize::MAX);
             let size = usize::try_from(member.datatype.size()).unwrap_or(usize::MAX);
             let part = bytes.get(start..).and_then(|rest| rest.get(..size));
-            let part = part.ok_or_else(|| Error::malformed(STRUCTURE, 0, "member passes its compound"))?;
+            let part = part
+                .ok_or_else(|| Error::malformed(STRUCTURE, 0, "a member beyond the end of its compound"))?;
             self.spend(member.name.len() as u64)?;
             Ok((member.name.clone(), self.element(&member.datatype, part)?))
         };
@@ -160,7 +161,7 @@ impl<'a> Decoder<'a> {
 
     fn region(&mut self, pointer: HeapPointer, format: Format, parse: ParseRegion) -> Result<Element, Error> {
         let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
-        // Numbers of 2 bytes become such of 8, in lists of their own.
+        // Coordinates of 2 bytes become 8 bytes each, in a vector per point or block.
         self.spend((bytes.len() as u64).saturating_mul(16))?;
         let (dataset, selection) = parse(&bytes, format)?;
         Ok(Element::Region(Address(dataset), selection))
@@ -192,7 +193,7 @@ impl<'a> Decoder<'a> {
         Ok(text(unpadded(StringPadding::NullTerminated, bytes)))
     }
 
-    /// The object that a pointer leads to; `None` where its collection is not fetched yet.
+    /// Returns the object at a pointer, or `None` and records its collection if that is not fetched.
     fn object(&mut self, pointer: HeapPointer) -> Result<Option<Bytes>, Error> {
         let Some((_, collections)) = self.heap else { return Ok(None) };
         let object = object_in(collections, pointer)?;
@@ -203,7 +204,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The object that a pointer leads to; `None` where its collection is not fetched.
+/// Returns the object at a pointer, or `None` if its collection is not fetched.
 pub(crate) fn object_in(collections: &Collections, pointer: HeapPointer) -> Result<Option<Bytes>, Error> {
     let HeapPointer { collection, index } = pointer;
     let Some(objects) = collections.get(&collection) else { return Ok(None) };
@@ -214,7 +215,7 @@ pub(crate) fn object_in(collections: &Collections, pointer: HeapPointer) -> Resu
     }
 }
 
-/// Text without its padding.
+/// Removes the padding of text.
 fn unpadded(padding: StringPadding, bytes: &[u8]) -> &[u8] {
     let filler = match padding {
         StringPadding::NullTerminated => return bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
@@ -232,7 +233,7 @@ fn text(bytes: &[u8]) -> Element {
     }
 }
 
-/// The bytes as one number, most significant bit last. `None` for more than 128 bits and for VAX order.
+/// Returns the bytes as an integer. `None` for more than 128 bits and for VAX order.
 fn bits_of(order: ByteOrder, bytes: &[u8]) -> Option<u128> {
     let add = |sum: u128, byte: &u8| sum << 8 | u128::from(*byte);
     match order {
@@ -243,7 +244,7 @@ fn bits_of(order: ByteOrder, bytes: &[u8]) -> Option<u128> {
     }
 }
 
-/// The lowest `count` bits from bit `first`.
+/// Extracts `count` bits, starting at bit `first`.
 fn field(bits: u128, first: u32, count: u32) -> u128 {
     let mask = 1_u128.checked_shl(count).map_or(u128::MAX, |bit| bit.wrapping_sub(1));
     bits.checked_shr(first).unwrap_or(0) & mask
@@ -267,7 +268,7 @@ fn decode_float(float: &Float, bytes: &[u8]) -> Element {
     value.map_or(Element::Unknown("floating-point number that 64 bits do not hold"), Element::Float)
 }
 
-/// The value of a floating-point number, where a 64-bit one can hold every value of its format.
+/// Returns the value of a floating-point number, if an `f64` can represent every value of its format.
 fn exact_float(float: &Float, bits: u128) -> Option<f64> {
     let (mantissa_size, exponent_size) = (u32::from(float.mantissa_size), u32::from(float.exponent_size));
     if float.normalization != 2 || mantissa_size > 52 || !(1..=11).contains(&exponent_size) {
@@ -287,13 +288,13 @@ fn exact_float(float: &Float, bits: u128) -> Option<f64> {
     Some(if sign == 1 { -magnitude } else { magnitude })
 }
 
-/// `mantissa` × 2^(`exponent` − `mantissa_size`), if that is exact.
+/// Returns `mantissa` × 2^(`exponent` − `mantissa_size`), if that is exact.
 fn scaled(mantissa: u64, exponent: i64, mantissa_size: u32) -> Option<f64> {
     if mantissa == 0 {
         return Some(0.0);
     }
     let power = exponent.checked_sub(i64::from(mantissa_size))?;
-    // Two steps, since 2^-1074, the smallest number, is no normal one.
+    // In two steps, because the smallest number, 2^-1074, is subnormal.
     let first = power.clamp(-1022, 1023);
     let value = mantissa as f64 * power_of_two(first)?;
     let value = value * power_of_two(power.checked_sub(first)?)?;
@@ -301,7 +302,7 @@ fn scaled(mantissa: u64, exponent: i64, mantissa_size: u32) -> Option<f64> {
     (back == mantissa as f64).then_some(value)
 }
 
-/// 2^`power` for the powers of normal numbers.
+/// Returns 2^`power`, for the powers of normal numbers.
 fn power_of_two(power: i64) -> Option<f64> {
     let biased = power.checked_add(1023).filter(|biased| (1..=2046).contains(biased))?;
     Some(f64::from_bits(u64::try_from(biased).ok()? << 52))

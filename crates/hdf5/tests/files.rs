@@ -1,4 +1,4 @@
-//! Reads the files in tests/files. Expectations come from make.py there, which wrote them through the HDF5 library.
+//! Reads the files in tests/files, which make.py wrote with the HDF5 library. It defines the expected values.
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
@@ -19,7 +19,7 @@ use virtualize_hdf5::{
     read, resolve_elements,
 };
 
-/// Memory never waits.
+/// Returns the result of a future that reads from memory and is therefore always ready.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -120,7 +120,7 @@ fn old_format_behind_a_user_block() {
     assert_eq!((file.superblock_version, file.base_address.0), (0, 512));
     check_common(&file);
     let names: Vec<_> = group(&file, "").links.iter().map(|link| &*link.name).collect();
-    assert_eq!(names, ["again", "external", "g", "scalar", "soft"], "in order of name");
+    assert_eq!(names, ["again", "external", "g", "scalar", "soft"], "by name");
     let Layout::Chunked(layout) = &dataset(&file, "g/chunked").layout else { panic!("chunked") };
     assert_eq!(layout.index, ChunkIndexKind::BTree1);
 }
@@ -131,7 +131,7 @@ fn latest_format_with_dense_storage() {
     assert_eq!((file.superblock_version, file.base_address.0), (3, 0));
     check_common(&file);
     let names: Vec<_> = group(&file, "").links.iter().map(|link| &*link.name).collect();
-    assert_eq!(&names[..4], ["g", "scalar", "soft", "external"], "in order of creation");
+    assert_eq!(&names[..4], ["g", "scalar", "soft", "external"], "by creation order");
     let many = group(&file, "many");
     assert_eq!((many.links.len(), many.attributes.len()), (12, 12));
     for i in 0..12_u8 {
@@ -167,7 +167,7 @@ fn variable_length_elements_of_a_dataset() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_is_refused() {
+fn rejects_truncated_files() {
     for name in ["old.h5", "latest.h5"] {
         let whole = source(name).0;
         for length in [0, 7, 100, 600, whole.len() - 1] {
@@ -177,7 +177,7 @@ fn a_file_that_is_cut_off_is_refused() {
     }
 }
 
-/// A file whose reads each take one poll: polls count round trips, since reads that are joined share one.
+/// A file whose reads each take one poll. Concurrent reads share it, so the number of polls is that of round trips.
 struct Remote(MemorySource);
 
 impl ReadRanges for Remote {

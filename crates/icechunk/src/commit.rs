@@ -1,3 +1,5 @@
+//! Commits of a hierarchy.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -12,54 +14,52 @@ use virtualize_zarr::{Hierarchy, ZarrFormat, node::join};
 
 use crate::{
     IcechunkError, RepositoryLocation, StorageOptions, Update,
-    location::{Place, place},
+    history::TOUCHED,
+    location::{ChunkSource, chunk_source},
     lock,
     metadata::{Document, documents, node_path},
     python,
-    repository::{Needs, open_or_create, tip},
-    update::{Updating, has_snapshot},
+    repository::{Requirements, branch_tip, has_snapshot, open_or_create},
+    update::UpdatePlanner,
     write::{Selection, Writer},
 };
 
-/// How often a commit is begun anew where others committed at the same time.
+/// Attempts at a commit that conflicts with those of other writers.
 const ATTEMPTS: u32 = 5;
-/// The property of a commit that names the arrays into which others have written chunks.
-pub(crate) const TOUCHED: &str = "virtualize-chunks-of-others";
 
-/// What happens to nodes that are in the repository already.
+/// How a commit treats existing nodes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Mode {
-    /// There must be none but empty groups.
+    /// Fails if a node exists, except for groups without attributes.
     #[default]
     Add,
-    /// The group and all below it is removed first.
+    /// Removes the group and everything below it first.
     Replace,
-    /// Arrays become longer along this dimension. `virtualize_archive::commit` makes an update of it: the dataset that is
-    /// there has to be read and joined with the new one.
+    /// Appends along this dimension. The caller (`virtualize_archive::commit`) turns it into an update, because the existing
+    /// dataset has to be read and joined with the new one.
     Append(String),
-    /// What an earlier commit wrote is changed.
+    /// Changes what an earlier commit wrote.
     Update(Update),
 }
 
-/// How a hierarchy is committed.
+/// Options of [`commit`].
 #[derive(Clone, Debug)]
 pub struct CommitOptions {
-    /// The branch, which must exist, unless nothing was ever committed to the repository.
+    /// Branch. It must exist, unless nothing was ever committed to the repository.
     pub branch: String,
-    /// What the log says.
+    /// Commit message.
     pub message: String,
-    /// What else it says, such as (`author`, a name).
+    /// Commit properties, such as `author`.
     pub properties: BTreeMap<String, String>,
-    /// Path of the group that becomes the hierarchy's root; "" for the root of the repository.
+    /// Path of the group at which the hierarchy is written; "" for the root of the repository.
     pub group: String,
-    /// What happens to what is there.
+    /// How existing nodes are treated.
     pub mode: Mode,
-    /// Most references of a manifest: bigger arrays are split.
+    /// Most references in a manifest. Larger arrays are split over several.
     pub references_per_manifest: u64,
-    /// Most chunks that are held in memory: more are committed in parts on a branch of their own, which become
-    /// visible together.
+    /// Most chunks in memory. A larger commit is written in parts to a temporary branch, to which the branch is then moved.
     pub chunks_in_memory: u64,
-    /// How the repository and its containers are reached.
+    /// Settings of the storage and of the virtual chunk containers.
     pub storage: StorageOptions,
 }
 
@@ -78,51 +78,52 @@ impl Default for CommitOptions {
     }
 }
 
-/// A commit that is done.
+/// A completed commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committed {
-    /// The snapshot's id.
+    /// Snapshot id.
     pub snapshot: String,
-    /// Chunks that it added or replaced.
+    /// Number of chunks that it added or replaced.
     pub chunks: u64,
-    /// Lines of Python that open it.
+    /// Python snippet that opens the branch.
     pub python: String,
-    /// Arrays of an update into which others have written chunks.
+    /// Paths of updated arrays to which others have written chunks.
     pub touched: BTreeSet<String>,
 }
 
-/// Commits a hierarchy of Zarr v3. The repository is made where there is none. Needs a tokio runtime with time.
+/// Commits a Zarr v3 hierarchy. Creates the repository if it does not exist. Requires a tokio runtime with a timer.
 ///
 /// # Errors
-/// See [`IcechunkError`]. The branch is then as it was; a new repository may stay behind, empty.
+/// See [`IcechunkError`]. The branch is unchanged. A repository that was created stays, without commits.
 pub async fn commit(
     hierarchy: &Hierarchy,
     location: &RepositoryLocation,
     options: &CommitOptions,
 ) -> Result<Committed, IcechunkError> {
     if hierarchy.format != ZarrFormat::V3 {
-        let reason = "the hierarchy was mapped for Zarr v2, and Icechunk holds Zarr v3".to_owned();
+        let reason = "the hierarchy is of Zarr v2, expected v3".to_owned();
         return Err(IcechunkError::Node { path: options.group.clone(), reason });
     }
     let group = options.group.trim_matches('/');
     let documents = documents(hierarchy, group)?;
-    let places: Vec<Place> = hierarchy.sources.iter().map(place).collect::<Result<_, _>>()?;
-    let needs = Needs {
+    let sources: Vec<ChunkSource> = hierarchy.sources.iter().map(chunk_source).collect::<Result<_, _>>()?;
+    let needs = Requirements {
         sources: &hierarchy.sources,
         storage: &options.storage,
-        arrays: counts(&documents),
+        arrays: chunk_counts(&documents),
         references_per_manifest: options.references_per_manifest,
     };
-    let _lock = lock::hold(location).await?;
+    let _lock = lock::acquire(location).await?;
     let mut attempt = 1;
     loop {
         let repository = open_or_create(location.connect(&options.storage).await?, &needs).await?;
-        let known: Vec<_> = repository.config().virtual_chunk_containers().cloned().collect();
-        let work = Work { repository: &repository, documents: &documents, places: &places, options, group };
+        let containers: Vec<_> = repository.config().virtual_chunk_containers().cloned().collect();
+        let (repository, documents, sources) = (&repository, &documents, &sources);
+        let work = CommitAttempt { repository, documents, sources, options, group };
         match work.run(location).await {
             Ok(done) => {
                 let Done { snapshot, chunks, touched } = done;
-                let python = python::lines(location, options, &known);
+                let python = python::snippet(location, options, &containers);
                 return Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched });
             }
             Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {
@@ -134,17 +135,18 @@ pub async fn commit(
     }
 }
 
-fn counts(documents: &[Document<'_>]) -> Vec<(String, Vec<u64>)> {
+fn chunk_counts(documents: &[Document<'_>]) -> Vec<(String, Vec<u64>)> {
     let arrays = documents.iter().filter_map(|document| Some((document, document.array?)));
     arrays
         .map(|(document, array)| (format!("/{}", document.path), array.chunk_grid.counts(&array.shape)))
         .collect()
 }
 
-struct Work<'a> {
+/// One attempt at a commit.
+struct CommitAttempt<'a> {
     repository: &'a Repository,
     documents: &'a [Document<'a>],
-    places: &'a [Place],
+    sources: &'a [ChunkSource],
     options: &'a CommitOptions,
     group: &'a str,
 }
@@ -155,24 +157,24 @@ struct Done {
     touched: BTreeSet<String>,
 }
 
-impl Work<'_> {
+impl CommitAttempt<'_> {
     async fn run(&self, location: &RepositoryLocation) -> Result<Done, IcechunkError> {
         let branch = &self.options.branch;
-        let tip = tip(self.repository, branch).await?;
+        let tip = branch_tip(self.repository, branch).await?;
         let done = match &self.options.mode {
             Mode::Update(update) => self.update(update, tip).await?,
             Mode::Append(dimension) => {
-                let reason = format!("how it grows along {dimension:?} was not planned");
+                let reason = format!("no update was planned along {dimension:?}");
                 return Err(IcechunkError::Append { path: self.group.to_owned(), reason });
             }
-            Mode::Add | Mode::Replace => self.put(tip).await?,
+            Mode::Add | Mode::Replace => self.write_all(tip).await?,
         };
-        // A local disk has no conditional writes: another program's commit may have taken the place of this one.
+        // Without conditional writes, a program that does not take the lock can have undone the commit.
         let is_local = matches!(location, RepositoryLocation::Local(_));
         match is_local && !has_snapshot(self.repository, branch, &done.snapshot).await? {
             true => Err(IcechunkError::Conflict {
                 branch: branch.clone(),
-                reason: "the commit was lost, since others committed at the same time".to_owned(),
+                reason: "a concurrent commit undid this one".to_owned(),
             }),
             false => Ok(done),
         }
@@ -181,19 +183,20 @@ impl Work<'_> {
     /// Changes what an earlier commit wrote.
     async fn update(&self, update: &Update, tip: SnapshotId) -> Result<Done, IcechunkError> {
         let on = (self.options.branch.as_str(), &tip);
-        let mut updating = Updating::open(self.repository, update, on, self.documents, self.places).await?;
-        let plan = updating.plan().await?;
-        let touched = updating.touched().clone();
+        let mut planner =
+            UpdatePlanner::open(self.repository, update, on, self.documents, self.sources).await?;
+        let plan = planner.plan().await?;
+        let touched = planner.touched().clone();
         let mut writer = self.writer(tip, plan.chunks(), &touched).await?;
-        let written = match plan.write(&mut writer, self.places).await {
-            Ok(()) => self.parents(&writer).await,
+        let written = match plan.write(&mut writer, self.sources).await {
+            Ok(()) => self.create_parents(&writer).await,
             failed => failed,
         };
         finish(writer, written, touched).await
     }
 
-    /// Writes all of it.
-    async fn put(&self, tip: SnapshotId) -> Result<Done, IcechunkError> {
+    /// Writes the whole hierarchy.
+    async fn write_all(&self, tip: SnapshotId) -> Result<Done, IcechunkError> {
         let chunks = self.documents.iter().filter_map(|d| d.array).map(|array| array.chunks.len()).sum();
         let mut writer = self.writer(tip, chunks, &BTreeSet::new()).await?;
         let written = self.write(&mut writer).await;
@@ -217,20 +220,21 @@ impl Work<'_> {
     async fn write(&self, writer: &mut Writer<'_>) -> Result<(), IcechunkError> {
         match &self.options.mode {
             Mode::Replace => self.clear(writer).await?,
-            _ => self.refuse_what_is_there(writer).await?,
+            _ => self.check_absent(writer).await?,
         }
-        self.parents(writer).await?;
+        self.create_parents(writer).await?;
         for document in self.documents {
             writer.document(&document.path, &document.metadata).await?;
         }
         for document in self.documents {
             if let Some(array) = document.array {
-                writer.chunks(&document.path, array, self.places, &Selection::default()).await?;
+                writer.chunks(&document.path, array, self.sources, &Selection::default()).await?;
             }
         }
         Ok(())
     }
 
+    /// Removes the group and everything below it.
     async fn clear(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         if !self.group.is_empty() {
             return writer.remove(self.group).await;
@@ -239,26 +243,26 @@ impl Work<'_> {
         session.clear().await.map_err(IcechunkError::of("removing the group"))
     }
 
-    /// New nodes may go beside others, but not over them. Attributes of groups that are there would be lost as well.
-    async fn refuse_what_is_there(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    /// Checks that no node would be overwritten, except for groups without attributes.
+    async fn check_absent(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         let session = writer.session().read().await;
         for document in self.documents {
             let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
-            let is_bare = || {
+            let has_no_attributes = || {
                 let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
                 let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
                 attributes.is_none_or(serde_json::Map::is_empty)
             };
             let is_group = matches!(node.node_data, icechunk::format::snapshot::NodeData::Group);
-            if !(is_group && document.array.is_none() && is_bare()) {
+            if !(is_group && document.array.is_none() && has_no_attributes()) {
                 return Err(IcechunkError::Exists { path: document.path.clone() });
             }
         }
         Ok(())
     }
 
-    /// Groups above the one that is written.
-    async fn parents(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    /// Creates missing groups above the one that is written.
+    async fn create_parents(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         let Some((above, _)) =
             self.group.rsplit_once('/').or(Some(("", "")).filter(|_| !self.group.is_empty()))
         else {
@@ -279,14 +283,14 @@ impl Work<'_> {
     }
 }
 
-/// Ends a commit, or leaves the branch as it was.
+/// Completes a commit, or aborts it if writing failed.
 async fn finish(
     writer: Writer<'_>,
     written: Result<(), IcechunkError>,
     touched: BTreeSet<String>,
 ) -> Result<Done, IcechunkError> {
     if let Err(error) = written {
-        writer.give_up().await;
+        writer.abort().await;
         return Err(error);
     }
     let chunks = writer.written();

@@ -1,4 +1,4 @@
-//! Virtual chunk containers: the prefixes of urls that a repository's readers may be allowed to read.
+//! Virtual chunk containers: url prefixes that a reader of a repository has to authorize.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use virtualize_zarr::Source;
 
 use crate::{IcechunkError, StorageOptions, location};
 
-/// The containers that hold the sources that none of the known prefixes holds: the bucket of objects, the server of HTTP
-/// urls, and for local files the deepest folder that holds them all.
+/// Returns containers for the sources that none of the `known` prefixes covers: the bucket of an object, the server of an
+/// HTTP url, and the deepest common folder of all local files.
 pub(crate) fn containers(
     sources: &[Source],
     known: &[String],
@@ -17,8 +17,7 @@ pub(crate) fn containers(
     let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
     let mut folder: Option<String> = None;
     for source in sources {
-        let refuse = |reason: String| IcechunkError::Source { url: source.url.clone(), reason };
-        let url = location::url(&source.url).map_err(refuse)?;
+        let url = location::encode_url(&source.url)?;
         if known.iter().any(|prefix| url.starts_with(prefix.as_str())) {
             continue;
         }
@@ -31,7 +30,8 @@ pub(crate) fn containers(
     }
     if let Some(folder) = &folder {
         if folder == "file:///" {
-            let reason = "local files of different folders of the root cannot share a container".to_owned();
+            let reason = "the only common folder of the local files is the root, which cannot be a container"
+                .to_owned();
             return Err(IcechunkError::Source { url: folder.clone(), reason });
         }
         prefixes.insert(folder.clone(), folder);
@@ -39,13 +39,13 @@ pub(crate) fn containers(
     prefixes.iter().map(|(prefix, url)| container(prefix, url, options)).collect()
 }
 
-/// `scheme://bucket/`.
+/// Returns `scheme://bucket/`.
 fn root(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     format!("{scheme}://{}/", rest.split('/').next().unwrap_or(rest))
 }
 
-/// The deepest folder above both, with its last slash.
+/// Returns the deepest common folder, with a trailing slash.
 fn common_folder(one: &str, other: &str) -> String {
     let steps = one.split_inclusive('/').zip(other.split_inclusive('/'));
     steps.take_while(|(one, other)| one == other).map(|(step, _)| step).collect()
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_a_server_and_the_folder_that_files_share() {
+    fn containers_are_buckets_servers_and_the_common_folder() {
         assert_eq!(
             prefixes(&[
                 "s3://b/x/1.nc",
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_all_files_is_no_container() {
+    fn the_file_system_root_is_rejected() {
         let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
         assert!(
             containers(&[source("file:///a/1"), source("file:///b/2")], &[], &StorageOptions::default())

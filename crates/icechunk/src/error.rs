@@ -2,13 +2,13 @@ use std::fmt::Display;
 
 use virtualize_remedy::{OptionName, Remedy};
 
-/// Why a hierarchy was not committed. The branch is as it was.
+/// Error of a commit or of reading a repository. A failed commit leaves the branch unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IcechunkError {
-    /// The repository's place or its options make no sense.
+    /// The location or the options of the repository are invalid.
     #[error("{location}: {reason}")]
     Location {
-        /// As it was given.
+        /// The location as given.
         location: String,
         /// What is wrong with it.
         reason: String,
@@ -16,79 +16,79 @@ pub enum IcechunkError {
     /// The repository could not be read or written.
     #[error("{doing}: {reason}")]
     Repository {
-        /// What was being done.
+        /// The failed operation, as a present participle: "opening the branch".
         doing: &'static str,
-        /// What Icechunk says.
+        /// The message of the `icechunk` crate, on one line.
         reason: String,
     },
-    /// Someone else has committed to the branch.
+    /// Another writer committed to the branch.
     #[error("branch {branch:?} has moved: {reason}")]
     Conflict {
-        /// The branch.
+        /// Name of the branch.
         branch: String,
-        /// What collides.
+        /// The conflict.
         reason: String,
     },
-    /// There is no such branch.
-    #[error("there is no branch {branch:?}; there are {known}")]
+    /// No branch, tag or snapshot has this name.
+    #[error("branch {branch:?} does not exist; existing branches: {known}")]
     NoBranch {
-        /// As it was given.
+        /// The name as given.
         branch: String,
-        /// Those that there are.
+        /// Names of the existing branches.
         known: String,
     },
-    /// The branch does not have the snapshot that a commit builds on.
+    /// The history of the branch does not contain the snapshot that an update is based on.
     #[error(
-        "branch {branch:?} does not have snapshot {snapshot}, the last commit of this dataset: the branch was reset, or the repository was replaced or restored"
+        "branch {branch:?} does not contain snapshot {snapshot}, the last commit of this dataset: the branch was reset, or the repository was replaced or restored"
     )]
     History {
-        /// The branch.
+        /// Name of the branch.
         branch: String,
-        /// The snapshot.
+        /// Id of the snapshot.
         snapshot: String,
     },
-    /// Others have changed what a commit builds on.
-    #[error("/{path} is no longer as the last commit of this dataset left it: {reason}")]
+    /// Another writer changed a node that an update is based on.
+    #[error("/{path} differs from the last commit of this dataset: {reason}")]
     Foreign {
-        /// The node.
+        /// Path of the node, without a leading slash.
         path: String,
-        /// What they changed.
+        /// The change.
         reason: String,
     },
-    /// A node that would be written is there already.
-    #[error("/{path} is in the repository already")]
+    /// A node to be written exists.
+    #[error("/{path} already exists in the repository")]
     Exists {
-        /// The node.
+        /// Path of the node, without a leading slash.
         path: String,
     },
-    /// What is to be appended does not fit what is there.
+    /// The dataset to append does not fit the existing one.
     #[error("/{path} cannot be appended: {reason}")]
     Append {
-        /// The node.
+        /// Path of the node, without a leading slash.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// An array or a chunk that Icechunk cannot hold.
+    /// Icechunk cannot represent an array or a chunk.
     #[error("/{path}: {reason}")]
     Node {
-        /// The node.
+        /// Path of the node, without a leading slash.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A file that Icechunk cannot refer to.
+    /// Icechunk cannot reference a file.
     #[error("{url}: {reason}")]
     Source {
-        /// The file.
+        /// Url of the file.
         url: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl IcechunkError {
-    /// What the user can do.
+    /// Returns what the user can do.
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Exists { .. } => {
@@ -105,16 +105,16 @@ impl IcechunkError {
         }
     }
 
-    /// An error of Icechunk: its message with those that caused it, on one line and without its trace.
+    /// Returns a conversion from errors of the `icechunk` crate that occur during the operation `doing`.
     pub(crate) fn of<K: Display>(doing: &'static str) -> impl Fn(K) -> Self {
         move |error| Self::Repository { doing, reason: one_line(&error) }
     }
 }
 
-/// The first line of a message that may go on with a trace, and its causes.
+/// Returns the message of an error and its causes on one line, without the span trace that Icechunk appends.
 pub(crate) fn one_line(error: &impl Display) -> String {
     let text = error.to_string();
-    let said: Vec<&str> = text
+    let lines: Vec<&str> = text
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("context:"))
@@ -122,5 +122,5 @@ pub(crate) fn one_line(error: &impl Display) -> String {
         .map(|line| line.trim_start_matches(['x', '|', '`', '-', '>', '├', '╰', '─', '▶', ' ']))
         .filter(|line| !line.is_empty())
         .collect();
-    said.join(": ")
+    lines.join(": ")
 }

@@ -1,4 +1,4 @@
-//! What a branch has of earlier commits.
+//! Earlier commits in the history of a branch.
 
 use std::collections::BTreeSet;
 
@@ -11,32 +11,35 @@ use icechunk::{
 use serde_json::Value;
 
 use crate::{
-    IcechunkError, RepositoryLocation, StorageOptions, Update, commit::TOUCHED, metadata::node_path,
-    read::open, update::Updating,
+    IcechunkError, RepositoryLocation, StorageOptions, Update, metadata::node_path, repository::open,
+    update::UpdatePlanner,
 };
 
-/// A commit that was found by a property.
+/// The commit property that lists the arrays to which others have written chunks.
+pub(crate) const TOUCHED: &str = "virtualize-chunks-of-others";
+
+/// A commit found by a property.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundCommit {
-    /// Its snapshot.
+    /// Id of its snapshot.
     pub snapshot: String,
     /// See [`crate::Committed::touched`].
     pub touched: BTreeSet<String>,
 }
 
-/// What a branch has of what an earlier commit wrote.
+/// State of what an earlier commit wrote to a branch.
 #[derive(Clone, Debug)]
 pub enum History {
-    /// There is no such repository or branch, or nothing was ever written to it.
+    /// The repository or the branch does not exist, or nothing was ever written to it.
     Empty,
-    /// All of it.
+    /// The branch contains all of it, unchanged.
     Whole,
-    /// Not all, or not as it was.
+    /// Part of it was changed or removed.
     Changed(IcechunkError),
 }
 
-/// The newest commit of a branch that has this property, (key, value). Nothing where there is no repository or no such
-/// branch.
+/// Returns the newest commit of a branch with this property (key, value). `None` also if the repository or the branch does
+/// not exist.
 ///
 /// # Errors
 /// See [`IcechunkError`].
@@ -73,8 +76,8 @@ pub async fn inspect(
     let Some((repository, tip)) = branch_of(location, branch, options).await? else {
         return Ok(History::Empty);
     };
-    match Updating::open(&repository, update, (branch, &tip), &[], &[]).await {
-        Ok(mut updating) => Ok(updating.changed().await?.map_or(History::Whole, History::Changed)),
+    match UpdatePlanner::open(&repository, update, (branch, &tip), &[], &[]).await {
+        Ok(mut planner) => Ok(planner.first_conflict().await?.map_or(History::Whole, History::Changed)),
         Err(IcechunkError::History { .. }) if is_empty(&repository, tip).await? => Ok(History::Empty),
         Err(error @ IcechunkError::History { .. }) => Ok(History::Changed(error)),
         Err(error) => Err(error),
@@ -95,7 +98,7 @@ async fn branch_of(
     Ok(Some((repository, tip)))
 }
 
-/// Whether a snapshot has nothing but a group without children.
+/// Returns whether a snapshot contains nothing but a root group.
 async fn is_empty(repository: &Repository, snapshot: SnapshotId) -> Result<bool, IcechunkError> {
     let session = repository.readonly_session(&VersionInfo::SnapshotId(snapshot)).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;

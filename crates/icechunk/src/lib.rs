@@ -1,14 +1,16 @@
-//! Commits virtual Zarr hierarchies to [Icechunk](https://icechunk.io) repositories, through the `icechunk` crate, and
-//! reads them back.
+//! Commits virtual Zarr hierarchies to [Icechunk](https://icechunk.io) repositories and reads them back.
 //!
-//! A commit is whole or not there: readers of a branch see the repository as it was until the last step. Chunks stay in
-//! their files (virtual references, each with the entity tag or the modification time of its file, so that a reader
-//! refuses a file that has changed); what a hierarchy carries inline is written into the repository.
+//! Commits are atomic: until the last step, readers of a branch see its previous snapshot. Referenced chunks become virtual
+//! chunks with the entity tag or modification time of their file, so that a reader rejects a file that has changed. Inline
+//! chunks are written to the repository.
 //!
-//! Architecture invariant: nothing is decided about data here. It is the one emitter that waits, since its library does.
+//! Architecture invariant: this crate makes no decisions about data. It is the only emitter that is asynchronous, because
+//! the `icechunk` crate is.
 
+mod chunk_diff;
 mod commit;
 mod container;
+mod document_diff;
 mod error;
 mod history;
 mod location;
@@ -20,6 +22,7 @@ mod repository;
 mod splits;
 mod storage;
 mod update;
+mod update_plan;
 mod write;
 
 pub use commit::{CommitOptions, Committed, Mode, commit};

@@ -1,4 +1,4 @@
-//! Where the chunks of a file lie, in Icechunk's words.
+//! Locations of virtual chunks.
 
 use icechunk::format::manifest::{Checksum, SecondsSinceEpoch, VirtualChunkLocation};
 use icechunk::storage::ETag;
@@ -7,7 +7,7 @@ use virtualize_zarr::Source;
 
 use crate::{IcechunkError, error::one_line};
 
-/// What has a meaning of its own in a url. Paths and keys of sources stand as they are, so these have to be escaped.
+/// Characters with a special meaning in urls. Source urls contain paths and keys verbatim, Icechunk wants them escaped.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -20,38 +20,45 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'}');
 
-/// A file that chunks lie in: the same for all its chunks.
+/// A source file, as each of its virtual chunks records it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ChunkSource {
     pub(crate) location: VirtualChunkLocation,
     pub(crate) checksum: Option<Checksum>,
 }
 
-/// The place of a source.
-pub(crate) fn place(source: &Source) -> Result<Place, IcechunkError> {
-    let refuse = |reason: String| IcechunkError::Source { url: source.url.clone(), reason };
-    let url = url(&source.url).map_err(refuse)?;
-    let location = VirtualChunkLocation::from_url(&url).map_err(|error| refuse(one_line(&error)))?;
-    Ok(Place { location, checksum: checksum(source) })
+/// Converts a source.
+///
+/// # Errors
+/// See [`encode_url`].
+pub(crate) fn chunk_source(source: &Source) -> Result<ChunkSource, IcechunkError> {
+    let url = encode_url(&source.url)?;
+    let location = VirtualChunkLocation::from_url(&url)
+        .map_err(|error| IcechunkError::Source { url: source.url.clone(), reason: one_line(&error) })?;
+    Ok(ChunkSource { location, checksum: checksum(source) })
 }
 
-/// The url of a file, with everything escaped that is not its scheme, host or path.
-pub(crate) fn url(url: &str) -> Result<String, String> {
-    let (scheme, rest) = url.split_once("://").ok_or("not an absolute url")?;
+/// Returns the url of a file with its path percent-encoded.
+///
+/// # Errors
+/// The url is relative, has a query or a fragment, or Icechunk does not support its scheme.
+pub(crate) fn encode_url(url: &str) -> Result<String, IcechunkError> {
+    let refuse = |reason: String| Err(IcechunkError::Source { url: url.to_owned(), reason });
+    let Some((scheme, rest)) = url.split_once("://") else { return refuse("not an absolute url".to_owned()) };
     match scheme {
         "http" | "https" if rest.contains(['?', '#']) => {
-            Err("Icechunk does not keep the query of a url".to_owned())
+            refuse("Icechunk does not store the query of a url".to_owned())
         }
         "http" | "https" => Ok(url.to_owned()),
         "file" | "s3" | "gs" | "az" | "abfs" => {
             Ok(format!("{scheme}://{}", utf8_percent_encode(rest, ESCAPED)))
         }
-        _ => Err(format!("Icechunk has no virtual chunk container for {scheme}://")),
+        _ => refuse(format!("Icechunk has no virtual chunk containers for {scheme}:// urls")),
     }
 }
 
-/// The url of a file as our stores take it: the reverse of [`url`].
-pub(crate) fn raw(url: &str) -> String {
+/// Reverses [`encode_url`].
+pub(crate) fn decode_url(url: &str) -> String {
     match url.split_once("://") {
         Some((scheme, rest)) if !matches!(scheme, "http" | "https") => {
             format!("{scheme}://{}", percent_decode_str(rest).decode_utf8_lossy())
@@ -60,7 +67,8 @@ pub(crate) fn raw(url: &str) -> String {
     }
 }
 
-/// By what a reader sees that the file has changed. Weak entity tags never match, and times are whole seconds there.
+/// Returns what readers compare to detect that the file changed: a strong entity tag (weak ones never match), or else the
+/// modification time in seconds, rounded up.
 fn checksum(source: &Source) -> Option<Checksum> {
     let strong = source.etag.as_ref().filter(|etag| !etag.starts_with("W/"));
     let seconds = || {
@@ -76,20 +84,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_means_something_in_a_url_is_escaped() {
+    fn paths_are_percent_encoded() {
         let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
         for (given, expected) in [
             ("file:///d/a b%20#?.nc", "file:///d/a%20b%2520%23%3F.nc"),
             ("s3://bucket/k//x%2F.tif", "s3://bucket/k//x%252F.tif"),
             ("https://host/a%20b.tif", "https://host/a%20b.tif"),
         ] {
-            assert_eq!(place(&source(given)).unwrap().location.url(), expected);
+            assert_eq!(chunk_source(&source(given)).unwrap().location.url(), expected);
         }
-        assert!(place(&source("https://host/a?signature=1")).is_err());
+        assert!(chunk_source(&source("https://host/a?signature=1")).is_err());
     }
 
     #[test]
-    fn a_weak_tag_is_none_and_seconds_are_rounded_up() {
+    fn weak_entity_tags_are_ignored_and_seconds_rounded_up() {
         let mut source =
             Source { etag: Some("W/\"1\"".to_owned()), modified: Some(1_001), ..Source::default() };
         assert_eq!(checksum(&source), Some(Checksum::LastModified(SecondsSinceEpoch(2))));

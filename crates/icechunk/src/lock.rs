@@ -1,7 +1,7 @@
-//! One commit at a time to a repository on a local disk.
+//! Serialization of commits to a local repository.
 //!
-//! Icechunk replaces the file that names the branches, and a local disk has no conditional writes: of two commits at once
-//! the first would be lost.
+//! A commit replaces the file that lists the branches. Without the conditional writes of object stores, the later of two
+//! concurrent commits would undo the earlier one.
 
 use std::{
     fs::{File, TryLockError},
@@ -10,21 +10,22 @@ use std::{
 
 use crate::{IcechunkError, RepositoryLocation};
 
-/// Time between two looks at a lock that another process holds.
-const WAIT: Duration = Duration::from_millis(50);
+/// Interval between attempts to take a lock that another process holds.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits for the lock on the folder of a local repository, which is made where there is none. It is gone with the returned
-/// value, or with the process. `None` for object stores, and for disks that have no locks.
-pub(crate) async fn hold(location: &RepositoryLocation) -> Result<Option<File>, IcechunkError> {
+/// Waits for the lock on the folder of a local repository and takes it. Creates the folder if it does not exist. Dropping
+/// the returned value, or the end of the process, releases the lock. Returns `None` for object stores and for file systems
+/// without locks.
+pub(crate) async fn acquire(location: &RepositoryLocation) -> Result<Option<File>, IcechunkError> {
     let RepositoryLocation::Local(path) = location else { return Ok(None) };
-    std::fs::create_dir_all(path).map_err(IcechunkError::of("making the folder of the repository"))?;
+    std::fs::create_dir_all(path).map_err(IcechunkError::of("creating the folder of the repository"))?;
     let Ok(folder) = File::open(path) else { return Ok(None) };
     loop {
         match folder.try_lock() {
             Ok(()) => return Ok(Some(folder)),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(WAIT).await,
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(RETRY_INTERVAL).await,
             Err(TryLockError::Error(error)) => {
-                tracing::warn!("{}: no lock can be held: {error}", path.display());
+                tracing::warn!("{}: cannot lock the folder: {error}", path.display());
                 return Ok(None);
             }
         }

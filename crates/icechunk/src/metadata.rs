@@ -1,4 +1,4 @@
-//! The nodes of a hierarchy as Icechunk keeps them: a path and a metadata document each.
+//! Nodes of a hierarchy as Icechunk stores them: a path and a metadata document each.
 
 use bytes::Bytes;
 use icechunk::format::Path;
@@ -9,14 +9,14 @@ use crate::IcechunkError;
 
 /// A node to be written.
 pub(crate) struct Document<'a> {
-    /// Without a leading slash.
+    /// Path without a leading slash.
     pub(crate) path: String,
     pub(crate) metadata: Value,
-    /// `None`: a group.
+    /// The array; `None` for a group.
     pub(crate) array: Option<&'a Array>,
 }
 
-/// All nodes under `prefix` (without slashes at its ends), parents first.
+/// Returns all nodes of a hierarchy, parents first. Its root is at `prefix`, a path without leading and trailing slashes.
 pub(crate) fn documents<'a>(
     hierarchy: &'a Hierarchy,
     prefix: &str,
@@ -46,12 +46,12 @@ pub(crate) fn node_error(path: &str, reason: impl Into<String>) -> IcechunkError
     IcechunkError::Node { path: path.to_owned(), reason: reason.into() }
 }
 
-/// As Icechunk writes it. Names of two slashes in a row or of dots alone are refused.
+/// Converts a path to that of Icechunk, which rejects empty names and names of dots only.
 pub(crate) fn node_path(path: &str) -> Result<Path, IcechunkError> {
     Path::new(&format!("/{path}")).map_err(|error| node_error(path, error.to_string()))
 }
 
-/// Key of a node's document.
+/// Returns the store key of a node's document.
 pub(crate) fn key(path: &str) -> String {
     join(path, "zarr.json")
 }

@@ -1,4 +1,4 @@
-//! The lines of Python that open a repository.
+//! The Python snippet that opens a repository.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use icechunk::virtual_chunks::VirtualChunkContainer;
 
 use crate::{CommitOptions, RepositoryLocation, StorageOptions};
 
-/// Lines that open the branch, with the repository's containers authorised: those of earlier commits too.
-pub(crate) fn lines(
+/// Returns a snippet that opens the branch and authorizes all virtual chunk containers of the repository.
+pub(crate) fn snippet(
     location: &RepositoryLocation,
     options: &CommitOptions,
     containers: &[VirtualChunkContainer],
@@ -51,10 +51,10 @@ fn storage(location: &RepositoryLocation, options: &StorageOptions) -> String {
             text + if options.is_anonymous() { ", anonymous=True)" } else { ", from_env=True)" }
         }
         RepositoryLocation::Google { bucket, prefix } => {
-            let how = if options.google_is_anonymous() { "anonymous=True" } else { "from_env=True" };
+            let access = if options.google_is_anonymous() { "anonymous=True" } else { "from_env=True" };
             let (bucket, prefix) = (quoted(bucket), quoted(prefix));
             let config = config(&options.google_endpoint());
-            format!("icechunk.gcs_storage(bucket={bucket}, prefix={prefix}, {how}{config})")
+            format!("icechunk.gcs_storage(bucket={bucket}, prefix={prefix}, {access}{config})")
         }
         RepositoryLocation::Azure { container, prefix } => format!(
             "icechunk.azure_storage(account={}, container={}, prefix={}, {}{})",
@@ -67,7 +67,7 @@ fn storage(location: &RepositoryLocation, options: &StorageOptions) -> String {
     }
 }
 
-/// Settings of a service that is not where it usually is.
+/// Returns the `config` argument for a service with a custom endpoint.
 fn config(settings: &[(String, String)]) -> String {
     match settings {
         [] => String::new(),
@@ -92,7 +92,7 @@ fn credentials(prefix: &str, options: &StorageOptions) -> &'static str {
     }
 }
 
-/// A literal that JSON and Python read alike.
+/// Returns a string literal that is valid in both JSON and Python.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,9 +1,6 @@
-//! Reads a repository back into a hierarchy: virtual chunks as references, the repository's own as inline bytes.
+//! Reads a repository into a hierarchy: virtual chunks become references, native chunks become inline bytes.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -25,39 +22,41 @@ use virtualize_zarr::{
 
 use crate::{
     IcechunkError, RepositoryLocation, StorageOptions,
+    document_diff::document_of,
     error::one_line,
-    location::raw,
+    location::decode_url,
     metadata::{node_error, node_path},
+    repository::open,
 };
 
-/// Most bytes of native chunks that are held.
-const NATIVE: u64 = 1 << 30;
+/// Limit on the total size of native chunks, in bytes. They are held in memory.
+const MAX_NATIVE_BYTES: u64 = 1 << 30;
 
-/// A repository that was read.
+/// A version of a repository.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReadRepository {
-    /// What it says. Sources have the entity tag or the time that their chunks were recorded with.
+    /// The hierarchy. Its sources have the entity tag or modification time that their chunks record.
     pub hierarchy: Hierarchy,
-    /// Paths of arrays whose type, codecs or grid have no place here, with the reason.
+    /// Paths of arrays whose data type, codecs or chunk grid are not supported, with the reason.
     pub left_out: BTreeMap<String, String>,
-    /// The documents of all nodes that were read, by their paths in the repository.
+    /// The metadata documents of all nodes that were read, by path in the repository.
     pub documents: BTreeMap<String, Value>,
-    /// Id of the snapshot.
+    /// Snapshot id.
     pub snapshot: String,
 }
 
-/// What is read of a repository.
+/// Selects a version of a repository and the nodes to read.
 #[derive(Clone, Copy)]
 pub struct Version<'a> {
-    /// A branch, tag or snapshot.
+    /// Name of a branch or tag, or a snapshot id.
     pub name: &'a str,
-    /// Path of the group that becomes the root.
+    /// Path of the group that becomes the root of the hierarchy.
     pub group: &'a str,
-    /// Which arrays are read, by their paths below the group and their documents.
+    /// Returns whether to read an array, given its path below the group and its metadata document.
     pub wanted: &'a (dyn Fn(&str, &Value) -> bool + Sync),
 }
 
-/// Reads a branch, tag or snapshot. `None` where there is no repository.
+/// Reads a version of a repository. Returns `None` if the repository does not exist.
 ///
 /// # Errors
 /// See [`IcechunkError`].
@@ -67,39 +66,22 @@ pub async fn read(
     options: &StorageOptions,
 ) -> Result<Option<ReadRepository>, IcechunkError> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
-    let found = find(&repository, version.name).await?;
+    let found = resolve_version(&repository, version.name).await?;
     let session = repository.readonly_session(&found).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
     let reader = Reader {
         session: &session,
         sources: Vec::new(),
         ids: HashMap::new(),
-        native: NATIVE,
+        native_left: MAX_NATIVE_BYTES,
         group: version.group.trim_matches('/'),
         wanted: version.wanted,
     };
     reader.read().await.map(Some)
 }
 
-/// Opens a repository; `None` where there is none.
-pub(crate) async fn open(
-    location: &RepositoryLocation,
-    options: &StorageOptions,
-) -> Result<Option<Repository>, IcechunkError> {
-    if matches!(location, RepositoryLocation::Local(path) if !path.is_dir()) {
-        return Ok(None);
-    }
-    let storage = location.connect(options).await?;
-    let exists = Repository::exists(Arc::clone(&storage), None).await;
-    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
-        return Ok(None);
-    }
-    let repository = Repository::open(storage).execute().await;
-    repository.map(Some).map_err(IcechunkError::of("opening the repository"))
-}
-
-/// A branch of this name, else a tag, else a snapshot.
-async fn find(repository: &Repository, version: &str) -> Result<VersionInfo, IcechunkError> {
+/// Resolves the name of a branch, else of a tag, else a snapshot id.
+async fn resolve_version(repository: &Repository, version: &str) -> Result<VersionInfo, IcechunkError> {
     if repository.lookup_branch(version).await.is_ok() {
         return Ok(VersionInfo::BranchTipRef(version.to_owned()));
     }
@@ -119,12 +101,12 @@ struct Reader<'a> {
     sources: Vec<Source>,
     ids: HashMap<(String, Option<Checksum>), u32>,
     /// Bytes of native chunks that may still be read.
-    native: u64,
+    native_left: u64,
     group: &'a str,
     wanted: &'a (dyn Fn(&str, &Value) -> bool + Sync),
 }
 
-/// Chunks of an array, column by column.
+/// Chunks of an array: references by source index, and inline bytes by position.
 #[derive(Default)]
 struct Chunks {
     columns: BTreeMap<u32, ReferencesBuilder>,
@@ -143,8 +125,7 @@ impl Reader<'_> {
         for node in nodes {
             let whole = node.path.to_string().trim_matches('/').to_owned();
             let Some(path) = below(self.group, &whole) else { continue };
-            let document: Value = serde_json::from_slice(&node.user_data)
-                .map_err(|error| node_error(&path, format!("its metadata: {error}")))?;
+            let document = document_of(&path, &node)?;
             let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
             if !is_group && !(self.wanted)(&path, &document) {
                 continue;
@@ -160,7 +141,7 @@ impl Reader<'_> {
                     }
                 },
             };
-            put(&mut hierarchy.root, &path, node)?;
+            insert(&mut hierarchy.root, &path, node)?;
         }
         hierarchy.sources = self.sources;
         let snapshot = self.session.snapshot_id().to_string();
@@ -182,7 +163,7 @@ impl Reader<'_> {
         loop {
             let next = listed.try_next().await;
             let Some(chunk) = next.map_err(|error| node_error(path, one_line(&error)))? else { break };
-            // What lies outside the grid, as after a resize, is no chunk.
+            // A resize can leave chunks outside of the grid. No reader sees them.
             let indices = chunk.coord.0.iter().map(|index| u64::from(*index));
             let Some(position) = chunk_position(indices, &counts) else { continue };
             match &chunk.payload {
@@ -192,7 +173,7 @@ impl Reader<'_> {
                 }
                 ChunkPayload::Inline(bytes) => drop(chunks.inline.insert(position, bytes.clone())),
                 other => {
-                    let bytes = self.native(path, node, &chunk.coord, other.length()).await?;
+                    let bytes = self.native_bytes(path, node, &chunk.coord, other.length()).await?;
                     chunks.inline.insert(position, bytes);
                 }
             }
@@ -204,25 +185,23 @@ impl Reader<'_> {
         Ok(array)
     }
 
-    /// A chunk that lies in the repository itself.
-    async fn native(
+    /// Fetches a native chunk: one that is stored in the repository itself.
+    async fn native_bytes(
         &mut self,
         path: &str,
         node: &NodeSnapshot,
         indices: &ChunkIndices,
         length: u64,
     ) -> Result<Bytes, IcechunkError> {
-        self.native = self.native.checked_sub(length).ok_or_else(|| {
-            node_error(
-                path,
-                format!("the repository's own chunks have more than {NATIVE} bytes: they are no references"),
-            )
+        self.native_left = self.native_left.checked_sub(length).ok_or_else(|| {
+            let reason = format!("native chunks of more than {MAX_NATIVE_BYTES} bytes, too many to inline");
+            node_error(path, reason)
         })?;
         let failed = |error| node_error(path, one_line(&error));
         let reader =
             self.session.get_chunk_reader(&node.path, indices, &ByteRange::ALL).await.map_err(failed)?;
         let bytes = get_chunk(reader).await.map_err(failed)?;
-        bytes.ok_or_else(|| node_error(path, "one of its chunks is not there"))
+        bytes.ok_or_else(|| node_error(path, "a native chunk is missing"))
     }
 
     fn source(&mut self, path: &str, place: &VirtualChunkRef) -> Result<u32, IcechunkError> {
@@ -231,10 +210,14 @@ impl Reader<'_> {
             return Ok(*id);
         }
         if key.0.starts_with("vcc://") {
-            return Err(node_error(path, format!("{}: places in named containers are not read", key.0)));
+            return Err(node_error(
+                path,
+                format!("{}: locations in named containers are not supported", key.0),
+            ));
         }
-        let id = u32::try_from(self.sources.len()).map_err(|_| node_error(path, "too many files"))?;
-        let mut source = Source { url: raw(&key.0), ..Source::default() };
+        let id =
+            u32::try_from(self.sources.len()).map_err(|_| node_error(path, "more than 2^32 source files"))?;
+        let mut source = Source { url: decode_url(&key.0), ..Source::default() };
         match &place.checksum {
             Some(Checksum::ETag(etag)) => source.etag = Some(etag.0.clone()),
             Some(Checksum::LastModified(seconds)) => source.modified = Some(i64::from(seconds.0) * 1000),
@@ -246,24 +229,26 @@ impl Reader<'_> {
     }
 }
 
-/// The path of a node below a group; nothing for nodes elsewhere.
+/// Returns the path of a node relative to a group; `None` for nodes outside of it.
 fn below(group: &str, path: &str) -> Option<String> {
     let rest = path.strip_prefix(group)?;
     (group.is_empty() || rest.is_empty() || rest.starts_with('/'))
         .then(|| rest.trim_start_matches('/').to_owned())
 }
 
-/// Puts a node at its path; groups above it come first.
-fn put(root: &mut Group, path: &str, node: Node) -> Result<(), IcechunkError> {
+/// Inserts a node at its path, and the groups above it.
+fn insert(root: &mut Group, path: &str, node: Node) -> Result<(), IcechunkError> {
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     if name.is_empty() {
         if let Node::Group(group) = node {
             root.attributes = group.attributes;
             return Ok(());
         }
-        return Err(node_error(path, "the root is an array"));
+        return Err(node_error(path, "the root is an array, expected a group"));
     }
-    let group = root.make_group(parent).ok_or_else(|| node_error(path, "it lies in an array"))?;
+    let group = root
+        .make_group(parent)
+        .ok_or_else(|| node_error(path, "its parent is an array, expected a group"))?;
     match (group.children.get_mut(name), node) {
         (Some(Node::Group(known)), Node::Group(new)) => known.attributes = new.attributes,
         (_, node) => drop(group.children.insert(name.to_owned(), node)),

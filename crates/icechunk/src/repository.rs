@@ -1,8 +1,8 @@
-//! Opening a repository, or making it, with the containers that its chunks need.
+//! Opening and creating repositories, and their configuration.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use icechunk::{
     Repository, RepositoryConfig, Storage,
     config::{
@@ -10,38 +10,55 @@ use icechunk::{
         ManifestVirtualChunkLocationCompressionConfig,
     },
     format::{SnapshotId, snapshot::Snapshot},
-    repository::RepositoryErrorKind,
+    repository::{RepositoryErrorKind, VersionInfo},
     storage::{StorageContext, StorageError, StorageErrorKind},
 };
-
 use virtualize_zarr::Source;
 
-use crate::{IcechunkError, StorageOptions, container::containers, splits};
+use crate::{IcechunkError, RepositoryLocation, StorageOptions, container::containers, splits};
 
-/// How often a repository is opened or made anew where others do the same.
+/// Attempts to create or configure a repository while other writers do the same.
 const ATTEMPTS: u32 = 5;
 
-/// What a repository has to be able to hold.
-pub(crate) struct Needs<'a> {
+/// What the configuration of a repository has to provide for.
+pub(crate) struct Requirements<'a> {
+    /// Files that need a virtual chunk container.
     pub(crate) sources: &'a [Source],
-    /// How the containers of the sources are reached.
+    /// Settings of the containers.
     pub(crate) storage: &'a StorageOptions,
-    /// Paths with a leading slash and chunk counts.
+    /// Paths of the arrays, with a leading slash, and their chunk counts along each axis.
     pub(crate) arrays: Vec<(String, Vec<u64>)>,
-    /// Most references of a manifest.
+    /// Most references in a manifest.
     pub(crate) references_per_manifest: u64,
 }
 
-/// Opens the repository, or makes a new one where there is none. Its configuration gets what is missing. Others may make or
-/// configure it at the same time.
+/// Opens a repository for reading. Returns `None` if it does not exist.
+pub(crate) async fn open(
+    location: &RepositoryLocation,
+    options: &StorageOptions,
+) -> Result<Option<Repository>, IcechunkError> {
+    if matches!(location, RepositoryLocation::Local(path) if !path.is_dir()) {
+        return Ok(None);
+    }
+    let storage = location.connect(options).await?;
+    let exists = Repository::exists(Arc::clone(&storage), None).await;
+    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
+        return Ok(None);
+    }
+    let repository = Repository::open(storage).execute().await;
+    repository.map(Some).map_err(IcechunkError::of("opening the repository"))
+}
+
+/// Opens a repository for writing, or creates it, and adds to its configuration what the requirements lack. Other writers may
+/// do the same concurrently.
 pub(crate) async fn open_or_create(
     storage: Arc<dyn Storage + Send + Sync>,
-    needs: &Needs<'_>,
+    needs: &Requirements<'_>,
 ) -> Result<Repository, IcechunkError> {
     let mut attempt = 1;
     loop {
-        match settle(&storage, needs).await? {
-            None => return lean(storage).await,
+        match create_or_configure(&storage, needs).await? {
+            None => return open_for_writing(storage).await,
             Some(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(100) * attempt).await,
             Some(error) => return Err(error),
         }
@@ -49,24 +66,25 @@ pub(crate) async fn open_or_create(
     }
 }
 
-/// Makes or configures the repository, where that is needed; the error where others may have done so in between.
-async fn settle(
+/// Creates the repository if it does not exist, else completes its configuration. Returns the error if saving failed, which
+/// happens when another writer was faster.
+async fn create_or_configure(
     storage: &Arc<dyn Storage + Send + Sync>,
-    needs: &Needs<'_>,
+    needs: &Requirements<'_>,
 ) -> Result<Option<IcechunkError>, IcechunkError> {
     let exists = Repository::exists(Arc::clone(storage), None).await;
     if !exists.map_err(IcechunkError::of("looking for the repository"))? {
         let mut config = RepositoryConfig::default();
-        extend(&mut config, needs)?;
-        let begun =
-            is_begun(storage.as_ref()).await.map_err(IcechunkError::of("looking for the repository"))?;
-        let new = Repository::create(Arc::clone(storage)).config(config).check_clean_root(!begun);
+        complete(&mut config, needs)?;
+        let partial = is_partly_created(storage.as_ref()).await;
+        let partial = partial.map_err(IcechunkError::of("looking for the repository"))?;
+        let new = Repository::create(Arc::clone(storage)).config(config).check_clean_root(!partial);
         return Ok(new.execute().await.err().map(IcechunkError::of("creating the repository")));
     }
     let opened = Repository::open(Arc::clone(storage)).execute().await;
     let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
     let mut config = repository.config().clone();
-    if extend(&mut config, needs)? {
+    if complete(&mut config, needs)? {
         let changed = repository.reopen(Some(config), None).await;
         let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
         return Ok(changed.save_config().await.err().map(IcechunkError::of("configuring the repository")));
@@ -74,12 +92,12 @@ async fn settle(
     Ok(None)
 }
 
-/// Whether nothing is there but what a creation leaves that was killed before its end: the first snapshot and its
-/// transaction log, whose names are always the same. Icechunk writes them anew.
-async fn is_begun(storage: &(dyn Storage + Send + Sync)) -> Result<bool, StorageError> {
+/// Returns whether the storage contains only what an interrupted creation leaves: the initial snapshot and its transaction
+/// log, which have fixed names. Creating the repository again overwrites them.
+async fn is_partly_created(storage: &(dyn Storage + Send + Sync)) -> Result<bool, StorageError> {
     let settings = storage.default_settings().await?;
     let first = Snapshot::INITIAL_SNAPSHOT_ID.to_string();
-    let mut begun = false;
+    let mut partial = false;
     let mut objects = match storage.list_objects(&StorageContext::unattributed(&settings), "").await {
         Err(StorageError { kind: StorageErrorKind::ObjectNotFound, .. }) => return Ok(false),
         listed => listed?,
@@ -89,14 +107,14 @@ async fn is_begun(storage: &(dyn Storage + Send + Sync)) -> Result<bool, Storage
         if !matches!(id.rsplit_once('/'), Some(("snapshots" | "transactions", name)) if name == first) {
             return Ok(false);
         }
-        begun = true;
+        partial = true;
     }
-    Ok(begun)
+    Ok(partial)
 }
 
-/// Opens a repository for a process that writes: manifests are not kept in memory once they are written, nor fetched
-/// ahead. This is not saved.
-async fn lean(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, IcechunkError> {
+/// Opens a repository with settings that suit a writer: no caching and no preloading of manifests, and no compression of
+/// locations. The settings are not saved.
+async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, IcechunkError> {
     let caching = CachingConfig { num_chunk_refs: Some(0), ..CachingConfig::default() };
     let preload =
         ManifestPreloadConfig { preload_if: Some(ManifestPreloadCondition::False), ..Default::default() };
@@ -116,9 +134,9 @@ async fn lean(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, Ice
     opened.map_err(IcechunkError::of("opening the repository"))
 }
 
-/// Whether anything was missing.
-fn extend(config: &mut RepositoryConfig, needs: &Needs<'_>) -> Result<bool, IcechunkError> {
-    let mut changed = splits::split(config, &needs.arrays, needs.references_per_manifest);
+/// Adds missing containers and splitting rules to a configuration. Returns whether there were any.
+fn complete(config: &mut RepositoryConfig, needs: &Requirements<'_>) -> Result<bool, IcechunkError> {
+    let mut changed = splits::add_rules(config, &needs.arrays, needs.references_per_manifest);
     let known: Vec<String> =
         config.virtual_chunk_containers().map(|known| known.url_prefix().to_owned()).collect();
     for container in containers(needs.sources, &known, needs.storage)? {
@@ -130,16 +148,16 @@ fn extend(config: &mut RepositoryConfig, needs: &Needs<'_>) -> Result<bool, Icec
     Ok(changed)
 }
 
-/// The newest snapshot of a branch, which is made where nothing was ever committed to the repository.
-pub(crate) async fn tip(repository: &Repository, branch: &str) -> Result<SnapshotId, IcechunkError> {
+/// Returns the newest snapshot of a branch. Creates the branch if nothing was ever committed to the repository.
+pub(crate) async fn branch_tip(repository: &Repository, branch: &str) -> Result<SnapshotId, IcechunkError> {
     match repository.lookup_branch(branch).await {
         Ok(tip) => Ok(tip),
         Err(error) if matches!(error.kind, RepositoryErrorKind::Ref(_)) => {
             let known =
                 repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
-            if let Some(first) = untouched(repository, &known).await {
+            if let Some(first) = only_snapshot(repository, &known).await {
                 let made = repository.create_branch(branch, &first).await;
-                made.map_err(IcechunkError::of("making the branch"))?;
+                made.map_err(IcechunkError::of("creating the branch"))?;
                 return Ok(first);
             }
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
@@ -149,9 +167,26 @@ pub(crate) async fn tip(repository: &Repository, branch: &str) -> Result<Snapsho
     }
 }
 
-/// The first snapshot of a repository that has no other and no branch but `main`.
-async fn untouched(repository: &Repository, branches: &BTreeSet<String>) -> Option<SnapshotId> {
+/// Returns the initial snapshot of a repository without commits and with no branch but `main`.
+async fn only_snapshot(repository: &Repository, branches: &BTreeSet<String>) -> Option<SnapshotId> {
     let only = branches.iter().map(String::as_str).eq(["main"]);
     let tip = repository.lookup_branch("main").await.ok().filter(|_| only)?;
     (tip == Snapshot::INITIAL_SNAPSHOT_ID).then_some(tip)
+}
+
+/// Returns whether a snapshot is the tip of a branch or one of its ancestors.
+pub(crate) async fn has_snapshot(
+    repository: &Repository,
+    branch: &str,
+    snapshot: &SnapshotId,
+) -> Result<bool, IcechunkError> {
+    let failed = IcechunkError::of("reading the log");
+    let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
+    let mut log = std::pin::pin!(log);
+    while let Some(commit) = log.try_next().await.map_err(&failed)? {
+        if commit.id == *snapshot {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

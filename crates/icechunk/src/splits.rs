@@ -1,4 +1,4 @@
-//! How the references of big arrays are spread over manifests.
+//! Manifest splitting: rules that distribute the references of large arrays over several manifests.
 
 use icechunk::RepositoryConfig;
 use icechunk::config::{
@@ -6,18 +6,18 @@ use icechunk::config::{
     ManifestSplittingConfig,
 };
 
-/// Adds rules for arrays of more than `limit` chunks to a configuration; they go in front of those that are there.
-/// Says whether anything was added. `arrays` are paths with a leading slash and chunk counts along each axis.
-pub(crate) fn split(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit: u64) -> bool {
-    let big = |counts: &[u64]| {
+/// Adds splitting rules for arrays of more than `limit` chunks to a configuration, before the existing rules. Returns whether
+/// it added any. `arrays` are paths with a leading slash and chunk counts along each axis, slowest axis first.
+pub(crate) fn add_rules(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit: u64) -> bool {
+    let is_large = |counts: &[u64]| {
         counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n)).is_none_or(|n| n > limit)
     };
     let old = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
     let new: Vec<_> = arrays
         .iter()
-        .filter(|(_, counts)| big(counts))
+        .filter(|(_, counts)| is_large(counts))
         .map(|(path, counts)| {
-            (ManifestSplitCondition::PathMatches { regex: exactly(path) }, sizes(counts, limit))
+            (ManifestSplitCondition::PathMatches { regex: exact_regex(path) }, split_sizes(counts, limit))
         })
         .filter(|rule| !old.contains(rule))
         .collect();
@@ -30,8 +30,9 @@ pub(crate) fn split(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)]
     true
 }
 
-/// Chunks along each axis of a manifest, such that it holds a run of neighbours in row-major order of at most `limit`.
-fn sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
+/// Returns the extent of a manifest in chunks along each axis, so that it contains at most `limit` chunks that are adjacent
+/// in row-major order.
+fn split_sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
     let mut left = limit.max(1);
     let mut sizes: Vec<_> = counts
         .iter()
@@ -48,8 +49,8 @@ fn sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
     sizes
 }
 
-/// A regular expression that matches this text alone.
-fn exactly(text: &str) -> String {
+/// Returns a regular expression that matches exactly this text.
+fn exact_regex(text: &str) -> String {
     let escaped: String = text
         .chars()
         .flat_map(|c| {
@@ -68,11 +69,11 @@ mod tests {
     use super::*;
 
     fn of(counts: &[u64]) -> Vec<u32> {
-        sizes(counts, 1000).iter().map(|dim| dim.num_chunks).collect()
+        split_sizes(counts, 1000).iter().map(|dim| dim.num_chunks).collect()
     }
 
     #[test]
-    fn a_manifest_holds_neighbours() {
+    fn manifests_contain_adjacent_chunks() {
         assert_eq!(of(&[50_000]), [1000]);
         assert_eq!(of(&[400, 10, 20]), [5, 10, 20]);
         assert_eq!(of(&[4, 3000]), [1, 1000]);
@@ -80,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn only_big_arrays_have_rules_and_only_once() {
+    fn large_arrays_get_one_rule() {
         let arrays = [("/a.b/c".to_owned(), vec![50, 50]), ("/small".to_owned(), vec![3])];
         let mut config = RepositoryConfig::default();
-        assert!(split(&mut config, &arrays, 1000));
-        assert!(!split(&mut config, &arrays, 1000));
+        assert!(add_rules(&mut config, &arrays, 1000));
+        assert!(!add_rules(&mut config, &arrays, 1000));
         let rules = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
         let expected = ManifestSplitCondition::PathMatches { regex: r"^/a\.b/c$".to_owned() };
         assert_eq!(rules.first().map(|(condition, _)| condition), Some(&expected));

@@ -1,4 +1,4 @@
-//! Where a repository lies, and how it is reached.
+//! Locations of repositories, and the settings to connect to them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,55 +11,59 @@ use icechunk::{
     Storage,
     config::{AzureCredentials, GcsCredentials, S3Credentials, S3Options, S3StaticCredentials},
     storage::{
-        new_azure_blob_storage, new_gcs_storage, new_local_filesystem_storage, new_s3_object_store_storage,
+        StorageError, new_azure_blob_storage, new_gcs_storage, new_local_filesystem_storage,
+        new_s3_object_store_storage,
     },
 };
 
 use crate::IcechunkError;
 
-/// How stores are reached. What is not said comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+/// Settings of object stores. Missing ones are taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
 #[derive(Clone, Debug, Default)]
 pub struct StorageOptions {
-    /// Settings such as (`aws_region`, `eu-west-1`).
+    /// Pairs of key and value, such as (`aws_region`, `eu-west-1`).
     pub values: Vec<(String, String)>,
-    /// Requests are not signed.
+    /// Whether requests are unsigned.
     pub anonymous: bool,
-    /// Url of the service, where it is not the usual one.
+    /// Url of a service other than the default one.
     pub endpoint: Option<String>,
-    /// Where buckets of S3 are, by their urls (`s3://name`), where that was found; it goes before other settings.
+    /// Detected regions of S3 buckets, by url (`s3://name`). They take precedence over other settings.
     pub regions: Arc<BTreeMap<String, String>>,
 }
 
-/// Where a repository lies.
+/// Location of a repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RepositoryLocation {
-    /// A folder.
+    /// A local folder.
     Local(PathBuf),
-    /// A prefix of a bucket that speaks S3.
+    /// A prefix in a bucket of S3 or a compatible service.
     S3 {
-        /// The bucket.
+        /// Bucket.
         bucket: String,
-        /// Without slashes at its ends; not empty.
+        /// Prefix without leading and trailing slashes; not empty.
         prefix: String,
     },
     /// A prefix in Google Cloud Storage.
     Google {
-        /// The bucket.
+        /// Bucket.
         bucket: String,
-        /// Without slashes at its ends; not empty.
+        /// Prefix without leading and trailing slashes; not empty.
         prefix: String,
     },
     /// A prefix in Azure Blob Storage.
     Azure {
-        /// The container.
+        /// Container.
         container: String,
-        /// Without slashes at its ends; not empty.
+        /// Prefix without leading and trailing slashes; not empty.
         prefix: String,
     },
 }
 
 impl RepositoryLocation {
-    /// Reads a path or url.
+    /// Parses a path or url.
+    ///
+    /// # Errors
+    /// The scheme is not supported, or the url has no bucket or no prefix.
     pub fn parse(text: &str) -> Result<Self, IcechunkError> {
         let refuse =
             |reason: &str| IcechunkError::Location { location: text.to_owned(), reason: reason.to_owned() };
@@ -69,83 +73,80 @@ impl RepositoryLocation {
         if scheme == "file" {
             return match rest.starts_with('/') {
                 true => Ok(Self::Local(PathBuf::from(rest))),
-                false => Err(refuse("a file url has three slashes")),
+                false => Err(refuse("a file url starts with file:///")),
             };
         }
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let (bucket, prefix) = (bucket.to_owned(), prefix.trim_matches('/').to_owned());
         if bucket.is_empty() || prefix.is_empty() {
-            return Err(refuse("a repository lies under a prefix of a bucket, such as s3://bucket/prefix"));
+            return Err(refuse("expected a bucket and a prefix, such as s3://bucket/prefix"));
         }
         match scheme {
             "s3" | "s3a" => Ok(Self::S3 { bucket, prefix }),
             "gs" | "gcs" => Ok(Self::Google { bucket, prefix }),
             "az" | "azure" | "abfs" => Ok(Self::Azure { container: bucket, prefix }),
-            _ => Err(refuse("a repository lies in a folder, or under s3://, gs:// or az://")),
+            _ => Err(refuse("expected a folder, or a url with the scheme s3, gs or az")),
         }
     }
 
-    /// Connects to it. Nothing is read or written yet.
+    /// Connects to the storage. No request is made yet.
     pub(crate) async fn connect(
         &self,
         options: &StorageOptions,
     ) -> Result<Arc<dyn Storage + Send + Sync>, IcechunkError> {
-        let connected = match self.clone() {
-            Self::Local(path) => new_local_filesystem_storage(&path).await,
-            Self::S3 { bucket, prefix } => {
-                let credentials = options.s3_credentials();
-                let settings = options.s3().with_anonymous(credentials.is_none());
-                let credentials = credentials.or(Some(S3Credentials::Anonymous));
-                new_s3_object_store_storage(
-                    settings,
-                    bucket,
-                    Some(prefix),
-                    credentials,
-                    Vec::new(),
-                    Vec::new(),
-                )
-                .await
-            }
-            Self::Google { bucket, prefix } => {
-                let credentials = match options.google_is_anonymous() {
-                    true => GcsCredentials::Anonymous,
-                    false => GcsCredentials::FromEnv,
-                };
-                let settings = options.map().into_iter().chain(options.google_endpoint());
-                new_gcs_storage(
-                    bucket,
-                    Some(prefix),
-                    Some(credentials),
-                    Some(settings.collect()),
-                    Vec::new(),
-                    Vec::new(),
-                )
-            }
-            Self::Azure { container, prefix } => {
-                let credentials = match options.anonymous {
-                    true => AzureCredentials::Anonymous,
-                    false => AzureCredentials::FromEnv,
-                };
-                let account = options.azure_account().ok_or_else(|| IcechunkError::Location {
-                    location: format!("az://{container}/{prefix}"),
-                    reason: "Azure needs the store option azure_storage_account_name".to_owned(),
-                })?;
-                new_azure_blob_storage(
-                    account,
-                    container,
-                    Some(prefix),
-                    Some(credentials),
-                    Some(options.map().into_iter().chain(options.azure_endpoint()).collect()),
-                )
-                .await
-            }
-        };
-        connected.map_err(IcechunkError::of("reaching the repository"))
+        match self.clone() {
+            Self::Local(path) => new_local_filesystem_storage(&path).await.map_err(connecting()),
+            Self::S3 { bucket, prefix } => options.connect_s3(bucket, prefix).await,
+            Self::Google { bucket, prefix } => options.connect_google(bucket, prefix),
+            Self::Azure { container, prefix } => options.connect_azure(container, prefix).await,
+        }
     }
 }
 
+type Connected = Result<Arc<dyn Storage + Send + Sync>, IcechunkError>;
+
+fn connecting() -> impl Fn(StorageError) -> IcechunkError {
+    IcechunkError::of("connecting to the repository")
+}
+
 impl StorageOptions {
-    /// S3's settings, as a virtual chunk container keeps them and as the repository's own store takes them.
+    async fn connect_s3(&self, bucket: String, prefix: String) -> Connected {
+        let credentials = self.s3_credentials();
+        let settings = self.s3().with_anonymous(credentials.is_none());
+        let credentials = credentials.or(Some(S3Credentials::Anonymous));
+        let prefix = Some(prefix);
+        let connected =
+            new_s3_object_store_storage(settings, bucket, prefix, credentials, Vec::new(), Vec::new()).await;
+        connected.map_err(connecting())
+    }
+
+    fn connect_google(&self, bucket: String, prefix: String) -> Connected {
+        let credentials = match self.google_is_anonymous() {
+            true => GcsCredentials::Anonymous,
+            false => GcsCredentials::FromEnv,
+        };
+        let settings = self.map().into_iter().chain(self.google_endpoint()).collect();
+        let (prefix, credentials) = (Some(prefix), Some(credentials));
+        let connected = new_gcs_storage(bucket, prefix, credentials, Some(settings), Vec::new(), Vec::new());
+        connected.map_err(connecting())
+    }
+
+    async fn connect_azure(&self, container: String, prefix: String) -> Connected {
+        let credentials = match self.anonymous {
+            true => AzureCredentials::Anonymous,
+            false => AzureCredentials::FromEnv,
+        };
+        let account = self.azure_account().ok_or_else(|| IcechunkError::Location {
+            location: format!("az://{container}/{prefix}"),
+            reason: "Azure needs the store option azure_storage_account_name".to_owned(),
+        })?;
+        let settings = self.map().into_iter().chain(self.azure_endpoint()).collect();
+        let (prefix, credentials) = (Some(prefix), Some(credentials));
+        let connected = new_azure_blob_storage(account, container, prefix, credentials, Some(settings)).await;
+        connected.map_err(connecting())
+    }
+
+    /// Returns the settings of S3, both for virtual chunk containers and for the repository's own storage.
     pub(crate) fn s3(&self) -> S3Options {
         let mut options = S3Options::default().with_anonymous(self.is_anonymous());
         if let Some(region) = self.region() {
@@ -179,7 +180,7 @@ impl StorageOptions {
         self.find(&["azure_storage_account_name", "account_name"])
     }
 
-    /// Whether Google's requests carry no credentials: a server that stands for Google's takes none.
+    /// Returns whether requests to Google Cloud Storage are unsigned. Those to an emulator always are.
     pub(crate) fn google_is_anonymous(&self) -> bool {
         let unsigned = |value: String| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes");
         self.anonymous
@@ -191,23 +192,24 @@ impl StorageOptions {
         self.endpoint.clone().or_else(|| self.find(&["google_base_url"]))
     }
 
-    /// Where Google's service is, by object_store's keys, where it is not the usual one.
+    /// Returns the settings for a custom endpoint of Google Cloud Storage, by keys of `object_store`.
     pub(crate) fn google_endpoint(&self) -> Vec<(String, String)> {
         endpoint("google_base_url", "google_allow_http", self.google_url().or_else(emulator))
     }
 
-    /// The same for Azure's.
+    /// Returns the settings for a custom endpoint of Azure Blob Storage, by keys of `object_store`.
     pub(crate) fn azure_endpoint(&self) -> Vec<(String, String)> {
         let url = self.endpoint.clone().or_else(|| self.find(&["azure_storage_endpoint", "azure_endpoint"]));
         endpoint("azure_storage_endpoint", "azure_allow_http", url)
     }
 
-    /// The settings as Icechunk's constructors take them.
+    /// Returns the settings as a map.
     fn map(&self) -> HashMap<String, String> {
         self.values.iter().cloned().collect()
     }
 
-    /// Those of the repository: a public bucket of sources does not make its requests anonymous where there are some.
+    /// Returns the credentials for the repository's own storage; `None` for anonymous access. Explicit keys win over the
+    /// anonymous flag, which is meant for public buckets of source files.
     fn s3_credentials(&self) -> Option<S3Credentials> {
         let given = || Some((self.find(&["aws_access_key_id"])?, self.find(&["aws_secret_access_key"])?));
         match given() {
@@ -222,15 +224,15 @@ impl StorageOptions {
         }
     }
 
-    /// A setting by any of its names: what the user said, else the environment.
+    /// Looks up a setting by any of its names: in the options, else in the environment.
     fn find(&self, names: &[&str]) -> Option<String> {
-        let said = || self.values.iter().find(|(key, _)| names.contains(&key.to_ascii_lowercase().as_str()));
+        let given = || self.values.iter().find(|(key, _)| names.contains(&key.to_ascii_lowercase().as_str()));
         let set = || names.iter().find_map(|name| env::var(name.to_ascii_uppercase()).ok());
-        said().map(|(_, value)| value.clone()).or_else(set).filter(|value| !value.is_empty())
+        given().map(|(_, value)| value.clone()).or_else(set).filter(|value| !value.is_empty())
     }
 }
 
-/// A server that stands for Google's.
+/// Returns the url of a Google Cloud Storage emulator from the environment.
 fn emulator() -> Option<String> {
     let host = env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty())?;
     Some(if host.contains("://") { host } else { format!("http://{host}") })

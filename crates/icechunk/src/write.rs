@@ -1,4 +1,5 @@
-//! Writing nodes and chunks, in one commit or, where there are very many chunks, in several that become visible at once.
+//! Writes nodes and chunks: in one commit or, if there are too many chunks for memory, in several commits to a temporary
+//! branch that become visible together.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,95 +22,102 @@ use virtualize_zarr::{Array, ChunkEntry, chunk_indices};
 use crate::{
     IcechunkError,
     error::one_line,
-    location::Place,
+    location::ChunkSource,
     metadata::{bytes, key, node_error, node_path},
 };
 
-/// References that are handed over at once.
-const PIECE: usize = 10_000;
-/// Inline chunks that are written at once.
+/// Most chunks in one call of the `icechunk` crate.
+const BATCH: usize = 10_000;
+/// Concurrent uploads of inline chunks.
 const UPLOADS: usize = 16;
-/// How often a commit is put on top of others that came between.
+/// Attempts to rebase a commit onto those of other writers.
 const REBASES: u16 = 20;
 
-/// A commit under way.
+/// A commit in progress.
 pub(crate) struct Writer<'a> {
     repository: &'a Repository,
     branch: &'a str,
     tip: SnapshotId,
     message: String,
     properties: SnapshotProperties,
-    /// Chunks that one step may hold in memory.
-    step: u64,
-    /// Where the steps of a big commit are kept until the last one is done.
+    /// Most chunks in one part.
+    part_size: u64,
+    /// The temporary branch of a commit in parts.
     scratch: Option<Scratch>,
     session: Arc<RwLock<Session>>,
     store: Store,
+    /// Chunks written since the last part.
     pending: u64,
+    /// All chunks written.
     written: u64,
 }
 
-/// Which chunks of an array are written: all but these.
+/// Selects the chunks of an array to write: all but these.
 #[derive(Default)]
 pub(crate) struct Selection {
-    /// Positions of chunks that are in the repository as they are.
-    pub(crate) same: HashSet<u64>,
-    /// Axis, and the index along it below which chunks stay.
-    pub(crate) kept: Option<(usize, u64)>,
+    /// Positions of chunks that are unchanged in the repository.
+    pub(crate) unchanged: HashSet<u64>,
+    /// An axis, and the index along it below which chunks are unchanged.
+    pub(crate) retained: Option<(usize, u64)>,
 }
 
 impl Selection {
-    pub(crate) fn takes(&self, position: u64, indices: &ChunkIndices) -> bool {
-        let is_kept = |(axis, end): (usize, u64)| indices.0.get(axis).is_some_and(|n| u64::from(*n) < end);
-        !self.same.contains(&position) && !self.kept.is_some_and(is_kept)
+    pub(crate) fn includes(&self, position: u64, indices: &ChunkIndices) -> bool {
+        let is_retained =
+            |(axis, end): (usize, u64)| indices.0.get(axis).is_some_and(|n| u64::from(*n) < end);
+        !self.unchanged.contains(&position) && !self.retained.is_some_and(is_retained)
     }
 
-    /// Chunks that are written.
+    /// Returns the number of selected chunks.
     pub(crate) fn count(&self, array: &Array) -> u64 {
-        if self.kept.is_none() {
-            return array.chunks.len().saturating_sub(self.same.len() as u64);
+        if self.retained.is_none() {
+            return array.chunks.len().saturating_sub(self.unchanged.len() as u64);
         }
         let counts = array.chunk_grid.counts(&array.shape);
-        let taken = |(position, _): &(u64, ChunkEntry<'_>)| {
-            indices(*position, &counts).is_some_and(|indices| self.takes(*position, &indices))
+        let included = |(position, _): &(u64, ChunkEntry<'_>)| {
+            indices(*position, &counts).is_some_and(|indices| self.includes(*position, &indices))
         };
-        array.chunks.iter().filter(taken).count() as u64
+        array.chunks.iter().filter(included).count() as u64
     }
 }
 
+/// The temporary branch of a commit in parts.
 struct Scratch {
     branch: String,
-    /// The last step.
+    /// Snapshot of the last part.
     snapshot: Option<SnapshotId>,
-    /// How many there are.
-    steps: u64,
+    /// Number of parts so far.
+    parts: u64,
 }
 
 impl<'a> Writer<'a> {
-    /// Starts a commit of `chunks` chunks on a branch whose tip is known.
+    /// Starts a commit of `chunks` chunks, in parts of `part_size`, on top of `tip`.
+    ///
+    /// # Errors
+    /// [`IcechunkError::Conflict`] if the branch has moved from `tip`.
     pub(crate) async fn start(
         repository: &'a Repository,
         branch: &'a str,
         tip: SnapshotId,
         commit: (String, SnapshotProperties),
-        (chunks, step): (u64, u64),
+        (chunks, part_size): (u64, u64),
     ) -> Result<Self, IcechunkError> {
-        let scratch = match chunks > step {
+        let scratch = match chunks > part_size {
             true => Some(Scratch {
                 branch: format!("virtualize-{}", SnapshotId::random()),
                 snapshot: None,
-                steps: 0,
+                parts: 0,
             }),
             false => None,
         };
         if let Some(scratch) = &scratch {
             let made = repository.create_branch(&scratch.branch, &tip).await;
-            made.map_err(IcechunkError::of("creating a branch for the steps"))?;
+            made.map_err(IcechunkError::of("creating a temporary branch"))?;
         }
         let on = scratch.as_ref().map_or(branch, |scratch| &scratch.branch);
         let (session, store) = open(repository, on).await?;
         let (message, properties) = commit;
-        let is_there = *session.read().await.snapshot_id() == tip;
+        let is_at_tip = *session.read().await.snapshot_id() == tip;
         let (pending, written) = (0, 0);
         let writer = Self {
             repository,
@@ -117,22 +125,22 @@ impl<'a> Writer<'a> {
             tip,
             message,
             properties,
-            step,
+            part_size,
             scratch,
             session,
             store,
             pending,
             written,
         };
-        if is_there {
+        if is_at_tip {
             return Ok(writer);
         }
-        writer.give_up().await;
-        let reason = "others committed at the same time".to_owned();
+        writer.abort().await;
+        let reason = "another writer committed at the same time".to_owned();
         Err(IcechunkError::Conflict { branch: branch.to_owned(), reason })
     }
 
-    /// The session, for reading what is there and for removing it.
+    /// Returns the session, to read and remove existing nodes.
     pub(crate) fn session(&self) -> &Arc<RwLock<Session>> {
         &self.session
     }
@@ -143,7 +151,7 @@ impl<'a> Writer<'a> {
         set.map_err(|error| node_error(path, one_line(&error)))
     }
 
-    /// Removes a node, and all below a group.
+    /// Removes a node and everything below it, if it exists.
     pub(crate) async fn remove(&self, path: &str) -> Result<(), IcechunkError> {
         let mut session = self.session.write().await;
         let removed = match session.get_node(&node_path(path)?).await {
@@ -168,7 +176,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Chunks that were written.
+    /// Returns the number of chunks written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -178,7 +186,7 @@ impl<'a> Writer<'a> {
         &mut self,
         path: &str,
         array: &Array,
-        places: &[Place],
+        sources: &[ChunkSource],
         selection: &Selection,
     ) -> Result<(), IcechunkError> {
         let node = node_path(path)?;
@@ -186,36 +194,37 @@ impl<'a> Writer<'a> {
         let (mut virtual_chunks, mut inline) = (Vec::new(), Vec::new());
         for (position, entry) in array.chunks.iter() {
             let indices = indices(position, &counts).ok_or_else(|| {
-                node_error(path, format!("chunk {position} has an index that Icechunk cannot hold (32 bits)"))
+                node_error(path, format!("the index of chunk {position} exceeds the 32 bits of Icechunk"))
             })?;
-            if !selection.takes(position, &indices) {
+            if !selection.includes(position, &indices) {
                 continue;
             }
             match entry {
                 ChunkEntry::Inline(bytes) => inline.push((indices, bytes.clone())),
                 ChunkEntry::Reference(reference) => {
-                    let place = places.get(reference.source.index());
-                    let place = place
-                        .ok_or_else(|| node_error(path, format!("chunk {position} is in no known file")))?;
+                    let source = sources.get(reference.source.index()).ok_or_else(|| {
+                        node_error(path, format!("chunk {position} refers to an unknown source file"))
+                    })?;
                     virtual_chunks.push((
                         indices,
                         VirtualChunkRef {
-                            location: place.location.clone(),
+                            location: source.location.clone(),
                             offset: reference.offset,
                             length: reference.length,
-                            checksum: place.checksum.clone(),
+                            checksum: source.checksum.clone(),
                         },
                     ));
                 }
             }
-            if virtual_chunks.len() + inline.len() >= PIECE {
-                self.piece(&node, std::mem::take(&mut virtual_chunks), std::mem::take(&mut inline)).await?;
+            if virtual_chunks.len() + inline.len() >= BATCH {
+                self.write_batch(&node, std::mem::take(&mut virtual_chunks), std::mem::take(&mut inline))
+                    .await?;
             }
         }
-        self.piece(&node, virtual_chunks, inline).await
+        self.write_batch(&node, virtual_chunks, inline).await
     }
 
-    async fn piece(
+    async fn write_batch(
         &mut self,
         node: &Path,
         references: Vec<(ChunkIndices, VirtualChunkRef)>,
@@ -227,7 +236,7 @@ impl<'a> Writer<'a> {
         self.written += count;
         let set = self.store.set_virtual_refs(node, false, references).await;
         set.map_err(|error| failed(one_line(&error)))?;
-        let payloads = self.upload(node, inline).await.map_err(failed)?;
+        let payloads = self.upload(node, inline).await?;
         let mut session = self.session.write().await;
         for (indices, payload) in payloads {
             let set = session.set_chunk_ref(node.clone(), indices, Some(payload)).await;
@@ -235,34 +244,36 @@ impl<'a> Writer<'a> {
         }
         drop(session);
         match &self.scratch {
-            Some(scratch) if self.pending >= self.step => {
-                let message = format!("{} (part {})", self.message, scratch.steps + 1);
-                self.step(message).await
+            Some(scratch) if self.pending >= self.part_size => {
+                let message = format!("{} (part {})", self.message, scratch.parts + 1);
+                self.commit_part(message).await
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes inline chunks: small ones go into the manifest, others become objects of the repository.
+    /// Stores inline chunks: small ones in the manifest, others as native chunks.
     async fn upload(
         &self,
         node: &Path,
         inline: Vec<(ChunkIndices, Bytes)>,
-    ) -> Result<Vec<(ChunkIndices, ChunkPayload)>, String> {
+    ) -> Result<Vec<(ChunkIndices, ChunkPayload)>, IcechunkError> {
+        let failed =
+            |error: SessionError| node_error(node.as_str().trim_start_matches('/'), one_line(&error));
         let session = self.session.read().await;
         let writes = inline.into_iter().map(|(indices, bytes)| {
             let writer = session.get_chunk_writer(node, &indices);
             async move {
-                let payload = writer.map_err(|error| one_line(&error))?(bytes).await;
-                payload.map(|payload| (indices, payload)).map_err(|error| one_line(&error))
+                let payload = writer.map_err(failed)?(bytes).await;
+                payload.map(|payload| (indices, payload)).map_err(failed)
             }
         });
         stream::iter(writes).buffered(UPLOADS).try_collect().await
     }
 
-    /// Puts what is pending onto the branch of steps, so that memory is free again. (Amending one commit again and again
-    /// would write the list of all its chunks each time.)
-    async fn step(&mut self, message: String) -> Result<(), IcechunkError> {
+    /// Commits pending chunks to the temporary branch, which frees their memory. (Amending one commit instead would rewrite
+    /// the list of all its chunks each time.)
+    async fn commit_part(&mut self, message: String) -> Result<(), IcechunkError> {
         let Some(scratch) = &mut self.scratch else { return Ok(()) };
         {
             let mut session = self.session.write().await;
@@ -270,30 +281,30 @@ impl<'a> Writer<'a> {
             let done = commit.execute().await;
             scratch.snapshot = Some(done.map_err(IcechunkError::of("writing references"))?);
         }
-        scratch.steps += 1;
+        scratch.parts += 1;
         (self.session, self.store) = open(self.repository, &scratch.branch).await?;
         self.pending = 0;
         Ok(())
     }
 
-    /// Makes all of it visible on the branch.
+    /// Completes the commit: makes it visible on the branch.
     pub(crate) async fn finish(mut self) -> Result<SnapshotId, IcechunkError> {
         if self.scratch.is_none() {
             let detector = ConflictDetector;
             let mut session = self.session.write().await;
             let commit = session.commit(&self.message).properties(self.properties.clone()).allow_empty(true);
             let done = commit.rebase(&detector, REBASES).execute().await;
-            return done.map_err(|error| self.refusal(&error));
+            return done.map_err(|error| self.commit_error(&error));
         }
-        self.step(self.message.clone()).await?;
+        self.commit_part(self.message.clone()).await?;
         let Some(Scratch { branch, snapshot: Some(snapshot), .. }) = &self.scratch else {
             return Err(IcechunkError::Repository {
                 doing: "committing",
-                reason: "no step was written".to_owned(),
+                reason: "no part was written".to_owned(),
             });
         };
         let moved = self.repository.reset_branch(self.branch, snapshot, Some(&self.tip)).await;
-        self.discard(branch).await;
+        self.delete_branch(branch).await;
         moved.map_err(|error| IcechunkError::Conflict {
             branch: self.branch.to_owned(),
             reason: one_line(&error),
@@ -301,24 +312,24 @@ impl<'a> Writer<'a> {
         Ok(snapshot.clone())
     }
 
-    /// Leaves the branch as it was.
-    pub(crate) async fn give_up(self) {
+    /// Aborts the commit. The branch is unchanged.
+    pub(crate) async fn abort(self) {
         if let Some(scratch) = &self.scratch {
-            self.discard(&scratch.branch).await;
+            self.delete_branch(&scratch.branch).await;
         }
     }
 
-    async fn discard(&self, branch: &str) {
+    async fn delete_branch(&self, branch: &str) {
         if let Err(error) = self.repository.delete_branch(branch).await {
-            tracing::warn!("branch {branch} of the repository could not be removed: {}", one_line(&error));
+            tracing::warn!("cannot delete the temporary branch {branch}: {}", one_line(&error));
         }
     }
 
-    fn refusal(&self, error: &SessionError) -> IcechunkError {
+    fn commit_error(&self, error: &SessionError) -> IcechunkError {
         let branch = self.branch.to_owned();
         match &error.kind {
             SessionErrorKind::Conflict { .. } => {
-                IcechunkError::Conflict { branch, reason: "others committed all the while".to_owned() }
+                IcechunkError::Conflict { branch, reason: "other writers kept committing".to_owned() }
             }
             SessionErrorKind::RebaseFailed { conflicts, .. } => {
                 let conflicts: Vec<_> = conflicts.iter().map(|conflict| format!("{conflict:?}")).collect();
@@ -336,7 +347,7 @@ async fn open(repository: &Repository, branch: &str) -> Result<(Arc<RwLock<Sessi
     Ok((session, store))
 }
 
-/// The indices of the chunk at a position of a grid.
+/// Converts a row-major position in the chunk grid to indices along each axis.
 fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
     let indices = chunk_indices(position, counts)?.into_iter().map(|index| u32::try_from(index).ok());
     indices.collect::<Option<_>>().map(ChunkIndices)

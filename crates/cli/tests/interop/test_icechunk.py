@@ -114,7 +114,7 @@ def test_nothing_is_written_over_unless_asked(files, tmp_path):
     import zarr
     commit(files["a"], tmp_path / "repo")
     run = commit(files["b"], tmp_path / "repo", status=1)
-    assert "in the repository already" in run.stderr and "--replace" in run.stderr
+    assert "already exists in the repository" in run.stderr and "--replace" in run.stderr
     store, repository = opened(commit(files["b"], tmp_path / "repo", "--replace", "--message", "newer", "--author", "me",
                                       "--commit-property", "campaign=7"))
     assert zarr.open_array(store, path="time", mode="r")[0] == 4
@@ -138,7 +138,7 @@ def test_groups_lie_beside_each_other(files, tmp_path):
 def test_a_branch_must_exist_and_others_stay(files, tmp_path):
     _, repository = opened(commit(files["a"], tmp_path / "repo"))
     run = commit(files["b"], tmp_path / "repo", "--branch", "dev", status=1)
-    assert 'there is no branch "dev"; there are main' in run.stderr
+    assert 'branch "dev" does not exist; existing branches: main' in run.stderr
     repository.create_branch("dev", repository.lookup_branch("main"))
     main = repository.lookup_branch("main")
     commit(files["b"], tmp_path / "repo", "--branch", "dev", "--replace")

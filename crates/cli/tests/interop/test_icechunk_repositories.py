@@ -75,7 +75,7 @@ def test_theirs_is_not_overwritten(theirs, days, tmp_path):
     import h5py
     with h5py.File(tmp_path / "own.h5", "w") as f:
         f["own"] = np.arange(3)
-    assert "/own is in the repository already" in commit(tmp_path / "own.h5", folder, status=1).stderr
+    assert "/own already exists in the repository" in commit(tmp_path / "own.h5", folder, status=1).stderr
     assert opened(folder)[0].lookup_branch("main") == before
     commit(tmp_path / "own.h5", folder, "--group", "own", status=1)
     assert (zarr.open_array(opened(folder)[1], path="own", mode="r")[...] == [1, 2, 3, 4]).all()

@@ -133,7 +133,7 @@ def test_chunks_that_others_wrote_stay(tmp_path):
 
 @pytest.mark.parametrize("change, reason", [
     ("an array resized", "/t is no longer"), ("an array removed", "/t is no longer"), ("units", "attribute units"),
-    ("the branch reset", "does not have snapshot"), ("a backup restored", "does not have snapshot"), ("a coordinate changed", "others wrote chunks"),
+    ("the branch reset", "does not contain snapshot"), ("a backup restored", "does not contain snapshot"), ("a coordinate changed", "others wrote chunks"),
 ])
 def test_what_others_changed_is_noticed(tmp_path, change, reason):
     out, backup = tmp_path / "out.icechunk", tmp_path / "backup"
@@ -188,7 +188,7 @@ def test_a_copied_journal_does_not_append_twice(tmp_path):
     batch(files[2], "-o", out, "--append", "--journal", journal)
     for arguments in ((files[3], "--append"), (files[2], "--append"), files[:2]):
         shutil.copy(before, copy)
-        assert "is no longer as the last commit" in batch(*arguments, "-o", out, "--journal", copy, status=1).stderr
+        assert "differs from the last commit" in batch(*arguments, "-o", out, "--journal", copy, status=1).stderr
     batch(files[3], "-o", out, "--append", "--journal", journal)
     check(out, range(4))
 
@@ -413,7 +413,7 @@ def test_a_branch_is_made_with_a_new_repository(tmp_path):
     commit(write(tmp_path / "a.nc", [0], chunk=1), out, "--branch", "dev")
     assert repository_of(out).list_branches() == {"main", "dev"}
     assert dataset_of(out, branch="dev").time.size == 1
-    assert "there is no branch" in commit(tmp_path / "a.nc", out, "--branch", "prod", status=1).stderr
+    assert "does not exist" in commit(tmp_path / "a.nc", out, "--branch", "prod", status=1).stderr
     commit(tmp_path / "a.nc", out)
     check(out, [0])
     batch(tmp_path / "a.nc", "-o", tmp_path / "b.icechunk", "--branch", "dev")

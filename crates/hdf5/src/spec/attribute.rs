@@ -1,4 +1,4 @@
-//! Attribute message, 0x000C (specification IV.A.2.m), and attribute info message, 0x0015.
+//! Attribute message, 0x000C (specification IV.A.2.m), and Attribute Info message, 0x0015 (IV.A.2.v).
 //!
 //! ```text
 //! version 1: 1 | - | name length 2 | datatype length 2 | dataspace length 2 | the three, each filled to 8 | data
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::{Format, Reader, object_header::kind, padding_to_eight, shared, shared::SharedReference, slice};
 use crate::Error;
 
-/// An attribute whose datatype and dataspace are not yet looked up.
+/// An attribute whose datatype and dataspace may be shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AttributeMessage {
     pub(crate) name: String,
@@ -22,17 +22,17 @@ pub(crate) struct AttributeMessage {
     pub(crate) data: Bytes,
 }
 
-/// A message within the attribute.
+/// A datatype or dataspace message of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// It is here.
+    /// The message is part of the attribute.
     Here {
-        /// Where it lies.
+        /// Address of the message.
         address: u64,
-        /// The message.
+        /// Body of the message.
         bytes: Bytes,
     },
-    /// It is elsewhere.
+    /// The message is shared.
     Shared(SharedReference),
 }
 
@@ -66,16 +66,16 @@ fn part((address, bytes): (u64, &[u8]), is_shared: bool, kind: u16, format: Form
     }
 }
 
-/// Where attributes or links lie that are too many for the object header.
+/// Dense storage of attributes or links, which are too many for the object header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DenseStorage {
-    /// Fractal heap that holds them.
+    /// Address of the fractal heap that contains them.
     pub(crate) heap: u64,
-    /// Version 2 B-tree that lists them by name.
+    /// Address of the version 2 B-tree that indexes them by name.
     pub(crate) names: u64,
 }
 
-/// Parses message 0x0015; `None` where all attributes are in the object header.
+/// Parses an Attribute Info message. Returns `None` if all attributes are in the object header.
 pub(crate) fn parse_info(bytes: &[u8], address: u64, format: Format) -> Result<Option<DenseStorage>, Error> {
     let mut reader = Reader::new("attribute info message", bytes, address, format);
     reader.version(0..=0)?;
@@ -84,12 +84,12 @@ pub(crate) fn parse_info(bytes: &[u8], address: u64, format: Format) -> Result<O
     dense_storage(&mut reader)
 }
 
-/// Heap and B-tree addresses, of which both or none are defined.
+/// Reads the addresses of heap and name index, of which both or neither must be defined.
 pub(crate) fn dense_storage(reader: &mut Reader<'_>) -> Result<Option<DenseStorage>, Error> {
     match (reader.address()?, reader.address()?) {
         (None, _) => Ok(None),
         (Some(heap), Some(names)) => Ok(Some(DenseStorage { heap, names })),
-        (Some(_), None) => Err(reader.malformed("a fractal heap without a name index")),
+        (Some(_), None) => Err(reader.malformed("undefined name index address, expected a defined one")),
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     const FORMAT: Format = Format { base: 0, offset_size: 4, length_size: 4 };
 
     #[test]
-    fn version_1_fills_to_eight() {
+    fn version_1_is_padded_to_eight_bytes() {
         let mut bytes = vec![1, 0, 2, 0, 9, 0, 3, 0];
         bytes.extend(*b"a\0\0\0\0\0\0\0");
         bytes.extend([7; 16]);

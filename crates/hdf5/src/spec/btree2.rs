@@ -1,4 +1,4 @@
-//! Version 2 B-trees (specification III.A.2): header, internal and leaf nodes, with the records left as bytes.
+//! Version 2 B-trees (specification III.A.2): header, internal nodes and leaf nodes. Records are opaque bytes here.
 //!
 //! ```text
 //! header    "BTHD" version(0) type node-size(4) record-size(2) depth(2) split merge root-address records-in-root(2) records-in-tree(length) checksum
@@ -18,39 +18,39 @@ const LEAF: &str = "version 2 B-tree leaf node";
 /// Signature, version, type and checksum of a node, in bytes.
 const NODE_OVERHEAD: u64 = 10;
 
-/// What the header says of the tree, checked for consistency.
+/// The header of a tree, checked for consistency.
 #[derive(Clone, Debug)]
 pub(crate) struct Btree2Header {
-    /// Kind of record: 5 and 6 links, 8 and 9 attributes, 1 to 4 huge objects, 10 and 11 chunks, …
+    /// Record type: 1 to 4 huge objects, 5 and 6 links, 7 shared messages, 8 and 9 attributes, 10 and 11 chunks.
     pub(crate) record_type: u8,
     /// Size of a record in bytes.
     pub(crate) record_size: u16,
-    /// Levels of internal nodes above the leaves.
+    /// Depth: number of levels of internal nodes above the leaves.
     pub(crate) depth: u16,
-    /// The root, if there is any record.
+    /// Root node; `None` for an empty tree.
     pub(crate) root: Option<Btree2Child>,
-    /// Records of the whole tree.
+    /// Number of records in the tree.
     pub(crate) total: u64,
-    /// Bytes of a child's record count.
+    /// Size in bytes of a child's record count.
     count_size: u8,
-    /// Bytes of the count of all records in and below a child at each depth of the child; 0 for leaves.
+    /// Size in bytes of the total record count of a child, by depth of the child; 0 for leaves.
     total_sizes: Vec<u8>,
-    /// Most records that a node at each depth can hold.
+    /// Maximum number of records in a node, by depth.
     most_records: Vec<u64>,
 }
 
-/// A pointer to a node.
+/// A child pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Btree2Child {
-    /// Where the node lies.
+    /// Address of the node.
     pub(crate) address: u64,
-    /// Records in the node.
+    /// Number of records in the node.
     pub(crate) records: u64,
-    /// Records in the node and below it.
+    /// Number of records in the subtree.
     pub(crate) total: u64,
 }
 
-/// A parsed node: its records as one run of bytes and, for an internal node, a child before, between and after them.
+/// A parsed node: its concatenated records and, for an internal node, its children, one more than there are records.
 #[derive(Debug)]
 pub(crate) struct Btree2Node<'a> {
     pub(crate) records: &'a [u8],
@@ -58,12 +58,12 @@ pub(crate) struct Btree2Node<'a> {
 }
 
 impl Btree2Header {
-    /// Bytes that a header takes in the file.
+    /// Returns the size of a header in bytes.
     pub(crate) fn size(format: Format) -> u64 {
         22_u64.saturating_add(u64::from(format.offset_size)).saturating_add(u64::from(format.length_size))
     }
 
-    /// Reads a header from exactly [`Btree2Header::size`] bytes.
+    /// Parses a header from exactly [`Btree2Header::size`] bytes.
     pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
         let mut cursor = Cursor::little(bytes, address);
         expect_prefix(&mut cursor, HEADER, *b"BTHD", 0)?;
@@ -72,7 +72,7 @@ impl Btree2Header {
         fields.into_header(address, format)
     }
 
-    /// Bytes of a node at `depth` (0 for a leaf) that are in use, checksum included.
+    /// Returns the number of used bytes, including the checksum, of a node at `depth` (0 for a leaf).
     pub(crate) fn node_bytes(&self, child: Btree2Child, depth: u16, format: Format) -> u64 {
         let records = child.records.saturating_mul(u64::from(self.record_size));
         let pointers = match depth {
@@ -86,13 +86,13 @@ impl Btree2Header {
         pointer_size(format, self.count_size, self.total_size(depth))
     }
 
-    /// Bytes of the total in a child pointer of a node at `depth`.
+    /// Returns the size in bytes of the total count in the child pointers of a node at `depth`.
     fn total_size(&self, depth: u16) -> u8 {
         let below = usize::from(depth).checked_sub(1);
         below.and_then(|below| self.total_sizes.get(below)).copied().unwrap_or(0)
     }
 
-    /// Reads the node that `child` points at from exactly [`Btree2Header::node_bytes`] bytes.
+    /// Parses the node at `child` from exactly [`Btree2Header::node_bytes`] bytes.
     pub(crate) fn parse_node<'a>(
         &self,
         bytes: &'a [u8],
@@ -133,14 +133,18 @@ impl Btree2Header {
             let child = self.parse_child(cursor, depth, format);
             let (child, undefined) = child.map_err(Error::truncated(INTERNAL, node.address))?;
             if undefined {
-                return Err(Error::malformed(INTERNAL, node.address, "undefined address of a child"));
+                return Err(Error::malformed(
+                    INTERNAL,
+                    node.address,
+                    "undefined child address, expected a defined one",
+                ));
             }
             self.check_child(child, below, INTERNAL, node.address)?;
             total = total.saturating_add(child.total);
             children.push(child);
         }
         if total != node.total {
-            let problem = format!("{total} records in and below it, expected {}", node.total);
+            let problem = format!("{total} records in the subtree, expected {}", node.total);
             return Err(Error::malformed(INTERNAL, node.address, problem));
         }
         Ok(children)
@@ -161,7 +165,7 @@ impl Btree2Header {
         Ok((Btree2Child { address: address.unwrap_or(0), records, total }, address.is_none()))
     }
 
-    /// Each node holds a record, so that a tree has no more nodes than records.
+    /// Every node contains a record, so a tree has at most as many nodes as records.
     fn check_child(
         &self,
         child: Btree2Child,
@@ -175,14 +179,15 @@ impl Btree2Header {
             return Err(Error::malformed(structure, address, problem));
         }
         if depth == 0 && child.total != child.records {
-            let problem = format!("{} records in and below a leaf of {}", child.total, child.records);
+            let problem =
+                format!("{} records in the subtree of a leaf, expected {}", child.total, child.records);
             return Err(Error::malformed(structure, address, problem));
         }
         Ok(())
     }
 }
 
-/// The header's fields as they are stored.
+/// Header fields as stored.
 struct Fields {
     record_type: u8,
     node_size: u32,
@@ -209,7 +214,7 @@ impl Fields {
     fn into_header(self, address: u64, format: Format) -> Result<Btree2Header, Error> {
         let leaf = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD);
         let Some(leaf) = leaf.checked_div(self.record_size.into()) else {
-            return Err(Error::malformed(HEADER, address, "record size 0"));
+            return Err(Error::malformed(HEADER, address, "record size 0, expected 1 or more"));
         };
         let mut header = Btree2Header {
             record_type: self.record_type,
@@ -226,7 +231,11 @@ impl Fields {
             return Ok(header);
         }
         let Some(root) = self.root else {
-            return Err(Error::malformed(HEADER, address, format!("{} records but no root", self.total)));
+            return Err(Error::malformed(
+                HEADER,
+                address,
+                format!("{} records without a root, expected 0", self.total),
+            ));
         };
         let root = Btree2Child { address: root, records: self.root_records.into(), total: self.total };
         header.check_child(root, self.depth, HEADER, address)?;
@@ -234,8 +243,8 @@ impl Fields {
         Ok(header)
     }
 
-    /// How many records fit into an internal node depends on the widths of its counts, which depend on how many
-    /// records can lie below it.
+    /// Determines the record counts of each level. The number of records in an internal node depends on the size of its
+    /// counts, which depend on the number of records that the subtrees can contain.
     fn add_levels(&self, header: &mut Btree2Header, address: u64, format: Format) -> Result<(), Error> {
         let mut below = header.most_records.first().copied().unwrap_or(0);
         for depth in 1..=self.depth {
@@ -244,7 +253,8 @@ impl Fields {
             let most = room.checked_div(pointer.saturating_add(self.record_size.into())).unwrap_or(0);
             let total = most.saturating_add(1).checked_mul(below).and_then(|sum| sum.checked_add(most));
             let Some(total) = total.filter(|_| most > 0) else {
-                let problem = format!("depth {}, too deep for nodes of {} bytes", self.depth, self.node_size);
+                let problem =
+                    format!("depth {}, expected less for nodes of {} bytes", self.depth, self.node_size);
                 return Err(Error::malformed(HEADER, address, problem));
             };
             header.most_records.push(most);
@@ -259,7 +269,7 @@ fn pointer_size(format: Format, count_size: u8, total_size: u8) -> u64 {
     u64::from(format.offset_size).saturating_add(count_size.into()).saturating_add(total_size.into())
 }
 
-/// Bytes that the library reserves for a number of at most `most`.
+/// Returns the size in bytes of a number of at most `most`.
 pub(crate) fn bytes_for(most: u64) -> u8 {
     let log2 = most.checked_ilog2().unwrap_or(0) / 8;
     u8::try_from(log2).unwrap_or(8).saturating_add(1)
@@ -272,7 +282,7 @@ mod tests {
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
-    /// Header and only leaf of a dataset of two chunks, as libhdf5 2.0 writes them.
+    /// Header and only leaf of a dataset with two chunks, as written by libhdf5 2.0.
     const HEADER_HEX: &str =
         "42544844 00 0a 00080000 1800 0000 64 28 0010000000000000 0200 0200000000000000 e2f7ca2f";
     const LEAF_HEX: &str = "42544c46 00 0a 0008000000000000 0000000000000000 0000000000000000 \
@@ -294,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_holds_records() {
+    fn parses_a_leaf() {
         let bytes = bytes_of(HEADER_HEX);
         assert_eq!(Btree2Header::size(FORMAT), bytes.len() as u64);
         let header = Btree2Header::parse(&bytes, 0x1bf, FORMAT).unwrap();
@@ -306,10 +316,10 @@ mod tests {
         assert_eq!((node.records, node.children.len()), (&leaf[6..54], 0));
     }
 
-    /// Nodes of 2048 bytes hold 84 records of 24 bytes in a leaf, so that counts take one byte; a level above, pointers
-    /// are 9 bytes and a node holds (2048 - 10 - 9) / 33 = 61 records over 62 leaves.
+    /// A leaf of 2048 bytes has 84 records of 24 bytes, so counts take one byte. One level above, a pointer takes 9
+    /// bytes, and a node has (2048 - 10 - 9) / 33 = 61 records and 62 leaves.
     #[test]
-    fn an_internal_node_points_at_children() {
+    fn parses_an_internal_node() {
         let header = header(1, 1, 4).unwrap();
         let root = header.root.unwrap();
         assert_eq!(header.most_records, [84, 61]);
@@ -326,7 +336,7 @@ mod tests {
         assert_eq!((node.records.len(), node.children), (24, vec![child(0x100, 2), child(0x200, 1)]));
         let wrong = Btree2Child { total: 5, ..root };
         let error = header.parse_node(&bytes, wrong, 1, FORMAT).unwrap_err().to_string();
-        assert!(error.contains("4 records in and below it, expected 5"), "{error}");
+        assert!(error.contains("4 records in the subtree, expected 5"), "{error}");
     }
 
     #[test]
@@ -335,11 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn odd_headers_are_refused() {
+    fn rejects_inconsistent_headers() {
         let message = |header: Result<Btree2Header, Error>| header.unwrap_err().to_string();
         assert!(message(header(0, 85, 85)).contains("85 records in a node, expected 1 to 84"));
-        assert!(message(header(0, 2, 3)).contains("3 records in and below a leaf of 2"));
-        assert!(message(header(400, 1, 1)).contains("too deep"));
+        assert!(message(header(0, 2, 3)).contains("3 records in the subtree of a leaf, expected 2"));
+        assert!(message(header(400, 1, 1)).contains("expected less for nodes"));
         assert!(message(header(1, 0, 1)).contains("0 records in a node"));
         let mut bytes = bytes_of(HEADER_HEX);
         bytes[4] = 1;

@@ -1,5 +1,5 @@
-//! Metadata cache image: structures that the library did not write to their own places when it closed the file
-//! (message 0x0018 of the superblock's extension, and the block that it names).
+//! Metadata cache image: structures that the library kept in its cache image instead of writing them to their addresses
+//! when it closed the file (Metadata Cache Image message, 0x0018, of the superblock extension, and its block).
 //!
 //! ```text
 //! message: 0 | address O | length L
@@ -15,7 +15,7 @@ use crate::Error;
 
 const STRUCTURE: &str = "metadata cache image";
 
-/// Parses message 0x0018: where the image lies. `None` for an image that was taken in again.
+/// Parses the message. Returns the range of the image; `None` after a writer has loaded it.
 pub(crate) fn parse_message(bytes: &[u8], address: u64, format: Format) -> Result<Option<ByteRange>, Error> {
     let mut reader = Reader::new("metadata cache image message", bytes, address, format);
     reader.version(0..=0)?;
@@ -24,7 +24,7 @@ pub(crate) fn parse_message(bytes: &[u8], address: u64, format: Format) -> Resul
     Ok(address.map(|address| ByteRange::new(address, length)))
 }
 
-/// Parses the image: structures, and where each belongs.
+/// Parses the image. Returns structures with their addresses.
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Vec<(u64, Bytes)>, Error> {
     checksum::checked(STRUCTURE, address, bytes)?;
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
@@ -57,7 +57,7 @@ mod tests {
     const FORMAT: Format = Format { base: 0x10, offset_size: 2, length_size: 2 };
 
     #[test]
-    fn entries_with_their_places() {
+    fn parses_entries_with_addresses() {
         assert_eq!(parse_message(&[0, 0x40, 0, 9, 0], 0, FORMAT).unwrap(), Some(ByteRange::new(0x50, 9)));
         let mut bytes = b"MDCI\0\0\0\0\x01\0\0\0".to_vec();
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0x30, 0, 2, 0, 0x20, 0, 7, 8]);

@@ -1,12 +1,13 @@
-//! The checksum at the end of most structures since version 2: Bob Jenkins' lookup3 ("hashlittle") with initial value 0.
+//! The checksum at the end of most structures (specification, appendix C): Bob Jenkins' lookup3 ("hashlittle") with
+//! initial value 0.
 
 use crate::Error;
 
-/// The checksum of `bytes` as the specification computes it.
+/// Returns the checksum of `bytes`.
 pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
     let start = u32::try_from(bytes.len()).unwrap_or(u32::MAX).wrapping_add(0xdead_beef);
     let mut state = [start; 3];
-    // The last block holds 1 to 12 bytes and is mixed in another way.
+    // The last block has 1 to 12 bytes and a mixing function of its own.
     let before_last = bytes.len().saturating_sub(1);
     let body = before_last.saturating_sub(before_last % 12);
     let (body, tail) = bytes.split_at_checked(body).unwrap_or((bytes, &[]));
@@ -20,10 +21,14 @@ pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Checks the last four bytes of a structure against the bytes before them, which are returned.
+/// Verifies the checksum in the last four bytes of a structure. Returns the bytes before it.
 pub(crate) fn checked<'a>(structure: &'static str, address: u64, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
     let Some((content, stored)) = bytes.split_last_chunk::<4>() else {
-        return Err(Error::malformed(structure, address, format!("{} bytes, no checksum", bytes.len())));
+        return Err(Error::malformed(
+            structure,
+            address,
+            format!("{} bytes, expected a checksum of 4", bytes.len()),
+        ));
     };
     let (stored, computed) = (u32::from_le_bytes(*stored), lookup3(content));
     if stored != computed && !is_ignored() {
@@ -33,7 +38,7 @@ pub(crate) fn checked<'a>(structure: &'static str, address: u64, bytes: &'a [u8]
     Ok(content)
 }
 
-/// Whether damage is to be let through: only in tests, which want it to reach the parsers behind the checksums.
+/// Whether checksums are ignored: only in tests of damaged files, so that the damage reaches the parsers.
 #[cfg(not(test))]
 fn is_ignored() -> bool {
     false
@@ -64,7 +69,7 @@ fn add([a, b, c]: [u32; 3], block: &[u8; 12]) -> [u32; 3] {
     ]
 }
 
-/// Mixes one block that is not the last.
+/// Mixes a block other than the last one.
 fn mix([mut a, mut b, mut c]: [u32; 3]) -> [u32; 3] {
     a = a.wrapping_sub(c) ^ c.rotate_left(4);
     c = c.wrapping_add(b);
@@ -96,7 +101,7 @@ fn last([mut a, mut b, mut c]: [u32; 3]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The two values that lookup3's author publishes for initial value 0.
+    /// Expected values: those that the author of lookup3 publishes for initial value 0.
     #[test]
     fn agrees_with_the_published_values() {
         assert_eq!(lookup3(b""), 0xdead_beef);
@@ -104,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_full_is_still_the_last() {
+    fn the_last_block_can_be_full() {
         let zeros = [0_u8; 24];
         assert_eq!(lookup3(&zeros), lookup3_by_bytes(&zeros));
     }
 
-    /// The algorithm again, a byte at a time, with the loop bound as it is published.
+    /// A second implementation, byte by byte, with the published loop bound.
     fn lookup3_by_bytes(mut bytes: &[u8]) -> u32 {
         let mut state = [0xdead_beef_u32.wrapping_add(u32::try_from(bytes.len()).unwrap()); 3];
         while bytes.len() > 12 {
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_names_both() {
+    fn errors_show_both_checksums() {
         let mut bytes = b"Four score and seven years ago".to_vec();
         bytes.extend(0x1777_0551_u32.to_le_bytes());
         assert_eq!(checked("text", 0, &bytes).unwrap().len(), 30);

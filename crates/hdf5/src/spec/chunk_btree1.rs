@@ -12,29 +12,29 @@ use crate::Error;
 
 const NODE: &str = "version 1 B-tree node";
 
-/// Most entries of a node where the superblock does not say otherwise.
+/// Default maximum number of entries in a node.
 const USUAL_ENTRIES: u64 = 64;
 
-/// Sizes of the parts of a node.
+/// Sizes in bytes of the parts of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Btree1Format {
     format: Format,
     rank: usize,
 }
 
-/// A node whose header is read and whose entries are all there.
+/// A node whose header is valid and whose entries are complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Btree1Node<'a> {
-    /// 0 for a leaf.
+    /// Level; 0 for a leaf.
     pub(crate) level: u8,
     entries: &'a [u8],
     address: u64,
 }
 
-/// A chunk as a leaf lists it.
+/// A chunk in a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Btree1Chunk {
-    /// Row-major position; `None` outside the extent.
+    /// Row-major position in the grid; `None` outside of the extent.
     pub(crate) position: Option<u64>,
     pub(crate) address: u64,
     pub(crate) size: u32,
@@ -58,18 +58,18 @@ impl Btree1Format {
         self.key_size().saturating_add(self.format.offset_size.into())
     }
 
-    /// Bytes of a node with `entries` entries, without the key after the last one.
+    /// Returns the size in bytes of a node with `entries` entries, without the key after the last one.
     fn node_size(self, entries: u64) -> u64 {
         let entries = entries.saturating_mul(self.entry_size() as u64);
         entries.saturating_add(self.header_size() as u64)
     }
 
-    /// Bytes that hold all of a node in nearly all files.
+    /// Returns a size in bytes that nearly all nodes fit in.
     pub(crate) fn usual_size(self) -> u64 {
         self.node_size(USUAL_ENTRIES)
     }
 
-    /// Bytes that the node at hand takes, as far as its own header tells.
+    /// Returns the size in bytes of a node according to its header.
     pub(crate) fn needed(self, bytes: &[u8]) -> u64 {
         match bytes {
             [_, _, _, _, _, _, low, high, ..] => self.node_size(u16::from_le_bytes([*low, *high]).into()),
@@ -77,7 +77,7 @@ impl Btree1Format {
         }
     }
 
-    /// Reads a node from at least [`Btree1Format::needed`] bytes.
+    /// Parses a node from at least [`Btree1Format::needed`] bytes.
     pub(crate) fn parse(self, bytes: &[u8], address: u64) -> Result<Btree1Node<'_>, Error> {
         let truncated = Error::truncated(NODE, address);
         let mut cursor = Cursor::little(bytes, address);
@@ -98,8 +98,8 @@ impl Btree1Format {
 }
 
 impl<'a> Btree1Node<'a> {
-    /// Refuses keys that do not ascend, from the last one of the node before: the library looks chunks up by them, and
-    /// would not find some of those that are listed. `last` becomes the last one of this node.
+    /// Checks that keys are in ascending order, starting after `last`, the last key of the previous node, and updates
+    /// `last`. The library finds chunks by their keys, and could not find all of them otherwise.
     pub(crate) fn check_order(&self, sizes: Btree1Format, last: &mut Vec<u64>) -> Result<(), Error> {
         for entry in self.entries.chunks_exact(sizes.entry_size().max(1)) {
             let (words, _) = entry.as_chunks::<8>();
@@ -116,12 +116,12 @@ impl<'a> Btree1Node<'a> {
         Ok(())
     }
 
-    /// How many entries the node has.
+    /// Returns the number of entries.
     pub(crate) fn len(&self, sizes: Btree1Format) -> usize {
         self.entries.len().checked_div(sizes.entry_size()).unwrap_or(0)
     }
 
-    /// Addresses of the children of an internal node.
+    /// Returns the addresses of an internal node's children.
     pub(crate) fn children(&self, sizes: Btree1Format) -> impl Iterator<Item = Result<u64, Error>> + 'a {
         let (address, key) = (self.address, sizes.key_size());
         self.entries.chunks_exact(sizes.entry_size().max(1)).map(move |entry| {
@@ -130,7 +130,7 @@ impl<'a> Btree1Node<'a> {
         })
     }
 
-    /// Hands each chunk of a leaf to `take`.
+    /// Passes each chunk of a leaf to `take`.
     pub(crate) fn chunks(
         &self,
         sizes: Btree1Format,
@@ -145,7 +145,7 @@ impl<'a> Btree1Node<'a> {
     }
 }
 
-/// What can be wrong with an entry; turned into an error only then.
+/// What is wrong with an entry. Converted to an error only when needed.
 enum Problem {
     Short,
     Undefined,
@@ -155,10 +155,10 @@ enum Problem {
 impl Problem {
     fn at(self, address: u64) -> Error {
         match self {
-            Self::Short => Error::malformed(NODE, address, "entry cut short"),
+            Self::Short => Error::malformed(NODE, address, "incomplete entry"),
             Self::Undefined => undefined(address),
             Self::Offset(offset) => {
-                let problem = format!("chunk offset {offset} is no multiple of the chunk shape");
+                let problem = format!("chunk offset {offset}, expected a multiple of the chunk shape");
                 Error::malformed(NODE, address, problem)
             }
         }
@@ -166,7 +166,7 @@ impl Problem {
 }
 
 fn undefined(address: u64) -> Error {
-    Error::malformed(NODE, address, "undefined address of a child")
+    Error::malformed(NODE, address, "undefined child address, expected a defined one")
 }
 
 fn entry_chunk(entry: &[u8], sizes: Btree1Format, axes: &mut [Btree1Axis]) -> Result<Btree1Chunk, Problem> {
@@ -197,8 +197,8 @@ fn child_address(bytes: &[u8], format: Format) -> Option<u64> {
     (!undefined).then(|| uint(bytes).saturating_add(format.base))
 }
 
-/// An axis of the grid, with the last offset seen: entries come in order, so that nearly all offsets are the last one or
-/// its successor, and need no division.
+/// An axis of the grid and the last offset along it. Entries are ordered, so nearly every offset is the last one or its
+/// successor, which needs no division.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Btree1Axis {
     chunk: u64,
@@ -240,7 +240,7 @@ mod tests {
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
-    /// A leaf of a one-dimensional dataset with chunks of 10 elements.
+    /// Encodes a leaf of a one-dimensional dataset with chunks of 10 elements.
     fn leaf(entries: &[(u32, u32, u64, u64)]) -> Vec<u8> {
         let mut bytes = b"TREE\x01\x00".to_vec();
         bytes.extend(u16::try_from(entries.len()).unwrap().to_le_bytes());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_lists_chunks() {
+    fn parses_a_leaf() {
         let bytes = leaf(&[(7, 0, 0, 0x100), (8, 1, 20, 0x200), (9, 0, 30, 0x300)]);
         let found = chunks(&bytes).unwrap();
         let chunk =
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_ascend() {
+    fn rejects_keys_that_do_not_ascend() {
         let order = |entries: &[(u32, u32, u64, u64)], last: &mut Vec<u64>| {
             let (bytes, sizes) = (leaf(entries), Btree1Format::new(FORMAT, 1));
             sizes.parse(&bytes, 0x800)?.check_order(sizes, last)
@@ -295,12 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn odd_leaves_are_refused() {
+    fn rejects_invalid_leaves() {
         let message = |bytes: &[u8]| chunks(bytes).unwrap_err().to_string();
-        assert!(message(&leaf(&[(7, 0, 5, 0)])).contains("chunk offset 5 is no multiple"));
-        assert!(message(&leaf(&[(7, 0, 0, u64::MAX)])).contains("undefined address"));
+        assert!(message(&leaf(&[(7, 0, 5, 0)])).contains("chunk offset 5, expected a multiple"));
+        assert!(message(&leaf(&[(7, 0, 0, u64::MAX)])).contains("undefined child address"));
         assert!(message(b"TREE\x00\x00\x00\x00").contains("type 0, expected 1"));
         assert!(message(b"TREF\x01\x00\x00\x00").contains("signature TREF"));
-        assert!(message(&leaf(&[(7, 0, 0, 0)])[..30]).contains("the file ends"));
+        assert!(message(&leaf(&[(7, 0, 0, 0)])[..30]).contains("beyond the end of the file"));
     }
 }

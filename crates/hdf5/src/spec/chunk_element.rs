@@ -1,28 +1,30 @@
-//! Elements of fixed and extensible arrays: the address of a chunk and, for filtered chunks, its size and filter mask.
+//! Elements of fixed and extensible arrays: the address of a chunk and, for a filtered chunk, its size and filter mask
+//! (specification VII.B and VII.C).
 
 use super::Format;
 use crate::Error;
 
-/// How elements are stored.
+/// Sizes of the fields of an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ElementFormat {
     base: u64,
     offset_size: usize,
-    /// Bytes of the stored size of a filtered chunk; 0 for chunks without filters.
+    /// Size in bytes of the chunk size field; 0 for unfiltered chunks.
     size_width: usize,
 }
 
-/// Where a chunk lies.
+/// Location of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ChunkElement {
     pub(crate) address: u64,
-    /// Stored bytes; `None` for an unfiltered chunk.
+    /// Stored size in bytes; `None` for an unfiltered chunk.
     pub(crate) size: Option<u64>,
     pub(crate) filter_mask: u32,
 }
 
 impl ElementFormat {
-    /// `extra` bytes follow the element proper (the coordinates, in a B-tree record).
+    /// Derives the field sizes from the element size. `extra` bytes follow the fields (the coordinates in B-tree
+    /// records).
     pub(crate) fn new(
         format: Format,
         filtered: bool,
@@ -42,19 +44,19 @@ impl ElementFormat {
             Error::malformed(
                 structure,
                 address,
-                format!("elements of {element_size} bytes for {kind} chunks"),
+                format!("element size {element_size}, invalid for {kind} chunks"),
             )
         })?;
         Ok(Self { base: format.base, offset_size, size_width })
     }
 
-    /// Bytes of an element.
+    /// Returns the size of an element in bytes.
     pub(crate) fn size(self) -> usize {
         let filter = if self.size_width == 0 { 0 } else { self.size_width.saturating_add(4) };
         self.offset_size.saturating_add(filter)
     }
 
-    /// Reads an element from the start of `bytes`; `None` for a chunk that was never written.
+    /// Parses the element at the start of `bytes`. Returns `None` for an unallocated chunk.
     pub(crate) fn parse(self, bytes: &[u8]) -> Option<ChunkElement> {
         let (address, rest) = bytes.split_at_checked(self.offset_size)?;
         if address.iter().all(|byte| *byte == 0xff) {
@@ -70,7 +72,7 @@ impl ElementFormat {
     }
 }
 
-/// Little-endian number of at most 8 bytes.
+/// Returns a little-endian number of at most 8 bytes.
 pub(crate) fn uint(bytes: &[u8]) -> u64 {
     match <[u8; 8]>::try_from(bytes) {
         Ok(array) => u64::from_le_bytes(array),

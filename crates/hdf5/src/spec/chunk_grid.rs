@@ -1,32 +1,34 @@
-//! Which chunk lies where: the grid of a dataset's chunks, and the numbers that the array indexes give them.
+//! The grid of a dataset's chunks, and the numbering of chunks in array indexes.
 
 use crate::Error;
 
 const STRUCTURE: &str = "chunked layout";
 
-/// The grid of chunks that covers the extent of a dataset. Axes are slowest first.
+/// The grid of chunks that covers the extent of a dataset. Axes are ordered slowest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkGrid {
-    /// Chunks along each axis.
+    /// Number of chunks along each axis.
     pub(crate) counts: Vec<u64>,
-    /// From a chunk to the next along each axis, in row-major positions.
+    /// Row-major stride along each axis, in chunks.
     pub(crate) strides: Vec<u64>,
-    /// Chunks of the grid.
+    /// Number of chunks in the grid.
     pub(crate) total: u64,
-    /// Bytes of a chunk before any filter.
+    /// Size of an unfiltered chunk in bytes.
     pub(crate) chunk_bytes: u64,
 }
 
 impl ChunkGrid {
-    /// The grid of a dataset of `shape` elements.
+    /// Creates the grid of a dataset with this shape in elements.
     pub(crate) fn new(shape: &[u64], chunk_shape: &[u64], element_size: u32) -> Result<Self, Error> {
         if shape.len() != chunk_shape.len() || shape.is_empty() {
             let problem =
-                format!("chunks of rank {} in a dataset of rank {}", chunk_shape.len(), shape.len());
+                format!("chunk rank {}, expected {} of the dataspace", chunk_shape.len(), shape.len());
             return Err(Error::malformed(STRUCTURE, 0, problem));
         }
         if element_size == 0 || chunk_shape.contains(&0) {
-            let problem = format!("chunk shape {chunk_shape:?} of elements of {element_size} bytes");
+            let problem = format!(
+                "chunk shape {chunk_shape:?} with elements of {element_size} bytes, expected 1 to 2^64 bytes"
+            );
             return Err(Error::malformed(STRUCTURE, 0, problem));
         }
         let counts: Vec<_> =
@@ -38,7 +40,7 @@ impl ChunkGrid {
         Ok(Self { counts, strides, total, chunk_bytes })
     }
 
-    /// Row-major position of the chunk at `coordinates`, or `None` where it lies outside the extent.
+    /// Returns the row-major position of the chunk at `coordinates`, in chunks; `None` outside of the extent.
     pub(crate) fn position(&self, coordinates: impl Iterator<Item = u64>) -> Option<u64> {
         let mut position = 0_u64;
         for ((coordinate, count), stride) in coordinates.zip(&self.counts).zip(&self.strides) {
@@ -51,7 +53,7 @@ impl ChunkGrid {
     }
 }
 
-/// Row-major strides of a grid, slowest axis first, and its number of places; `None` past 64 bits.
+/// Returns the row-major strides of a grid, slowest axis first, and its number of chunks; `None` over 64 bits.
 fn strides(counts: impl DoubleEndedIterator<Item = u64>) -> Option<(Vec<u64>, u64)> {
     let mut total = 1_u64;
     let mut strides = Vec::new();
@@ -64,35 +66,35 @@ fn strides(counts: impl DoubleEndedIterator<Item = u64>) -> Option<(Vec<u64>, u6
 }
 
 fn too_many(shape: &[u64]) -> Error {
-    Error::limit(STRUCTURE, 0, format!("{shape:?} is more than 64 bits can count"))
+    Error::limit(STRUCTURE, 0, format!("shape {shape:?}, expected less than 2^64 elements"))
 }
 
-/// How fixed arrays, extensible arrays and implicit indexes number the chunks: row-major over the *largest* extent, so
-/// that a number outlives a change of the extent. An extensible array puts its one unlimited axis first.
+/// Numbering of chunks in fixed arrays, extensible arrays and implicit indexes: row-major over the *maximum* extent, so
+/// that numbers remain valid when the extent changes. In an extensible array, the unlimited axis is the slowest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkNumbering {
-    /// Numbers are positions in the grid.
+    /// Whether numbers are equal to positions in the grid.
     identity: bool,
-    /// Axes in the order of the numbering, slowest first.
+    /// Axes, slowest first in the numbering.
     axes: Vec<NumberedAxis>,
-    /// One past the largest number that lies in the extent.
+    /// End of the numbers within the extent, exclusive.
     pub(crate) end: u64,
-    /// How many chunks the largest extent has; `None` where it is unlimited.
+    /// Number of chunks in the maximum extent; `None` if it is unlimited.
     pub(crate) most: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NumberedAxis {
-    /// From a chunk to the next along this axis, in numbers.
+    /// Stride along this axis in the numbering.
     step: u64,
-    /// Chunks of the current extent.
+    /// Number of chunks along this axis in the current extent.
     count: u64,
-    /// From a chunk to the next along this axis, in row-major positions.
+    /// Row-major stride along this axis in the grid.
     stride: u64,
 }
 
 impl ChunkNumbering {
-    /// Numbers over a largest extent that is finite.
+    /// Creates the numbering for a finite maximum extent.
     pub(crate) fn bounded(
         grid: &ChunkGrid,
         max_shape: &[Option<u64>],
@@ -100,12 +102,16 @@ impl ChunkNumbering {
     ) -> Result<Self, Error> {
         let order: Vec<_> = (0..grid.counts.len()).collect();
         if max_shape.contains(&None) {
-            return Err(Error::malformed(STRUCTURE, 0, "unlimited axis, but an index of fixed size"));
+            return Err(Error::malformed(
+                STRUCTURE,
+                0,
+                "unlimited axis, expected a finite maximum shape for this chunk index",
+            ));
         }
         Self::new(grid, max_shape, chunk_shape, &order)
     }
 
-    /// Numbers over a largest extent with one unlimited axis.
+    /// Creates the numbering for a maximum extent with one unlimited axis.
     pub(crate) fn extensible(
         grid: &ChunkGrid,
         max_shape: &[Option<u64>],
@@ -114,7 +120,7 @@ impl ChunkNumbering {
         let mut unlimited = (0..).zip(max_shape).filter(|(_, size)| size.is_none()).map(|(axis, _)| axis);
         let (Some(first), None) = (unlimited.next(), unlimited.next()) else {
             let problem =
-                format!("largest shape {max_shape:?}, but an extensible array has one unlimited axis");
+                format!("maximum shape {max_shape:?}, expected one unlimited axis for an extensible array");
             return Err(Error::malformed(STRUCTURE, 0, problem));
         };
         let others = (0..grid.counts.len()).filter(|&axis| axis != first);
@@ -128,7 +134,8 @@ impl ChunkNumbering {
         chunk_shape: &[u64],
         order: &[usize],
     ) -> Result<Self, Error> {
-        // The unlimited axis is the slowest, whose count no step depends on: the current one serves.
+        // No stride depends on the count along the slowest axis, so the current count can stand in for the unlimited
+        // one.
         let most = |axis: usize| match (max_shape.get(axis)?, chunk_shape.get(axis)?) {
             (Some(size), chunk) => Some(size.div_ceil(*chunk)),
             (None, _) => grid.counts.get(axis).copied(),
@@ -139,7 +146,9 @@ impl ChunkNumbering {
             return Err(Error::limit(
                 STRUCTURE,
                 0,
-                format!("largest shape {max_shape:?} of chunks {chunk_shape:?}"),
+                format!(
+                    "maximum shape {max_shape:?} with chunk shape {chunk_shape:?}, expected less than 2^64 chunks"
+                ),
             ));
         };
         let place = |(&axis, step): (&usize, u64)| {
@@ -148,7 +157,8 @@ impl ChunkNumbering {
         let axes: Vec<_> = order.iter().zip(steps).filter_map(place).collect();
         if axes.len() != grid.counts.len() || axes.iter().zip(&counts).any(|(axis, most)| axis.count > *most)
         {
-            let problem = format!("shape of {:?} chunks over the largest of {counts:?}", grid.counts);
+            let problem =
+                format!("{:?} chunks, expected at most {counts:?} of the maximum shape", grid.counts);
             return Err(Error::malformed(STRUCTURE, 0, problem));
         }
         let identity = axes.iter().all(|axis| axis.step == axis.stride);
@@ -157,7 +167,7 @@ impl ChunkNumbering {
         Ok(Self { identity, axes, end, most })
     }
 
-    /// Row-major position of chunk `number`, or `None` where it lies outside the extent.
+    /// Returns the row-major position of chunk `number`; `None` outside of the extent.
     pub(crate) fn position(&self, number: u64) -> Option<u64> {
         if number >= self.end {
             return None;
@@ -191,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_shapes_are_refused() {
+    fn rejects_invalid_shapes() {
         assert!(ChunkGrid::new(&[5], &[0], 4).is_err());
         assert!(ChunkGrid::new(&[5], &[1], 0).is_err());
         assert!(ChunkGrid::new(&[5], &[1, 1], 1).is_err());
@@ -200,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_count_over_the_largest_extent() {
+    fn numbers_are_row_major_over_the_maximum_extent() {
         let grid = ChunkGrid::new(&[4, 4], &[2, 2], 1).unwrap();
         let numbers = ChunkNumbering::bounded(&grid, &[Some(4), Some(10)], &[2, 2]).unwrap();
         let found: Vec<_> = (0..10).map(|number| numbers.position(number)).collect();
@@ -210,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unlimited_axis_is_numbered_first() {
+    fn the_unlimited_axis_is_the_slowest() {
         let grid = ChunkGrid::new(&[2, 3, 2], &[1, 1, 1], 1).unwrap();
         let numbers = ChunkNumbering::extensible(&grid, &[Some(2), None, Some(2)], &[1, 1, 1]).unwrap();
         // Number = axis1 * 4 + axis0 * 2 + axis2; position = axis0 * 6 + axis1 * 2 + axis2.
@@ -222,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_over_the_largest_is_refused() {
+    fn rejects_an_extent_over_the_maximum() {
         let grid = ChunkGrid::new(&[4], &[2], 1).unwrap();
         assert!(ChunkNumbering::bounded(&grid, &[Some(2)], &[2]).is_err());
     }

@@ -8,7 +8,7 @@
 use super::{Format, Reader};
 use crate::{Error, model::Dataspace};
 
-/// Most dimensions that the library knows.
+/// Maximum rank in the HDF5 library.
 pub(crate) const MAX_RANK: u8 = 32;
 
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Dataspace, Error> {
@@ -27,7 +27,11 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Datasp
         (1, 0, _) | (2, 0, 0) => return Ok(Dataspace::Scalar),
         (2, 0, 2) => return Ok(Dataspace::Null),
         (1, ..) | (2, _, 1) => {}
-        _ => return Err(reader.malformed(format!("type {class} with {rank} dimensions"))),
+        _ => {
+            return Err(reader.malformed(format!(
+                "type {class} with {rank} dimensions, expected 0 or 2 without any, else 1"
+            )));
+        }
     }
     let shape = (0..rank).map(|_| reader.raw_length()).collect::<Result<Vec<_>, _>>()?;
     let max_shape = match flags & 1 {
@@ -60,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_contradicts_itself() {
+    fn rejects_contradictions() {
         assert!(parse(&[2, 33, 0, 1], 0, FORMAT).is_err());
         assert!(parse(&[2, 1, 0, 2, 1, 0], 0, FORMAT).is_err());
         assert!(parse(&[3, 1, 0, 1, 1, 0], 0, FORMAT).is_err());

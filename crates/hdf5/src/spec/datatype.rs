@@ -11,7 +11,7 @@ use crate::{
 };
 
 const STRUCTURE: &str = "datatype message";
-/// Types in types. The library has no limit; real files stay below ten.
+/// Limit on the nesting depth. The library has none; real files stay below ten.
 const MAX_DEPTH: u32 = 64;
 
 /// Parses the message at `address`.
@@ -33,7 +33,7 @@ impl Head {
         self.bits >> bit & 1 == 1
     }
 
-    /// `count` bits (at most 8) from `first`.
+    /// Returns `count` bits, starting at bit `first`.
     fn field(self, first: u32, count: u32) -> u8 {
         let [low, ..] = (self.bits >> first & !u32::MAX.unbounded_shl(count)).to_le_bytes();
         low
@@ -42,7 +42,7 @@ impl Head {
 
 fn parse_next(reader: &mut Reader<'_>, depth: u32) -> Result<Datatype, Error> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(reader.unsupported(format!("types nested deeper than {MAX_DEPTH}")));
+        return Err(reader.unsupported(format!("datatypes nested deeper than {MAX_DEPTH} levels")));
     };
     let head = head(reader)?;
     let size = head.size;
@@ -75,7 +75,7 @@ fn head(reader: &mut Reader<'_>) -> Result<Head, Error> {
         return Err(reader.unsupported(format!("version {}, expected 1 to 5", head.version)));
     }
     if head.size == 0 {
-        return Err(reader.malformed(format!("class {} of size 0", head.class)));
+        return Err(reader.malformed(format!("class {} with size 0, expected 1 or more", head.class)));
     }
     Ok(head)
 }
@@ -102,7 +102,9 @@ fn float(reader: &mut Reader<'_>, head: Head) -> Result<Float, Error> {
         (false, false) => ByteOrder::Little,
         (false, true) => ByteOrder::Big,
         (true, true) => ByteOrder::Vax,
-        (true, false) => return Err(reader.malformed("reserved byte order of a floating-point number")),
+        (true, false) => {
+            return Err(reader.malformed("reserved byte order, expected little-endian, big-endian or VAX"));
+        }
     };
     let normalization = head.field(4, 2);
     if normalization > 2 {
@@ -182,7 +184,7 @@ fn member(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Member, Err
     Ok(Member { name, offset, datatype })
 }
 
-/// Bytes that hold an offset in a compound of `size` bytes.
+/// Returns the size in bytes of a member offset in a compound of `size` bytes.
 fn bytes_for(size: u32) -> u8 {
     match size {
         0..=0xFF => 1,
@@ -192,7 +194,7 @@ fn bytes_for(size: u32) -> u8 {
     }
 }
 
-/// Sizes of a member that is an array, which version 1 keeps in the compound. Empty for a single element.
+/// Reads the shape of an array member, which version 1 stores in the compound. Empty for a scalar member.
 fn old_member_shape(reader: &mut Reader<'_>) -> Result<Vec<u64>, Error> {
     let rank = reader.u8()?;
     reader.skip(11)?;
@@ -203,7 +205,8 @@ fn old_member_shape(reader: &mut Reader<'_>) -> Result<Vec<u64>, Error> {
     }
 }
 
-/// Members lie in the compound and do not overlap, so that decoding never yields more than the bytes hold.
+/// Checks that members are within the compound and do not overlap, so that decoding never yields more than the stored
+/// bytes.
 fn check_members(reader: &Reader<'_>, size: u32, members: &[Member]) -> Result<(), Error> {
     let mut places: Vec<_> =
         members.iter().map(|m| (u64::from(m.offset), m.datatype.size(), &m.name)).collect();
@@ -212,9 +215,8 @@ fn check_members(reader: &Reader<'_>, size: u32, members: &[Member]) -> Result<(
     for (offset, length, name) in places {
         let end = offset.saturating_add(length);
         if offset < free_from || end > u64::from(size) {
-            let problem =
-                format!("member {name:?} takes bytes {offset} to {end} of a compound of {size} bytes");
-            return Err(reader.malformed(format!("{problem}, {free_from} are taken")));
+            let problem = format!("member {name:?} at bytes {offset} to {end} of a compound of {size} bytes");
+            return Err(reader.malformed(format!("{problem}, of which {free_from} are used")));
         }
         free_from = end;
     }
@@ -224,7 +226,7 @@ fn check_members(reader: &Reader<'_>, size: u32, members: &[Member]) -> Result<(
 fn enumeration(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
     let base = parse_next(reader, depth)?;
     if !matches!(base, Datatype::Integer(_)) || base.size() != u64::from(head.size) {
-        return Err(reader.malformed("an enumeration's base type is not an integer of its size"));
+        return Err(reader.malformed("enumeration base type, expected an integer of the same size"));
     }
     let count = head.bits & 0xFFFF;
     let mut names = Vec::new();
@@ -240,7 +242,7 @@ fn variable(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype,
     let size = head.size;
     let pointer = u32::from(reader.format().offset_size).saturating_add(8);
     if size != pointer {
-        return Err(reader.malformed(format!("variable-length type of {size} bytes, expected {pointer}")));
+        return Err(reader.malformed(format!("variable-length type with size {size}, expected {pointer}")));
     }
     let base = parse_next(reader, depth)?;
     match head.field(0, 4) {
@@ -263,7 +265,7 @@ fn array(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Er
     if datatype.size() == u64::from(head.size) {
         return Ok(datatype);
     }
-    let problem = format!("array of {} bytes, expected {} by its shape", head.size, datatype.size());
+    let problem = format!("array with size {}, expected {} for its shape", head.size, datatype.size());
     Err(reader.malformed(problem))
 }
 
@@ -271,7 +273,8 @@ fn complex(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, 
     let base = parse_next(reader, depth)?;
     let parts = u64::from(head.size);
     if !matches!(base, Datatype::Float(_)) || base.size().checked_mul(2) != Some(parts) {
-        return Err(reader.unsupported(format!("complex number of {parts} bytes that is not two floats")));
+        return Err(reader
+            .unsupported(format!("complex number of {parts} bytes, expected two floating-point numbers")));
     }
     Ok(Datatype::Complex { base: Box::new(base) })
 }
@@ -333,7 +336,7 @@ mod tests {
         third.extend(INT16);
         assert_eq!(parsed(&third).unwrap(), expected);
         third[10] = 3;
-        assert!(parsed(&third).is_err(), "the member passes the compound's end");
+        assert!(parsed(&third).is_err(), "a member beyond the end of the compound");
     }
 
     #[test]
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_agree_with_their_size() {
+    fn rejects_arrays_of_another_size() {
         let mut bytes = vec![0x3A, 0, 0, 0, 12, 0, 0, 0, 2, 2, 0, 0, 0, 3, 0, 0, 0];
         bytes.extend(INT16);
         assert_eq!(parsed(&bytes).unwrap(), Datatype::Array { base: Box::new(int16()), shape: vec![2, 3] });
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn rejects_invalid_types() {
         assert!(parsed(&[0x60, 0, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0]).is_err(), "version 6");
         assert!(parsed(&[0x1C, 0, 0, 0, 2, 0, 0, 0]).is_err(), "class 12");
         assert!(parsed(&[0x10, 0, 0, 0, 2, 0, 0, 0, 1, 0, 16, 0]).is_err(), "17 bits in two bytes");

@@ -1,4 +1,5 @@
-//! Extensible arrays (specification, "The Extensible Array Index"): header, index block, super blocks, data blocks.
+//! Extensible arrays (specification VII.D, "Extensible Array Index"): header, index block, secondary blocks ("super
+//! blocks"), data blocks.
 //!
 //! ```text
 //! header       "EAHD" version(0) client element-size max-elements-bits index-block-elements data-block-min-elements
@@ -10,8 +11,9 @@
 //! page         element… checksum
 //! ```
 //!
-//! After the elements of the index block, super block *n* holds 2^(n/2) data blocks of 2^((n+1)/2) times the least number
-//! of elements. The first super blocks are not stored: the index block points at their data blocks.
+//! After the elements of the index block, super block *n* has 2^(n/2) data blocks, each of 2^((n+1)/2) times the
+//! minimum number of elements. The first super blocks are not stored: the index block contains the addresses of their
+//! data blocks.
 
 use virtualize_bytes::{ByteRange, Cursor};
 
@@ -20,24 +22,24 @@ use crate::Error;
 
 pub(crate) const HEADER: &str = "extensible array header";
 pub(crate) const INDEX_BLOCK: &str = "extensible array index block";
-pub(crate) const SUPER_BLOCK: &str = "extensible array super block";
+pub(crate) const SUPER_BLOCK: &str = "extensible array secondary block";
 pub(crate) const DATA_BLOCK: &str = "extensible array data block";
 
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 const CHECKSUM: u64 = 4;
 
-/// What the header says.
+/// The header of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ExtensibleArray {
-    /// Elements have a size and a filter mask (client 1).
+    /// Whether elements include a size and a filter mask (client 1).
     pub(crate) filtered: bool,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub(crate) element_size: u8,
-    /// Elements of the index block.
+    /// Number of elements in the index block.
     pub(crate) index_elements: u8,
-    /// Where the index block lies; `None` for an array without any element.
+    /// Address of the index block; `None` for an empty array.
     pub(crate) index_block: Option<u64>,
-    /// One past the largest number ever written.
+    /// End of the elements that were ever set, exclusive.
     pub(crate) end: u64,
     max_bits: u8,
     min_elements: u8,
@@ -46,17 +48,17 @@ pub(crate) struct ExtensibleArray {
     header: u64,
 }
 
-/// A block to be read, with what is known of it from its place.
+/// A data block to read, with the properties that follow from its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DataBlock {
     pub(crate) address: u64,
-    /// Number of its first element.
+    /// Index of its first element.
     pub(crate) first: u64,
-    /// How many elements it has.
+    /// Number of its elements.
     pub(crate) elements: u64,
-    /// The offset that the library writes into it, see [`expect_offset`].
+    /// Block offset that the library stores in it, see [`expect_offset`].
     offset: u64,
-    /// Which of its pages are written; `None` for a block without pages.
+    /// Bitmap of its initialized pages; `None` for a block without pages.
     pages: Option<Vec<bool>>,
 }
 
@@ -65,23 +67,23 @@ pub(crate) struct DataBlock {
 pub(crate) enum Part {
     /// All of a block without pages.
     Whole,
-    /// What comes before the pages.
+    /// The fields before the pages.
     Prefix,
-    /// A page, which begins with this element.
+    /// The page with this first element.
     Page { first: u64 },
 }
 
-/// A super block to be read.
+/// A super block to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SuperBlock {
     pub(crate) address: u64,
-    /// Which one, counted from 0 with those that are not stored.
+    /// Its number, counting those that are not stored.
     level: u32,
-    /// Number of its first element.
+    /// Index of its first element.
     pub(crate) first: u64,
 }
 
-/// The parts of an index block.
+/// The content of an index block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct IndexBlock<'a> {
     pub(crate) elements: &'a [u8],
@@ -90,13 +92,13 @@ pub(crate) struct IndexBlock<'a> {
 }
 
 impl ExtensibleArray {
-    /// Bytes that a header takes in the file.
+    /// Returns the size of a header in bytes.
     pub(crate) fn header_size(format: Format) -> u64 {
         let lengths = u64::from(format.length_size).saturating_mul(6);
         16_u64.saturating_add(lengths).saturating_add(format.offset_size.into())
     }
 
-    /// Reads a header from exactly [`ExtensibleArray::header_size`] bytes.
+    /// Parses a header from exactly [`ExtensibleArray::header_size`] bytes.
     pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
         let truncated = Error::truncated(HEADER, address);
         let mut cursor = Cursor::little(bytes, address);
@@ -124,7 +126,7 @@ impl ExtensibleArray {
         array.check(client)
     }
 
-    /// Refuses parameters with which the places of blocks make no sense.
+    /// Rejects parameters that do not determine the positions of blocks.
     fn check(self, client: u8) -> Result<Self, Error> {
         let Self { element_size, max_bits, min_elements, min_pointers, header, .. } = self;
         if client > 1 || element_size == 0 {
@@ -141,39 +143,39 @@ impl ExtensibleArray {
         Ok(self)
     }
 
-    /// How many super blocks there can be, those without a block of their own counted.
+    /// Returns the number of super blocks that the array can have, including those that are not stored.
     fn levels(&self) -> u32 {
         let least = self.min_elements.checked_ilog2().unwrap_or(0);
         u32::from(self.max_bits).saturating_sub(least).saturating_add(1)
     }
 
-    /// How many super blocks have no block of their own.
+    /// Returns the number of super blocks that are not stored.
     fn direct_levels(&self) -> u32 {
         self.min_pointers.checked_ilog2().unwrap_or(0).saturating_mul(2)
     }
 
-    /// Data blocks that the index block points at.
+    /// Returns the number of data block addresses in the index block.
     fn direct_blocks(&self) -> u64 {
         u64::from(self.min_pointers).saturating_sub(1).saturating_mul(2)
     }
 
-    /// Data blocks of a super block.
+    /// Returns the number of data blocks of a super block.
     fn blocks(level: u32) -> u64 {
         1_u64.checked_shl(level / 2).unwrap_or(u64::MAX)
     }
 
-    /// Data blocks of all super blocks before this one.
+    /// Returns the number of data blocks of all earlier super blocks.
     fn blocks_before(level: u32) -> u64 {
         (0..level).map(Self::blocks).fold(0, u64::saturating_add)
     }
 
-    /// Elements of each data block of a super block.
+    /// Returns the number of elements in each data block of a super block.
     fn block_elements(&self, level: u32) -> u64 {
         let times = 1_u64.checked_shl(level.div_ceil(2)).unwrap_or(u64::MAX);
         times.saturating_mul(self.min_elements.into())
     }
 
-    /// Number of the first element of each super block, with the elements of the index block before them.
+    /// Returns the index of the first element of each super block.
     fn starts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let mut next = u64::from(self.index_elements);
         (0..self.levels()).map(move |level| {
@@ -187,17 +189,17 @@ impl ExtensibleArray {
         elements.saturating_mul(self.element_size.into())
     }
 
-    /// Bytes of a block's offset in the array.
+    /// Returns the size of the block offset field in bytes.
     fn offset_size(&self) -> u64 {
         u64::from(self.max_bits).div_ceil(8)
     }
 
-    /// Bytes of signature, version, client and header address.
+    /// Returns the size of signature, version, client and header address in bytes.
     fn prefix(format: Format) -> u64 {
         6_u64.saturating_add(format.offset_size.into())
     }
 
-    /// Where the index block lies.
+    /// Returns the range of the index block.
     pub(crate) fn index_range(&self, address: u64, format: Format) -> ByteRange {
         let supers = u64::from(self.levels().saturating_sub(self.direct_levels()));
         let pointers = self.direct_blocks().saturating_add(supers).saturating_mul(format.offset_size.into());
@@ -206,7 +208,7 @@ impl ExtensibleArray {
         ByteRange::new(address, length.saturating_add(CHECKSUM))
     }
 
-    /// Reads the index block; blocks from element `end` on are left out.
+    /// Parses the index block. Omits blocks from element `end` on.
     pub(crate) fn parse_index_block<'a>(
         &self,
         bytes: &'a [u8],
@@ -226,7 +228,10 @@ impl ExtensibleArray {
             }
             let elements = self.block_elements(level);
             if elements > self.page_elements {
-                let problem = format!("pages of {} elements, fewer than its blocks have", self.page_elements);
+                let problem = format!(
+                    "pages of {} elements, expected at least as many as in a data block",
+                    self.page_elements
+                );
                 return Err(Error::malformed(INDEX_BLOCK, address, problem));
             }
             let before = Self::blocks_before(level);
@@ -244,7 +249,7 @@ impl ExtensibleArray {
         Ok(IndexBlock { elements, data_blocks, super_blocks })
     }
 
-    /// Pages of each data block of a super block; 0 where these have none.
+    /// Returns the number of pages in each data block of a super block; 0 for blocks without pages.
     fn pages(&self, level: u32) -> u64 {
         match self.block_elements(level) {
             elements if elements > self.page_elements => {
@@ -258,7 +263,7 @@ impl ExtensibleArray {
         Self::blocks(level).saturating_mul(self.pages(level).div_ceil(8))
     }
 
-    /// Where a super block lies.
+    /// Returns the range of a super block.
     pub(crate) fn super_range(&self, block: SuperBlock, format: Format) -> ByteRange {
         let pointers = Self::blocks(block.level).saturating_mul(format.offset_size.into());
         let prefix = Self::prefix(format).saturating_add(self.offset_size());
@@ -266,7 +271,7 @@ impl ExtensibleArray {
         ByteRange::new(block.address, length.saturating_add(CHECKSUM))
     }
 
-    /// The data blocks of a super block; those from element `end` on are left out.
+    /// Parses the data blocks of a super block. Omits those from element `end` on.
     pub(crate) fn parse_super_block(
         &self,
         bytes: &[u8],
@@ -293,8 +298,8 @@ impl ExtensibleArray {
         Ok(found)
     }
 
-    /// The written parts of a data block that hold elements before `end`, and where they lie with the checksum that
-    /// follows them.
+    /// Returns the initialized parts of a data block with elements before `end`, and their ranges including the
+    /// checksums.
     pub(crate) fn parts(&self, block: &DataBlock, end: u64, format: Format) -> Vec<(Part, ByteRange)> {
         let prefix = Self::prefix(format).saturating_add(self.offset_size());
         let Some(pages) = &block.pages else {
@@ -313,7 +318,7 @@ impl ExtensibleArray {
         std::iter::once((Part::Prefix, ByteRange::new(block.address, prefix))).chain(written).collect()
     }
 
-    /// Checks a part of a data block and returns its elements with the number of the first one.
+    /// Checks a part of a data block. Returns its elements and the index of the first one.
     pub(crate) fn parse_part<'a>(
         &self,
         bytes: &'a [u8],
@@ -332,7 +337,7 @@ impl ExtensibleArray {
         Ok((block.first, elements))
     }
 
-    /// Checks what all blocks begin and end with; returns a cursor after it.
+    /// Checks the fields common to all blocks, and the checksum. Returns a cursor after these fields.
     fn open<'a>(
         &self,
         structure: &'static str,
@@ -348,20 +353,21 @@ impl ExtensibleArray {
         let client = cursor.u8().map_err(&truncated)?;
         let header = format.address(&mut cursor).map_err(&truncated)?;
         if client != u8::from(self.filtered) || header != Some(self.header) {
-            let problem = format!("belongs to client {client} at {header:x?}, expected {:#x}", self.header);
+            let problem =
+                format!("client {client} and header address {header:x?}, expected {:#x}", self.header);
             return Err(Error::malformed(structure, address, problem));
         }
         Ok(cursor)
     }
 
-    /// Where element `first` lies in the array without the elements of the index block: the offset of a block.
+    /// Returns the offset of element `first` in the array, not counting the elements of the index block.
     fn offset(&self, first: u64) -> u64 {
         first.saturating_sub(self.index_elements.into())
     }
 }
 
-/// Checks the offset that a block names. The library writes it too large for the blocks that the index block points at
-/// (it adds the blocks of earlier super blocks, times this block's elements), so that is taken as well.
+/// Checks the block offset. For data blocks of the index block, also accepts the larger offset that the library stores
+/// by mistake: the number of data blocks in earlier super blocks, times the elements of this block, is added.
 fn expect_offset(
     cursor: &mut Cursor<'_>,
     size: u64,
@@ -384,11 +390,12 @@ mod tests {
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
-    /// The header of an array of ten chunks, as libhdf5 2.0 writes it.
+    /// Header of an array of ten chunks, as written by libhdf5 2.0.
     const HEADER_HEX: &str = "45414844 00 00 08 20 04 10 04 0a 0000000000000000 0000000000000000 0100000000000000 \
                               9600000000000000 0a00000000000000 1400000000000000 0106000000000000 88dc4779";
 
-    /// Two elements in the index block, data blocks of 2, 4, 4, 8, … elements, pages of 4; ten bits of elements.
+    /// Two elements in the index block, data blocks of 2, 4, 4, 8, … elements, pages of 4, ten bits for the number of
+    /// elements.
     const SMALL: ExtensibleArray = ExtensibleArray {
         filtered: false,
         element_size: 8,
@@ -416,19 +423,19 @@ mod tests {
     }
 
     #[test]
-    fn a_header_sets_the_sizes() {
+    fn sizes_follow_from_the_header() {
         let bytes = bytes_of(HEADER_HEX);
         assert_eq!(ExtensibleArray::header_size(FORMAT), bytes.len() as u64);
         let array = ExtensibleArray::parse(&bytes, 0x5b9, FORMAT).unwrap();
         assert_eq!((array.element_size, array.index_block, array.end), (8, Some(0x601), 10));
-        // 29 super blocks, 4 of them in the index block with their 6 data blocks: 4 elements and 31 addresses.
+        // 29 super blocks, of which 4 with 6 data blocks are in the index block: 4 elements and 31 addresses.
         assert_eq!(array.index_range(0x601, FORMAT), ByteRange::new(0x601, 14 + 35 * 8 + 4));
         let starts: Vec<_> = array.starts().take(6).collect();
         assert_eq!(starts, [(0, 4), (1, 20), (2, 52), (3, 116), (4, 244), (5, 500)]);
     }
 
     #[test]
-    fn the_index_block_points_at_blocks() {
+    fn parses_an_index_block() {
         let mut content = vec![0x1000, 0x2000, 0x3000, u64::MAX, 0x4000];
         content.resize(2 + 2 + 8, u64::MAX);
         let bytes = block(b"EAIB", None, &words(&content));
@@ -439,12 +446,12 @@ mod tests {
         assert_eq!(found.data_blocks, [first]);
         assert_eq!(found.super_blocks, [SuperBlock { address: 0x4000, level: 2, first: 8 }]);
         let found = SMALL.parse_index_block(&bytes, 0x100, 8, FORMAT).unwrap();
-        assert!(found.super_blocks.is_empty(), "blocks outside the extent are not read");
+        assert!(found.super_blocks.is_empty(), "blocks outside of the extent are omitted");
     }
 
-    /// Super block 4: four data blocks of 8 elements, two pages each, with one bit a page.
+    /// Super block 4: four data blocks of 8 elements in two pages each, with one bit per page.
     #[test]
-    fn a_super_block_says_which_pages_are_written() {
+    fn super_blocks_list_initialized_pages() {
         let place = SuperBlock { address: 0x4000, level: 4, first: 32 };
         let mut rest = vec![0b0111_0000, 0, 0, 0];
         rest.extend(words(&[0x5000, 0x6000, u64::MAX, u64::MAX]));
@@ -459,12 +466,12 @@ mod tests {
         assert_eq!(pages(1), [prefix(0x6000), page(40, 0x6014), page(44, 0x6014 + 36)]);
         let wrong = block(b"EASB", Some(32), &rest);
         let error = SMALL.parse_super_block(&wrong, place, 1000, FORMAT).unwrap_err().to_string();
-        assert_eq!(error, "extensible array super block at 0x4000: offset 32, expected 30");
+        assert_eq!(error, "extensible array secondary block at 0x4000: offset 32, expected 30");
     }
 
-    /// The library writes 2 + 1 * 4 where 2 is meant: either is taken.
+    /// The library stores 2 + 1 * 4 instead of 2. Both are accepted.
     #[test]
-    fn data_blocks_of_the_index_block_may_name_a_wrong_offset() {
+    fn accepts_the_block_offsets_of_the_library() {
         let place = DataBlock { address: 0x3000, first: 4, elements: 4, offset: 6, pages: None };
         let part = |offset| {
             let bytes = block(b"EADB", Some(offset), &words(&[1, 2, 3, 4]));
@@ -478,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_parameters_are_refused() {
+    fn rejects_invalid_parameters() {
         let odd = [
             ExtensibleArray { min_elements: 3, ..SMALL },
             ExtensibleArray { min_pointers: 1, ..SMALL },

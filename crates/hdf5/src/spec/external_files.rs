@@ -1,4 +1,4 @@
-//! External data files message, 0x0007 (specification IV.A.2.h).
+//! External Data Files message, 0x0007 (specification IV.A.2.h).
 //!
 //! ```text
 //! 1 | - 3 | allocated slots 2 | used slots 2 | local heap O | slots: name offset L, offset in the file L, size L
@@ -7,22 +7,22 @@
 use super::{Format, Reader};
 use crate::Error;
 
-/// The message; names are in the local heap.
+/// The message. Names are in the local heap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ExternalFiles {
-    /// Local heap that holds the names.
+    /// Address of the local heap with the names.
     pub(crate) heap: u64,
     pub(crate) slots: Vec<Slot>,
 }
 
-/// One run of bytes.
+/// A segment of an external file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
-    /// Offset of the file's name in the local heap.
+    /// Offset of the file name in the local heap.
     pub(crate) name: u64,
-    /// First byte in that file.
+    /// Offset of the first byte in the file.
     pub(crate) offset: u64,
-    /// How many bytes; `None` for unlimited.
+    /// Size in bytes; `None` for unlimited.
     pub(crate) size: Option<u64>,
 }
 

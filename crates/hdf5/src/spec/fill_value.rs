@@ -1,4 +1,4 @@
-//! Fill value messages, 0x0005 and the old 0x0004 (specification IV.A.2.e and f).
+//! Fill Value messages, 0x0005 and the old 0x0004 (specification IV.A.2.e and f).
 //!
 //! ```text
 //! old:            size 4 | value
@@ -14,7 +14,7 @@ use crate::{
     model::{FillMessage, FillTime, FillValue},
 };
 
-/// What holds where the header has neither message, as the library has it.
+/// The fill value of a header without either message, as in the library.
 pub(crate) const ABSENT: FillMessage = FillMessage {
     version: None,
     write_time: FillTime::IfSet,
@@ -22,7 +22,7 @@ pub(crate) const ABSENT: FillMessage = FillMessage {
     value: FillValue::Undefined,
 };
 
-/// Parses message 0x0004.
+/// Parses the old Fill Value message, 0x0004.
 pub(crate) fn parse_old(bytes: &[u8], address: u64, format: Format) -> Result<FillMessage, Error> {
     let mut reader = Reader::new("old fill value message", bytes, address, format);
     let value = match reader.u32()? {
@@ -32,7 +32,7 @@ pub(crate) fn parse_old(bytes: &[u8], address: u64, format: Format) -> Result<Fi
     Ok(FillMessage { version: Some(0), write_time: FillTime::IfSet, allocation_time: 0, value })
 }
 
-/// Parses message 0x0005.
+/// Parses the Fill Value message, 0x0005.
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<FillMessage, Error> {
     let mut reader = Reader::new("fill value message", bytes, address, format);
     let version = reader.version(1..=3)?;
@@ -52,7 +52,7 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<FillMe
     Ok(FillMessage { version: Some(version), write_time, allocation_time, value })
 }
 
-/// Versions 1 and 2: a negative size also stands for an undefined value.
+/// Reads the value of versions 1 and 2. A negative size also means that the value is undefined.
 fn counted_value(reader: &mut Reader<'_>) -> Result<FillValue, Error> {
     if reader.u8()? == 0 {
         return Ok(FillValue::Undefined);
@@ -66,8 +66,12 @@ fn counted_value(reader: &mut Reader<'_>) -> Result<FillValue, Error> {
 
 fn flagged_value(reader: &mut Reader<'_>, flags: u8) -> Result<FillValue, Error> {
     match (flags & 0x10 != 0, flags & 0x20 != 0) {
-        _ if flags & 0xC0 != 0 => Err(reader.malformed(format!("reserved flags set ({flags:#04x})"))),
-        (true, true) => Err(reader.malformed("both undefined and with a value")),
+        _ if flags & 0xC0 != 0 => {
+            Err(reader.malformed(format!("flags {flags:#04x}, expected no reserved ones")))
+        }
+        (true, true) => {
+            Err(reader.malformed("flags for both an undefined value and a value, expected one of them"))
+        }
         (true, false) => Ok(FillValue::Undefined),
         (false, false) => Ok(FillValue::Default),
         (false, true) => {
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_truncation() {
+    fn write_times_and_truncation() {
         let fill = parse(&[3, 0x05], 0, FORMAT).unwrap();
         assert_eq!((fill.allocation_time, fill.write_time), (1, FillTime::Never));
         assert!(matches!(parse(&[3, 0x20, 4, 0, 0, 0, 1], 0, FORMAT), Err(Error::Truncated { .. })));

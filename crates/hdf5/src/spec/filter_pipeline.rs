@@ -1,4 +1,4 @@
-//! Filter pipeline message, 0x000B (specification IV.A.2.l).
+//! Filter Pipeline message, 0x000B (specification IV.A.2.l).
 //!
 //! ```text
 //! version 1: 1 | filters | - 6 | per filter: id 2, name length 2, flags 2, parameters 2, name (filled to 8), parameters 4×n (filled to 8)
@@ -8,9 +8,9 @@
 use super::{Format, Reader};
 use crate::{Error, model::Filter};
 
-/// Identifiers below this one belong to the library; version 2 does not name these filters.
+/// Identifiers from here on are registered with The HDF Group. Version 2 does not store the names of other filters.
 const FIRST_REGISTERED: u16 = 256;
-/// Most filters that the library knows (a chunk's filter mask has 32 bits).
+/// Maximum number of filters, that of bits in a chunk's filter mask.
 const MAX_FILTERS: u8 = 32;
 
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Vec<Filter>, Error> {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_filters_are_refused() {
+    fn rejects_too_many_filters() {
         assert!(parse(&[2, 33], 0, FORMAT).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Fixed arrays (specification, "The Fixed Array Index"): header, data block, pages of elements.
+//! Fixed arrays (specification VII.C, "Fixed Array Index"): header, data block, pages of elements.
 //!
 //! ```text
 //! header      "FAHD" version(0) client element-size page-bits elements(length) data-block-address checksum
@@ -16,32 +16,32 @@ pub(crate) const HEADER: &str = "fixed array header";
 pub(crate) const BLOCK: &str = "fixed array data block";
 pub(crate) const PAGE: &str = "fixed array data block page";
 
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 const CHECKSUM: u64 = 4;
 
-/// What the header says.
+/// The header of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FixedArray {
-    /// Elements have a size and a filter mask (client 1).
+    /// Whether elements include a size and a filter mask (client 1).
     pub(crate) filtered: bool,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub(crate) element_size: u8,
-    /// Elements of the array.
+    /// Number of elements.
     pub(crate) elements: u64,
-    /// Where the data block lies; `None` for an array without any.
+    /// Address of the data block; `None` for an empty array.
     pub(crate) block: Option<u64>,
-    /// Elements of a page.
+    /// Number of elements in a page.
     page_elements: u64,
     header: u64,
 }
 
 impl FixedArray {
-    /// Bytes that a header takes in the file.
+    /// Returns the size of a header in bytes.
     pub(crate) fn header_size(format: Format) -> u64 {
         12_u64.saturating_add(format.offset_size.into()).saturating_add(format.length_size.into())
     }
 
-    /// Reads a header from exactly [`FixedArray::header_size`] bytes.
+    /// Parses a header from exactly [`FixedArray::header_size`] bytes.
     pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
         let truncated = Error::truncated(HEADER, address);
         let mut cursor = Cursor::little(bytes, address);
@@ -58,13 +58,13 @@ impl FixedArray {
         Ok(Self { filtered: client == 1, element_size, elements, block, page_elements, header: address })
     }
 
-    /// Bytes of the data block before its elements or its pages, checksum not counted.
+    /// Returns the size in bytes of the data block before its elements or pages, without the checksum.
     fn block_prefix(&self, format: Format) -> u64 {
         let bitmap = if self.is_paged() { self.pages().div_ceil(8) } else { 0 };
         bitmap.saturating_add(6).saturating_add(format.offset_size.into())
     }
 
-    /// Whether the elements lie in pages.
+    /// Returns whether the elements are in pages.
     pub(crate) fn is_paged(&self) -> bool {
         self.elements > self.page_elements
     }
@@ -77,14 +77,14 @@ impl FixedArray {
         elements.saturating_mul(self.element_size.into())
     }
 
-    /// The data block with its elements, or with its bitmap of pages.
+    /// Returns the range of the data block: with its elements, or up to the end of its page bitmap.
     pub(crate) fn block_range(&self, address: u64, format: Format) -> ByteRange {
         let elements = if self.is_paged() { 0 } else { self.bytes_of(self.elements) };
         let length = self.block_prefix(format).saturating_add(elements).saturating_add(CHECKSUM);
         ByteRange::new(address, length)
     }
 
-    /// Checks a data block and returns its elements, or its bitmap of pages.
+    /// Checks a data block. Returns its elements or its page bitmap.
     pub(crate) fn parse_block<'a>(
         &self,
         bytes: &'a [u8],
@@ -98,14 +98,16 @@ impl FixedArray {
         let client = cursor.u8().map_err(&truncated)?;
         let header = format.address(&mut cursor).map_err(&truncated)?;
         if client != u8::from(self.filtered) || header != Some(self.header) {
-            let problem = format!("belongs to client {client} at {header:x?}, expected {:#x}", self.header);
+            let problem =
+                format!("client {client} and header address {header:x?}, expected {:#x}", self.header);
             return Err(Error::malformed(BLOCK, address, problem));
         }
         let prefix = 6_usize.saturating_add(format.offset_size.into());
         Ok(content.get(prefix..).unwrap_or_default())
     }
 
-    /// The written pages that hold elements before `end`: number of the first element, and where the page lies.
+    /// Returns the initialized pages with elements before `end`: the index of the first element and the range of each
+    /// page.
     pub(crate) fn page_ranges<'a>(
         &'a self,
         bitmap: &'a [u8],
@@ -125,7 +127,7 @@ impl FixedArray {
     }
 }
 
-/// Bit `number` of a bitmap, counted from the most significant bit of the first byte.
+/// Returns bit `number` of a bitmap, counted from the most significant bit of the first byte.
 pub(crate) fn bit(bitmap: &[u8], number: u64) -> bool {
     let byte = usize::try_from(number / 8).ok().and_then(|at| bitmap.get(at));
     byte.is_some_and(|byte| byte << (number % 8) & 0x80 != 0)
@@ -138,13 +140,13 @@ mod tests {
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
-    /// Header and data block of three filtered chunks of which the second is there, as libhdf5 2.0 writes them.
+    /// Header and data block of three filtered chunks, of which the second is allocated, as written by libhdf5 2.0.
     const HEADER_HEX: &str = "46414844 00 01 14 0a 0300000000000000 6b05000000000000 3e5892c5";
     const BLOCK_HEX: &str = "46414442 00 01 4304000000000000 ffffffffffffffff 0000000000000000 00000000 \
                              0c08000000000000 0a00000000000000 00000000 ffffffffffffffff 0000000000000000 00000000 d1cc3037";
 
     #[test]
-    fn a_block_holds_elements() {
+    fn parses_a_data_block() {
         let bytes = bytes_of(HEADER_HEX);
         assert_eq!(FixedArray::header_size(FORMAT), bytes.len() as u64);
         let array = FixedArray::parse(&bytes, 0x443, FORMAT).unwrap();
@@ -155,9 +157,9 @@ mod tests {
         assert_eq!(array.parse_block(&block, 0x56b, FORMAT).unwrap(), &block[14..74]);
     }
 
-    /// Ten elements of 8 bytes in pages of four, of which the first and the last are written.
+    /// Ten elements of 8 bytes in pages of four, of which the first and the last are initialized.
     #[test]
-    fn a_bitmap_says_which_pages_are_written() {
+    fn bitmaps_list_initialized_pages() {
         let array = FixedArray {
             filtered: false,
             element_size: 8,
@@ -171,22 +173,22 @@ mod tests {
         let pages: Vec<_> = array.page_ranges(&[0b1010_0000], 0x100, 10, FORMAT).collect();
         assert_eq!(pages, [(0, ByteRange::new(0x113, 36)), (8, ByteRange::new(0x113 + 72, 20))]);
         let pages: Vec<_> = array.page_ranges(&[0xff], 0x100, 4, FORMAT).collect();
-        assert_eq!(pages, [(0, ByteRange::new(0x113, 36))], "pages outside the extent are not read");
+        assert_eq!(pages, [(0, ByteRange::new(0x113, 36))], "pages outside of the extent are omitted");
     }
 
     #[test]
-    fn bits_count_from_the_most_significant() {
+    fn bits_are_counted_from_the_most_significant() {
         assert!(bit(&[0x80, 0x01], 0) && bit(&[0x80, 0x01], 15));
         assert!(!bit(&[0x80, 0x01], 1) && !bit(&[0x80, 0x01], 16));
     }
 
     #[test]
-    fn odd_arrays_are_refused() {
+    fn rejects_invalid_arrays() {
         let mut bytes = bytes_of(HEADER_HEX);
         bytes[5] = 2;
         assert!(FixedArray::parse(&bytes, 0, FORMAT).unwrap_err().to_string().contains("checksum"));
         let array = FixedArray::parse(&bytes_of(HEADER_HEX), 0x400, FORMAT).unwrap();
         let error = array.parse_block(&bytes_of(BLOCK_HEX), 0x56b, FORMAT).unwrap_err().to_string();
-        assert!(error.contains("belongs to client 1 at Some(443), expected 0x400"), "{error}");
+        assert!(error.contains("client 1 and header address Some(443), expected 0x400"), "{error}");
     }
 }

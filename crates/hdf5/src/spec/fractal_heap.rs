@@ -1,4 +1,4 @@
-//! Fractal heap: header, direct and indirect blocks, identifiers of objects (specification III.G).
+//! Fractal heaps (specification III.G): header, direct and indirect blocks, and heap ids.
 //!
 //! ```text
 //! header: "FRHP" | 0 | id length 2 | filters' length 2 | flags | largest managed object 4 | next huge id L | huge B-tree O |
@@ -13,29 +13,29 @@ use super::{Format, Reader, checksum, filter_pipeline};
 use crate::{Error, model::Filter};
 
 const HEADER: &str = "fractal heap header";
-const ID: &str = "fractal heap identifier";
+const ID: &str = "fractal heap ID";
 
-/// A block that the heap's tree points at.
+/// A block of the heap's doubling table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Block {
     pub(crate) address: u64,
-    /// Rows of an indirect block; 0 for a direct block.
+    /// Number of rows of an indirect block; 0 for a direct block.
     pub(crate) rows: u16,
-    /// Where its objects begin in the heap's own space.
+    /// Offset of the block in the heap's address space.
     pub(crate) offset: u64,
-    /// Bytes of the heap's space that it covers.
+    /// Size of the block in the heap's address space, in bytes.
     pub(crate) size: u64,
-    /// Stored bytes and filter mask of a filtered direct block.
+    /// Stored size in bytes and filter mask of a filtered direct block.
     pub(crate) filtered: Option<(u64, u32)>,
 }
 
-/// What the header says.
+/// The header of a heap.
 #[derive(Clone, Debug)]
 pub(crate) struct FractalHeap {
     pub(crate) address: u64,
     id_length: u16,
     checksummed: bool,
-    /// B-tree of huge objects.
+    /// Address of the B-tree of huge objects.
     pub(crate) huge: Option<u64>,
     width: u16,
     first_size: u64,
@@ -43,46 +43,46 @@ pub(crate) struct FractalHeap {
     offset_bytes: u8,
     length_bytes: u8,
     pub(crate) filters: Vec<Filter>,
-    /// The root block, if there is any.
+    /// Root block; `None` for an empty heap.
     pub(crate) root: Option<Block>,
     format: Format,
 }
 
-/// What an identifier says.
+/// The location of an object, as encoded in its heap id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ObjectId {
-    /// In a direct block.
+    /// Managed object, in a direct block.
     Managed {
-        /// Where in the heap's own space.
+        /// Offset in the heap's address space.
         offset: u64,
-        /// How many bytes.
+        /// Size in bytes.
         length: u64,
     },
-    /// On its own in the file.
+    /// Huge object, with its address in the id.
     Huge(HugeObject),
-    /// On its own in the file; the B-tree of huge objects says where.
+    /// Huge object, by its key in the B-tree of huge objects.
     HugeIndexed(u64),
-    /// In the identifier.
+    /// Tiny object, in the id itself.
     Tiny(Vec<u8>),
 }
 
-/// Where a huge object lies.
+/// Location of a huge object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HugeObject {
     pub(crate) address: u64,
-    /// Stored bytes.
+    /// Stored size in bytes.
     pub(crate) length: u64,
-    /// Filter mask and size once decoded, of a filtered object.
+    /// Filter mask, and decoded size in bytes, of a filtered object.
     pub(crate) filtered: Option<(u32, u64)>,
 }
 
-/// Bytes of a header without filters.
+/// Returns the size of a header without filters, in bytes.
 pub(crate) fn header_length(format: Format) -> u64 {
     let (offset, length) = (u64::from(format.offset_size), u64::from(format.length_size));
     offset.saturating_mul(3).saturating_add(length.saturating_mul(12)).saturating_add(26)
 }
 
-/// Bytes of the header, by its first ten bytes.
+/// Returns the size of the header in bytes, given its first ten bytes.
 pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(HEADER, bytes, address, format);
     reader.signature(b"FRHP")?;
@@ -146,7 +146,7 @@ impl FractalHeap {
         Ok(heap)
     }
 
-    /// What an identifier of this heap says.
+    /// Parses a heap id of this heap.
     pub(crate) fn parse_id(&self, id: &[u8]) -> Result<ObjectId, Error> {
         let id = id.get(..usize::from(self.id_length)).unwrap_or(id);
         let mut reader = Reader::new(ID, id, self.address, self.format);
@@ -163,7 +163,9 @@ impl FractalHeap {
                 let high = u64::from(first & 0xF) << if extended { 8 } else { 0 };
                 Ok(ObjectId::Tiny(reader.take((high | low).saturating_add(1))?.to_vec()))
             }
-            (version, kind) => Err(reader.unsupported(format!("version {version} of type {kind}"))),
+            (version, kind) => Err(reader.unsupported(format!(
+                "version {version} and type {kind}, expected version 0 and type 0 to 2"
+            ))),
         }
     }
 
@@ -184,7 +186,7 @@ impl FractalHeap {
         Ok(ObjectId::Huge(HugeObject { address, length, filtered }))
     }
 
-    /// Parses a record of the B-tree of huge objects (types 1 and 2): the object and its number.
+    /// Parses a record of the B-tree of huge objects (types 1 and 2). Returns the object and its key.
     pub(crate) fn parse_huge_record(&self, record: &[u8]) -> Result<(u64, HugeObject), Error> {
         let mut reader = Reader::new("huge object record", record, self.address, self.format);
         let (address, length) = (reader.defined_address()?, reader.raw_length()?);
@@ -195,7 +197,7 @@ impl FractalHeap {
         Ok((reader.raw_length()?, HugeObject { address, length, filtered }))
     }
 
-    /// Stored bytes of a block.
+    /// Returns the stored size of a block in bytes.
     pub(crate) fn block_length(&self, block: &Block) -> u64 {
         match (block.rows, block.filtered) {
             (0, Some((length, _))) => length,
@@ -204,7 +206,8 @@ impl FractalHeap {
         }
     }
 
-    /// The child of an indirect block that covers `offset` of the heap's space; `None` where there is none.
+    /// Returns the child of an indirect block that covers `offset` in the heap's address space; `None` if it is not
+    /// allocated.
     pub(crate) fn child(&self, parent: &Block, bytes: &[u8], offset: u64) -> Result<Option<Block>, Error> {
         let Some(place) = self.place(parent, offset) else { return Ok(None) };
         let mut reader = Reader::new("fractal heap indirect block", bytes, parent.address, self.format);
@@ -223,13 +226,13 @@ impl FractalHeap {
         };
         let rows = if is_direct { 0 } else { self.rows_of(place.size) };
         if !is_direct && rows == 0 {
-            return Err(reader.malformed("an indirect block smaller than a row"));
+            return Err(reader.malformed("indirect block with a size smaller than a row"));
         }
         let (offset, size) = (place.offset, place.size);
         Ok(address.map(|address| Block { address, rows, offset, size, filtered }))
     }
 
-    /// Checks signature, version, owner and checksum of a block whose bytes are decoded.
+    /// Checks signature, version, heap header address, offset and checksum of a decoded block.
     pub(crate) fn check_block(&self, block: &Block, bytes: &[u8]) -> Result<(), Error> {
         let (structure, signature) = match block.rows {
             0 => ("fractal heap direct block", b"FHDB"),
@@ -239,11 +242,13 @@ impl FractalHeap {
         reader.signature(signature)?;
         reader.version(0..=0)?;
         if reader.address()? != Some(self.address) {
-            return Err(reader.malformed(format!("belongs to another heap than that at {:#x}", self.address)));
+            return Err(
+                reader.malformed(format!("another heap header address, expected {:#x}", self.address))
+            );
         }
         let offset = reader.uint(self.offset_bytes)?;
         if offset != block.offset {
-            return Err(reader.malformed(format!("heap offset {offset}, expected {}", block.offset)));
+            return Err(reader.malformed(format!("block offset {offset}, expected {}", block.offset)));
         }
         match (block.rows, self.checksummed) {
             (0, false) => Ok(()),
@@ -252,7 +257,7 @@ impl FractalHeap {
         }
     }
 
-    /// A direct block's checksum lies within it and is computed with zeros in its own place.
+    /// Checks the checksum of a direct block, which is computed with zeros in its place.
     fn check_direct(&self, reader: &mut Reader<'_>, bytes: &[u8]) -> Result<(), Error> {
         let at = bytes.len().saturating_sub(reader.remaining());
         let stored = reader.u32()?;
@@ -267,7 +272,7 @@ impl FractalHeap {
         Err(reader.malformed(format!("checksum {stored:#010x}, expected {computed:#010x}")))
     }
 
-    /// An object must pass the head of its direct block and stay within it.
+    /// Checks that a managed object is after the header of its direct block and within the block.
     pub(crate) fn place_in(&self, block: &Block, offset: u64, length: u64) -> Result<(u64, u64), Error> {
         let checksum = if self.checksummed { 4 } else { 0 };
         let head = self.block_head().saturating_add(checksum);
@@ -276,13 +281,15 @@ impl FractalHeap {
         match (start, end) {
             (Some(start), Some(end)) => Ok((start, end)),
             _ => {
-                let problem = format!("object of {length} bytes at heap offset {offset} passes its block");
+                let problem = format!(
+                    "object of {length} bytes at heap offset {offset}, expected one within the block"
+                );
                 Err(Error::malformed("fractal heap direct block", block.address, problem))
             }
         }
     }
 
-    /// Signature, version, owner and offset.
+    /// Returns the size in bytes of signature, version, heap header address and block offset.
     fn block_head(&self) -> u64 {
         u64::from(self.format.offset_size).saturating_add(u64::from(self.offset_bytes)).saturating_add(5)
     }
@@ -305,13 +312,13 @@ impl FractalHeap {
         row.saturating_mul(u64::from(self.width)).saturating_add(self.indirect_head()).saturating_add(4)
     }
 
-    /// Rows whose blocks are direct.
+    /// Returns the number of rows with direct blocks.
     fn direct_rows(&self) -> u16 {
         let doublings = self.largest_direct.ilog2().saturating_sub(self.first_size.ilog2());
         u16::try_from(doublings).unwrap_or(u16::MAX).saturating_add(2)
     }
 
-    /// Bytes of the heap's space that one block of a row covers.
+    /// Returns the size in the heap's address space, in bytes, of each block of a row.
     fn row_size(&self, row: u16) -> u64 {
         let doublings = u32::from(row.saturating_sub(1));
         self.first_size
@@ -320,7 +327,7 @@ impl FractalHeap {
             .unwrap_or(u64::MAX)
     }
 
-    /// Bytes of the heap's space that the first `rows` rows cover.
+    /// Returns the size in the heap's address space, in bytes, of the first `rows` rows.
     fn rows_size(&self, rows: u16) -> u64 {
         match rows {
             0 => 0,
@@ -328,7 +335,7 @@ impl FractalHeap {
         }
     }
 
-    /// Rows of an indirect block that covers `size` bytes.
+    /// Returns the number of rows of an indirect block that covers `size` bytes.
     fn rows_of(&self, size: u64) -> u16 {
         let first_row = self.first_size.saturating_mul(u64::from(self.width));
         let doublings = size.checked_ilog2().and_then(|size| size.checked_sub(first_row.ilog2()));
@@ -337,7 +344,7 @@ impl FractalHeap {
             .map_or(0, |doublings| doublings.saturating_add(1))
     }
 
-    /// Row and column of the child that covers `offset`.
+    /// Returns row and column of the child that covers `offset`.
     fn place(&self, parent: &Block, offset: u64) -> Option<Place> {
         let within = offset.checked_sub(parent.offset)?;
         let row = (0..parent.rows).find(|row| within < self.rows_size(row.saturating_add(1)))?;
@@ -356,7 +363,7 @@ struct Place {
     size: u64,
 }
 
-/// The doubling table's parameters are powers of two in their order.
+/// Checks that the parameters of the doubling table are powers of two in ascending order.
 fn check_table(
     reader: &Reader<'_>,
     width: u16,
@@ -378,7 +385,7 @@ fn bytes_for_bits(bits: u64) -> u8 {
     bytes
 }
 
-/// Bytes that hold numbers up to `limit`.
+/// Returns the size in bytes of numbers up to `limit`.
 fn bytes_to_hold(limit: u64) -> u8 {
     let bits = u64::from(limit.checked_ilog2().unwrap_or(0));
     bytes_for_bits(bits.saturating_add(1))

@@ -1,4 +1,4 @@
-//! Global heap collection (specification III.E).
+//! Global heap collections (specification III.E).
 //!
 //! ```text
 //! "GCOL" | 1 | - 3 | size of the collection L (filled to 8) | objects …
@@ -14,13 +14,13 @@ use crate::Error;
 
 const STRUCTURE: &str = "global heap collection";
 
-/// Bytes of the collection, by its first 16 bytes.
+/// Returns the size of the collection in bytes, given its first 16 bytes.
 pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
     head(&mut reader)
 }
 
-/// The objects of a collection by their index.
+/// Parses the objects of a collection, by index.
 pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTreeMap<u16, Bytes>, Error> {
     let mut reader = Reader::new(STRUCTURE, block, address, format);
     let end = head(&mut reader)?;
@@ -48,7 +48,7 @@ pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTree
     }
 }
 
-/// Checks what comes before the objects; returns the collection's size.
+/// Checks the fields before the objects. Returns the size of the collection in bytes.
 fn head(reader: &mut Reader<'_>) -> Result<u64, Error> {
     reader.signature(b"GCOL")?;
     reader.version(1..=1)?;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn short_lengths_are_filled() {
+    fn objects_are_padded_to_eight_bytes() {
         let format = Format { length_size: 4, ..FORMAT };
         let mut bytes = b"GCOL\x01\0\0\0\x40\0\0\0\0\0\0\0".to_vec();
         for index in [1, 2] {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_passes_the_end_is_refused() {
+    fn rejects_objects_beyond_the_end() {
         let mut bytes = b"GCOL\x01\0\0\0".to_vec();
         bytes.extend(40_u64.to_le_bytes());
         bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 0xFF, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);

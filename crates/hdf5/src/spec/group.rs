@@ -1,6 +1,6 @@
-//! What old groups are made of: the symbol table message 0x0011, nodes of the group B-tree (version 1, type 0),
-//! symbol table nodes and local heaps (specification IV.A.2.r, III.A.1, III.B to III.D); and the link info message
-//! 0x0002 of new groups (IV.A.2.c).
+//! Structures of symbol-table groups: the Symbol Table message, 0x0011 (specification IV.A.2.r), group B-tree nodes
+//! (version 1, type 0; III.A.1), symbol table nodes and entries (III.B, III.C) and local heaps (III.D); and the Link
+//! Info message, 0x0002, of new groups (IV.A.2.c).
 //!
 //! ```text
 //! symbol table message: B-tree O | local heap O
@@ -14,20 +14,20 @@
 use super::{Format, Reader, attribute::DenseStorage, attribute::dense_storage};
 use crate::Error;
 
-/// Where an old group keeps its links.
+/// Locations of a symbol-table group's B-tree and heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SymbolTable {
     pub(crate) btree: u64,
     pub(crate) heap: u64,
 }
 
-/// Parses message 0x0011.
+/// Parses a Symbol Table message.
 pub(crate) fn parse_symbol_table(bytes: &[u8], address: u64, format: Format) -> Result<SymbolTable, Error> {
     let mut reader = Reader::new("symbol table message", bytes, address, format);
     Ok(SymbolTable { btree: reader.defined_address()?, heap: reader.defined_address()? })
 }
 
-/// Parses message 0x0002; `None` where all links are in the object header.
+/// Parses a Link Info message. Returns `None` if all links are in the object header.
 pub(crate) fn parse_link_info(
     bytes: &[u8],
     address: u64,
@@ -43,15 +43,15 @@ pub(crate) fn parse_link_info(
 /// A node of a group's B-tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TreeNode {
-    /// Levels below this one, the symbol table nodes aside.
+    /// Level; 0 if the children are symbol table nodes.
     pub(crate) level: u8,
-    /// Nodes one level below.
+    /// Addresses of the children.
     pub(crate) children: Vec<u64>,
 }
 
 const TREE: &str = "group B-tree node";
 
-/// Bytes of a B-tree node, by its first eight bytes.
+/// Returns the size of a B-tree node in bytes, given its first eight bytes.
 pub(crate) fn tree_node_length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(TREE, bytes, address, format);
     let (_, entries) = tree_node_head(&mut reader)?;
@@ -71,7 +71,7 @@ pub(crate) fn parse_tree_node(bytes: &[u8], address: u64, format: Format) -> Res
     Ok(TreeNode { level, children: (0..entries).map(child).collect::<Result<_, _>>()? })
 }
 
-/// Level and entries.
+/// Reads level and number of entries.
 fn tree_node_head(reader: &mut Reader<'_>) -> Result<(u8, u16), Error> {
     reader.signature(b"TREE")?;
     match reader.u8()? {
@@ -85,24 +85,24 @@ fn tree_node_head(reader: &mut Reader<'_>) -> Result<(u8, u16), Error> {
 pub(crate) struct Symbol {
     /// Offset of the name in the local heap.
     pub(crate) name: u64,
-    /// Where it leads.
+    /// Target.
     pub(crate) target: SymbolTarget,
 }
 
-/// Where a symbol leads.
+/// Target of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SymbolTarget {
-    /// An object header.
+    /// Address of an object header.
     Object(u64),
-    /// The path at this offset of the local heap.
+    /// Soft link: offset of the path in the local heap.
     Soft(u64),
-    /// Nowhere: the address is undefined.
+    /// Undefined address.
     Undefined,
 }
 
 const SYMBOLS: &str = "symbol table node";
 
-/// Bytes of a symbol table node, by its first eight bytes.
+/// Returns the size of a symbol table node in bytes, given its first eight bytes.
 pub(crate) fn symbol_node_length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(SYMBOLS, bytes, address, format);
     let symbols = symbol_node_head(&mut reader)?;
@@ -136,22 +136,22 @@ fn symbol(reader: &mut Reader<'_>) -> Result<Symbol, Error> {
         (0 | 1, Some(object)) => SymbolTarget::Object(object),
         (0 | 1, None) => SymbolTarget::Undefined,
         (other, _) => {
-            return Err(reader.malformed(format!("symbol with cache type {other}, expected 0 to 2")));
+            return Err(reader.malformed(format!("cache type {other}, expected 0 to 2")));
         }
     };
     Ok(Symbol { name, target })
 }
 
-/// A local heap's header.
+/// The header of a local heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LocalHeap {
-    /// Where its data lie.
+    /// Address of the data segment.
     pub(crate) data: u64,
-    /// Bytes of data.
+    /// Size of the data segment in bytes.
     pub(crate) length: u64,
 }
 
-/// Parses a local heap's header.
+/// Parses a local heap header.
 pub(crate) fn parse_local_heap(bytes: &[u8], address: u64, format: Format) -> Result<LocalHeap, Error> {
     let mut reader = Reader::new("local heap", bytes, address, format);
     reader.signature(b"HEAP")?;
@@ -162,15 +162,17 @@ pub(crate) fn parse_local_heap(bytes: &[u8], address: u64, format: Format) -> Re
     Ok(LocalHeap { data: reader.defined_address()?, length })
 }
 
-/// The text at an offset of a local heap's data.
+/// Returns the text at an offset of a local heap's data segment.
 pub(crate) fn heap_text(data: &[u8], offset: u64, heap: u64) -> Result<String, Error> {
     let rest = usize::try_from(offset).ok().and_then(|offset| data.get(offset..));
     let text = rest.and_then(|rest| rest.split_at_checked(rest.iter().position(|&byte| byte == 0)?));
     match text {
         Some((text, _)) => Ok(String::from_utf8_lossy(text).into_owned()),
-        None => {
-            Err(Error::malformed("local heap", heap, format!("no text at offset {offset} of {}", data.len())))
-        }
+        None => Err(Error::malformed(
+            "local heap",
+            heap,
+            format!("no text at offset {offset}, expected an offset below {}", data.len()),
+        )),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Data layout message, 0x0008 (specification IV.A.2.i).
+//! Data Layout message, 0x0008 (specification IV.A.2.i).
 //!
 //! ```text
 //! versions 1, 2: version | rank | class | - 5 | (not compact) address O | sizes 4×rank | (compact) size 4, data
@@ -6,7 +6,8 @@
 //! versions 4, 5: as 3, but chunked: flags | rank | bytes of a size | sizes | index type | its parameters | address O
 //!                and virtual: global heap O, index 4
 //! ```
-//! The rank of a chunked layout counts one more "dimension" than the dataspace, the size of an element in bytes.
+//! The rank of a chunked layout is one more than that of the dataspace: the last dimension is the size of an element in
+//! bytes.
 
 use bytes::Bytes;
 
@@ -16,27 +17,27 @@ use crate::{Error, model::ChunkIndexKind};
 /// The message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum LayoutMessage {
-    /// Elements are here.
+    /// Compact: the elements.
     Compact(Bytes),
-    /// One run of bytes; its length where the message says it (versions from 3).
+    /// Contiguous. The message contains the size from version 3 on.
     Contiguous {
-        /// Where it lies, if it was allocated.
+        /// Address; `None` if not allocated.
         address: Option<u64>,
-        /// How many bytes.
+        /// Size in bytes.
         length: Option<u64>,
     },
-    /// Chunks.
+    /// Chunked.
     Chunked(ChunkedLayout),
-    /// Mappings in the global heap; `None` where there are none.
+    /// Virtual: pointer to the mappings, `None` without mappings.
     Virtual(Option<HeapPointer>),
 }
 
-/// An object of the global heap.
+/// Pointer to an object in the global heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HeapPointer {
     /// Address of the collection.
     pub(crate) collection: u64,
-    /// Index of the object in it.
+    /// Index of the object.
     pub(crate) index: u32,
 }
 
@@ -45,17 +46,17 @@ pub(crate) struct HeapPointer {
 pub(crate) struct ChunkedLayout {
     /// Version of the message.
     pub(crate) version: u8,
-    /// Shape of a chunk in elements, slowest axis first.
+    /// Chunk shape in elements, slowest axis first.
     pub(crate) chunk_shape: Vec<u64>,
-    /// Bytes of an element, as the message has it.
+    /// Size of an element in bytes according to the message.
     pub(crate) element_size: u64,
-    /// Chunks that stick out of the extent are not filtered.
+    /// Whether chunks that exceed the extent are unfiltered.
     pub(crate) unfiltered_edges: bool,
-    /// Kind of index.
+    /// Chunk index type.
     pub(crate) index: ChunkIndexKind,
-    /// Stored size and filter mask of a single filtered chunk.
+    /// Stored size in bytes and filter mask of a single filtered chunk.
     pub(crate) single: Option<(u64, u32)>,
-    /// Where the index, or the data of an index that needs no structure, lies, if it was allocated.
+    /// Address of the index or, for single and implicit chunks, of the data; `None` if not allocated.
     pub(crate) address: Option<u64>,
 }
 
@@ -135,13 +136,16 @@ fn btree_chunks(
     })
 }
 
-/// Parts the chunk's shape from the element size, which is stored as a last dimension.
+/// Separates the chunk shape from the element size, which is stored as the last dimension.
 fn split_sizes(reader: &Reader<'_>, mut sizes: Vec<u64>) -> Result<(Vec<u64>, u64), Error> {
     match sizes.pop() {
         Some(element_size) if !sizes.is_empty() && element_size > 0 && !sizes.contains(&0) => {
             Ok((sizes, element_size))
         }
-        last => Err(reader.malformed(format!("chunk of {sizes:?} elements of {last:?} bytes"))),
+        last => {
+            Err(reader
+                .malformed(format!("chunk shape {sizes:?} and element size {last:?}, expected 1 or more")))
+        }
     }
 }
 
@@ -162,7 +166,7 @@ fn parse_indexed_chunks(reader: &mut Reader<'_>, version: u8) -> Result<ChunkedL
     Ok(ChunkedLayout { version, chunk_shape, element_size, unfiltered_edges, index, single, address })
 }
 
-/// Kind of index. The parameters of arrays and trees are passed over: their own headers repeat them.
+/// Reads the chunk index type. Skips the parameters of arrays and trees, which their headers repeat.
 fn index(reader: &mut Reader<'_>, flags: u8) -> Result<(ChunkIndexKind, Option<(u64, u32)>), Error> {
     let (kind, parameters) = match reader.u8()? {
         1 if flags & SINGLE_FILTERED != 0 => {
@@ -225,10 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn virtual_and_nonsense() {
+    fn virtual_and_invalid_layouts() {
         let pointer = HeapPointer { collection: 0x50, index: 3 };
         assert_eq!(parsed(&[4, 3, 0x40, 0, 0, 0, 3, 0, 0, 0]), LayoutMessage::Virtual(Some(pointer)));
-        assert!(parse(&[3, 3, 0x40, 0, 0, 0, 3, 0, 0, 0], 0, FORMAT).is_err(), "virtual before version 4");
+        assert!(
+            parse(&[3, 3, 0x40, 0, 0, 0, 3, 0, 0, 0], 0, FORMAT).is_err(),
+            "virtual layout before version 4"
+        );
         assert!(parse(&[3, 2, 2, 0x40, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], 0, FORMAT).is_err(), "empty chunk");
         assert!(parse(&[6, 0], 0, FORMAT).is_err());
     }

@@ -1,4 +1,4 @@
-//! Link message, 0x0006 (specification IV.A.2.g), which dense groups keep in a fractal heap.
+//! Link message, 0x0006 (specification IV.A.2.g), in an object header or in a fractal heap.
 //!
 //! ```text
 //! 1 | flags | (flag 3) type | (flag 2) creation order 8 | (flag 4) character set | name length 1, 2, 4 or 8 | name | target
@@ -12,8 +12,7 @@ use crate::{
 };
 use virtualize_bytes::Address;
 
-/// Parses a link; with it comes its creation order where the group tracks it. A target that cannot be read does not
-/// cost the name.
+/// Parses a link and its creation order, if the group tracks it. A link with an invalid target keeps its name.
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Option<u64>, Link), Error> {
     let mut reader = Reader::new("link message", bytes, address, format);
     reader.version(1..=1)?;
@@ -37,7 +36,7 @@ fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
         1 => Ok(LinkTarget::Soft(text(value))),
         64 => external(reader, value),
         65.. => Ok(LinkTarget::UserDefined(class)),
-        _ => Err(reader.malformed(format!("link type {class} is reserved"))),
+        _ => Err(reader.malformed(format!("reserved link type {class}, expected 0, 1 or from 64 on"))),
     }
 }
 
@@ -45,7 +44,7 @@ fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
     let mut parts = value.get(1..).unwrap_or_default().split(|&byte| byte == 0);
     match (value.first(), parts.next(), parts.next()) {
         (Some(0), Some(file), Some(path)) => Ok(LinkTarget::External { file: text(file), path: text(path) }),
-        (Some(0), ..) => Err(reader.malformed("external link without file and path")),
+        (Some(0), ..) => Err(reader.malformed("empty external link, expected a file and a path")),
         (version, ..) => {
             Err(reader.unsupported(format!("external link version and flags {version:?}, expected 0")))
         }
@@ -76,11 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn undefined_targets_and_reserved_types_are_refused() {
+    fn rejects_undefined_targets_and_reserved_types() {
         for bytes in [&[1, 0, 1, b'a', 0xFF, 0xFF, 0xFF, 0xFF][..], &[1, 8, 2, 1, b'a', 0, 0]] {
             let (_, link) = parse(bytes, 0, FORMAT).unwrap();
             assert!(link.name == "a" && matches!(link.target, LinkTarget::Unreadable(_)));
         }
-        assert!(parse(&[1, 0, 2, b'a'], 0, FORMAT).is_err(), "the name is cut off");
+        assert!(parse(&[1, 0, 2, b'a'], 0, FORMAT).is_err(), "truncated name");
     }
 }

@@ -1,4 +1,5 @@
-//! The on-disk structures of the HDF5 File Format Specification, one a file. Pure functions of bytes.
+//! The on-disk structures of the HDF5 File Format Specification, version 3.0, one per file. The parsers are pure
+//! functions of bytes.
 
 pub(crate) mod attribute;
 pub(crate) mod btree2;

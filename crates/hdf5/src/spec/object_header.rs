@@ -16,7 +16,7 @@ use crate::Error;
 const STRUCTURE: &str = "object header";
 const CONTINUATION: &str = "object header continuation";
 
-/// Types of header messages.
+/// Types of header messages (specification IV.A.2).
 pub(crate) mod kind {
     pub(crate) const DATASPACE: u16 = 0x01;
     pub(crate) const LINK_INFO: u16 = 0x02;
@@ -34,56 +34,56 @@ pub(crate) mod kind {
     pub(crate) const DRIVER_INFO: u16 = 0x14;
     pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
     pub(crate) const CACHE_IMAGE: u16 = 0x18;
-    /// Reserved for testing, known to no reader.
+    /// Reserved for testing. No reader knows it.
     pub(crate) const BOGUS: u16 = 0x09;
     pub(crate) const LAST_KNOWN: u16 = 0x18;
 }
 
-/// The message's body is a reference to where the message is (flag bit 1).
+/// Message flag bit 1: the body is a reference to a shared message.
 const FLAG_SHARED: u8 = 0x02;
-/// Who does not know the message must not open the object (flag bit 7).
+/// Message flag bit 7: a reader that does not know the message must not open the object.
 const FLAG_MUST_KNOW: u8 = 0x80;
 
-/// A message of an object header, not yet parsed.
+/// A message of an object header, not parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
-    /// Which one (see [`kind`]).
+    /// Message type (see [`kind`]).
     pub(crate) kind: u16,
-    /// The body is a shared message reference.
+    /// Whether the body is a reference to a shared message.
     pub(crate) shared: bool,
-    /// Where the body lies.
+    /// Address of the body.
     pub(crate) address: u64,
-    /// The body.
+    /// Body.
     pub(crate) body: Bytes,
 }
 
-/// What comes before the messages.
+/// The fields before the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Prefix {
     version: u8,
-    /// Messages carry a creation index.
+    /// Whether messages have a creation index.
     creation_index: bool,
-    /// Bytes before the first message.
+    /// Offset of the first message from the start of the header, in bytes.
     start: u64,
-    /// Bytes up to the end of the last message.
+    /// Offset of the end of the messages from the start of the header, in bytes.
     end: u64,
 }
 
 impl Prefix {
-    /// Bytes of the header without its continuations.
+    /// Returns the size of the header block in bytes, without continuation blocks.
     pub(crate) const fn length(self) -> u64 {
         self.end.saturating_add(if self.version == 2 { 4 } else { 0 })
     }
 }
 
-/// Where a continuation block lies.
+/// A continuation block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Continuation {
     pub(crate) address: u64,
     pub(crate) length: u64,
 }
 
-/// Parses the part before the messages.
+/// Parses the fields before the messages.
 pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result<Prefix, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
     if !bytes.starts_with(b"OHDR") {
@@ -102,7 +102,7 @@ pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result
     Ok(Prefix { version: 2, creation_index: flags & 4 != 0, start, end: start.saturating_add(size) })
 }
 
-/// The messages of the header block, whose bytes begin at its address.
+/// Parses the messages of the header block.
 pub(crate) fn parse_header(
     block: &Bytes,
     address: u64,
@@ -116,7 +116,7 @@ pub(crate) fn parse_header(
     parse_messages(&body, address.saturating_add(prefix.start), prefix, format)
 }
 
-/// The messages of a continuation block.
+/// Parses the messages of a continuation block.
 pub(crate) fn parse_continuation(
     block: &Bytes,
     at: Continuation,
@@ -134,7 +134,7 @@ pub(crate) fn parse_continuation(
     parse_messages(&body, at.address.saturating_add(4), prefix, format)
 }
 
-/// Parses a continuation message.
+/// Parses a Continuation message.
 pub(crate) fn parse_continuation_message(message: &Message, format: Format) -> Result<Continuation, Error> {
     let mut reader = Reader::new("continuation message", &message.body, message.address, format);
     Ok(Continuation { address: reader.defined_address()?, length: reader.raw_length()? })
@@ -166,9 +166,8 @@ fn parse_messages(
         reader.skip(size)?;
         let unknown = kind > kind::LAST_KNOWN || kind == kind::BOGUS;
         if unknown && flags & FLAG_MUST_KNOW != 0 {
-            return Err(
-                reader.unsupported(format!("message of unknown type {kind:#x} that must be understood"))
-            );
+            return Err(reader
+                .unsupported(format!("message type {kind:#x}, which is unknown and marked as mandatory")));
         }
         if kind != 0 {
             let body = slice(block, start, start.saturating_add(size)).unwrap_or_default();
@@ -178,7 +177,7 @@ fn parse_messages(
     Ok(messages)
 }
 
-/// Type, size and flags of the next message.
+/// Reads type, size and flags of the next message.
 fn envelope_of(reader: &mut Reader<'_>, prefix: Prefix) -> Result<(u16, u16, u8), Error> {
     if prefix.version == 1 {
         let found = (reader.u16()?, reader.u16()?, reader.u8()?);
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_messages_that_must_be_understood_are_refused() {
+    fn rejects_unknown_mandatory_messages() {
         let mut bytes = vec![1, 0, 1, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend([0x40, 0, 0, 0, 0x80, 0, 0, 0]);
         let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();

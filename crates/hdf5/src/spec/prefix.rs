@@ -2,7 +2,7 @@ use virtualize_bytes::Cursor;
 
 use crate::Error;
 
-/// Reads a four-byte signature and a version byte, and refuses any others.
+/// Reads a four-byte signature and a version byte and compares them with the expected ones.
 pub(crate) fn expect_prefix(
     cursor: &mut Cursor<'_>,
     structure: &'static str,

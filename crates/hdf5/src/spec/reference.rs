@@ -1,4 +1,4 @@
-//! References (specification IV.A.2.d, "Reference"; those of HDF5 1.12 as its library encodes them).
+//! References (specification IV.A.2.d, "Reference"; those of HDF5 1.12 as encoded by its library).
 //!
 //! ```text
 //! region (type 1)    global heap collection O | index 4                     → object address O | selection
@@ -8,34 +8,34 @@
 //!   4 attribute      size 4 | collection O | index 4   → token size 1 | token | length 2 | name
 //! ```
 //!
-//! A token is the address of an object header. Flag bit 0 says that the object lies in another file.
+//! A token is the address of an object header. Flag bit 0: the object is in another file.
 
 use super::{Format, Reader, layout::HeapPointer, selection::parse_selection};
 use crate::{Error, model::Selection};
 
 const STRUCTURE: &str = "reference";
 
-/// A reference as stored in place.
+/// A reference as stored in an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StoredReference {
-    /// It leads nowhere.
+    /// Null reference.
     Null,
-    /// To an object.
+    /// Address of an object.
     Object(u64),
-    /// To a part of a dataset; what is in the heap.
+    /// Dataset region, in the global heap.
     Region(HeapPointer),
-    /// To an attribute; what is in the heap.
+    /// Attribute, in the global heap.
     Attribute(HeapPointer),
-    /// To something of another file.
+    /// Object of another file.
     OtherFile,
 }
 
-/// A region reference of type 1.
+/// Parses a region reference of type 1.
 pub(crate) fn parse_region(bytes: &[u8], format: Format) -> Result<Option<HeapPointer>, Error> {
     pointer(&mut Reader::new(STRUCTURE, bytes, 0, format))
 }
 
-/// A reference of HDF5 1.12.
+/// Parses a reference of HDF5 1.12.
 pub(crate) fn parse_standard(bytes: &[u8], format: Format) -> Result<StoredReference, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
     let (kind, flags) = (reader.u8()?, reader.u8()?);
@@ -52,30 +52,33 @@ pub(crate) fn parse_standard(bytes: &[u8], format: Format) -> Result<StoredRefer
     }
 }
 
-/// What the heap holds of a region reference of type 1: the dataset and the selection.
+/// Parses the global heap object of a region reference of type 1: the address of the dataset and the selection.
 pub(crate) fn region_in_heap(bytes: &[u8], format: Format) -> Result<(u64, Selection), Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
     let dataset = reader.defined_address()?;
     Ok((dataset, selection_after(bytes, u64::from(format.offset_size))?))
 }
 
-/// What the heap holds of a region reference of HDF5 1.12.
+/// Parses the global heap object of a region reference of HDF5 1.12.
 pub(crate) fn standard_region_in_heap(bytes: &[u8], format: Format) -> Result<(u64, Selection), Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    let dataset = token(&mut reader)?.ok_or_else(|| reader.malformed("a region of no dataset"))?;
+    let dataset =
+        token(&mut reader)?.ok_or_else(|| reader.malformed("null token, expected that of a dataset"))?;
     let before = u64::from(format.offset_size).saturating_add(1 + 4 + 4);
     Ok((dataset, selection_after(bytes, before)?))
 }
 
-/// What the heap holds of an attribute reference of HDF5 1.12: the object and the name.
+/// Parses the global heap object of an attribute reference of HDF5 1.12: the address of the object and the attribute's
+/// name.
 pub(crate) fn attribute_in_heap(bytes: &[u8], format: Format) -> Result<(u64, String), Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    let object = token(&mut reader)?.ok_or_else(|| reader.malformed("an attribute of no object"))?;
+    let object =
+        token(&mut reader)?.ok_or_else(|| reader.malformed("null token, expected that of an object"))?;
     let length = reader.u16()?;
     let name = reader.take(length.into())?;
     match std::str::from_utf8(name) {
         Ok(name) => Ok((object, name.to_owned())),
-        Err(_) => Err(reader.malformed("the name of an attribute is not UTF-8")),
+        Err(_) => Err(reader.malformed("attribute name in an invalid encoding, expected UTF-8")),
     }
 }
 
@@ -109,7 +112,7 @@ mod tests {
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
     #[test]
-    fn references_in_place() {
+    fn parses_stored_references() {
         let standard = |hex: &str| parse_standard(&bytes_of(hex), FORMAT);
         assert_eq!(
             standard("02 00 08 2003000000000000 00000000000000").unwrap(),
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_heap() {
+    fn parses_heap_objects() {
         let points = "01000000 01000000 00000000 10000000 01000000 02000000 01000000 07000000";
         let expected = (0x320, Selection::Points(vec![vec![1], vec![7]]));
         let old = bytes_of(&format!("2003000000000000 {points}"));

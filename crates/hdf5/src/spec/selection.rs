@@ -1,4 +1,4 @@
-//! Serialised dataspace selections (specification, "Dataspace Selection").
+//! Serialized dataspace selections (specification, "Dataspace Selection").
 //!
 //! ```text
 //! none, all        type(4) version(4) reserved(8)
@@ -18,7 +18,7 @@ use crate::{
 
 const STRUCTURE: &str = "dataspace selection";
 
-/// Most axes of a dataspace.
+/// Maximum rank of a dataspace.
 const MOST_AXES: u32 = 32;
 
 /// Reads the selection at the cursor.
@@ -40,7 +40,7 @@ pub(crate) fn parse_selection(cursor: &mut Cursor<'_>) -> Result<Selection, Erro
     selection.map_err(truncated)
 }
 
-/// How numbers are stored, and how many axes there are.
+/// Size of the numbers and rank of the selection.
 struct Shape {
     regular: bool,
     width: usize,
@@ -76,7 +76,7 @@ impl Shape {
         Ok(Self { regular: flags & 1 != 0, width: width.into(), rank, address })
     }
 
-    /// Reads how many items of `numbers` numbers an axis follow, and their bytes.
+    /// Reads the number of items, each of `numbers` numbers per axis, and their bytes.
     fn items<'a>(&self, cursor: &mut Cursor<'a>, numbers: usize) -> Result<Vec<Vec<u64>>, Error> {
         let truncated = Error::truncated(STRUCTURE, self.address);
         let count = cursor.uint(self.width).map_err(&truncated)?;
@@ -99,7 +99,7 @@ impl Shape {
         Ok(Slab { start, stride, count: self.bounded(cursor)?, block: self.bounded(cursor)? })
     }
 
-    /// A number whose largest value means "unlimited".
+    /// Reads a number; `None` for the largest value, which means "unlimited".
     fn bounded(&self, cursor: &mut Cursor<'_>) -> Result<Option<u64>, NeedBytes> {
         let bytes = cursor.take(self.width)?;
         let unlimited = bytes.iter().all(|byte| *byte == 0xff);
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(parse("03000000 01000000 00000000 00000000 aa").unwrap(), (Selection::All, 1));
     }
 
-    /// As libhdf5 1.8, 1.10 and 1.12 write the same rows 0, 2, 4, … of ten columns.
+    /// Expected: the rows 0, 2, 4, … of ten columns, as written by libhdf5 1.8, 1.10 and 1.12.
     #[test]
     fn hyperslabs_of_three_versions() {
         let blocks =
@@ -175,12 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn odd_selections_are_refused() {
+    fn rejects_invalid_selections() {
         let message = |hex| parse(hex).unwrap_err().to_string();
         assert!(message("04000000 01000000").contains("type 4"));
         assert!(message("02000000 04000000").contains("version 4"));
         assert!(message("02000000 03000000 01 03 02000000").contains("numbers of 3 bytes"));
         assert!(message("02000000 03000000 01 02 21000000").contains("rank 33"));
-        assert!(message("01000000 02000000 08 20000000 ffffffffffffff7f").contains("the file ends"));
+        assert!(
+            message("01000000 02000000 08 20000000 ffffffffffffff7f").contains("beyond the end of the file")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Shared messages (specification IV.A.1, "shared message"), the shared message table message 0x000F and the table
-//! itself (III.I).
+//! Shared messages (specification IV.A.1, "Shared Message"), the Shared Message Table message, 0x000F (IV.A.2.p), and
+//! the table (III.I).
 //!
 //! ```text
 //! version 1: 1 | type | - 6 | heap address L | object header O
@@ -11,16 +11,16 @@
 use super::{Format, Reader, checksum};
 use crate::Error;
 
-/// Where a shared message is.
+/// Location of a shared message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum SharedReference {
-    /// In the object header of a committed datatype.
+    /// In the object header of the committed datatype at this address.
     Committed(u64),
-    /// In the fractal heap for messages of this type.
+    /// In the shared message heap for this type.
     Heap {
-        /// Type of the message.
+        /// Message type.
         kind: u16,
-        /// Its identifier in the heap.
+        /// Heap id.
         id: [u8; 8],
     },
 }
@@ -46,16 +46,16 @@ pub(crate) fn parse(bytes: &[u8], address: u64, kind: u16, format: Format) -> Re
     }
 }
 
-/// Where the shared message table lies.
+/// Location of the shared message table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TableMessage {
     pub(crate) address: u64,
     indexes: u8,
-    /// Bytes of the table.
+    /// Size of the table in bytes.
     pub(crate) length: u64,
 }
 
-/// Parses message 0x000F.
+/// Parses a Shared Message Table message.
 pub(crate) fn parse_table_message(bytes: &[u8], address: u64, format: Format) -> Result<TableMessage, Error> {
     let mut reader = Reader::new("shared message table message", bytes, address, format);
     reader.version(0..=0)?;
@@ -66,7 +66,7 @@ pub(crate) fn parse_table_message(bytes: &[u8], address: u64, format: Format) ->
     Ok(TableMessage { address: table, indexes, length })
 }
 
-/// One index of the table: which types of messages its heap holds.
+/// An index of the table: the message types in a heap, as a bit mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SharedIndex {
     kinds: u16,
@@ -74,7 +74,7 @@ pub(crate) struct SharedIndex {
 }
 
 impl SharedIndex {
-    /// The fractal heap that holds messages of this type.
+    /// Returns the address of the fractal heap for messages of a type.
     pub(crate) fn heap_of(indexes: &[Self], kind: u16) -> Option<u64> {
         let bit = 1_u16.checked_shl(u32::from(kind)).unwrap_or(0);
         indexes.iter().find(|index| index.kinds & bit != 0)?.heap

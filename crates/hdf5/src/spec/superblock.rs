@@ -1,4 +1,4 @@
-//! Superblock (specification II.A) and its search.
+//! The superblock (specification II.A) and the search for it.
 //!
 //! ```text
 //! versions 0, 1: signature 8 | version | free space version | root entry version | - | shared header version |
@@ -13,54 +13,54 @@ use super::{Format, Reader, checksum};
 use crate::Error;
 
 const STRUCTURE: &str = "superblock";
-/// What an HDF5 file starts with.
+/// Format signature.
 const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
-/// More than the longest superblock has.
+/// An upper bound on the size of a superblock in bytes.
 pub(crate) const LENGTH: u64 = 128;
 
 /// The superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub(crate) version: u8,
-    /// Where the superblock was found.
+    /// Address at which the superblock was found.
     pub(crate) address: u64,
     pub(crate) format: Format,
-    /// Object header of the superblock extension.
+    /// Address of the superblock extension's object header.
     pub(crate) extension: Option<u64>,
-    /// Driver information block (versions 0 and 1).
+    /// Address of the driver information block (versions 0 and 1).
     pub(crate) driver_block: Option<u64>,
-    /// Object header of the root group.
+    /// Address of the root group's object header.
     pub(crate) root: u64,
-    /// One past the last byte of the file.
+    /// End of the file, exclusive.
     pub(crate) end: u64,
 }
 
 impl Superblock {
-    /// A file of `size` bytes must not end before the superblock says.
+    /// Checks that a file of `size` bytes is not shorter than the superblock declares.
     pub(crate) fn check_end(&self, size: u64) -> Result<(), Error> {
         if self.end <= size {
             return Ok(());
         }
-        let problem = format!("the file is cut off: {size} bytes, expected {}", self.end);
+        let problem = format!("truncated file: {size} bytes, expected {}", self.end);
         Err(Error::malformed(STRUCTURE, self.address, problem))
     }
 }
 
-/// Consistency flags of version 3: open for writing, open for writing with readers (SWMR).
+/// File consistency flags of version 3: open for writing, and open for writing with concurrent readers (SWMR).
 const OPEN_FOR_WRITING: u8 = 0x01 | 0x04;
 
-/// Where a superblock may lie in a file of `size` bytes: 0, 512, and each doubling of it.
+/// Returns the offsets at which a superblock can be in a file of `size` bytes: 0, 512, and each doubling of it.
 pub(crate) fn candidates(size: u64) -> impl Iterator<Item = u64> {
     let doublings = std::iter::successors(Some(512_u64), |at| at.checked_mul(2));
     std::iter::once(0).chain(doublings).take_while(move |at| at.saturating_add(8) <= size)
 }
 
-/// Whether a superblock starts here.
+/// Returns whether `bytes` start with the format signature.
 pub(crate) fn is_superblock(bytes: &[u8]) -> bool {
     bytes.starts_with(&SIGNATURE)
 }
 
-/// Parses the superblock that was found at `address`.
+/// Parses the superblock at `address`.
 pub(crate) fn parse(bytes: &[u8], address: u64) -> Result<Superblock, Error> {
     let unknown = Format { base: 0, offset_size: 8, length_size: 8 };
     let mut reader = Reader::new(STRUCTURE, bytes, address, unknown);
@@ -89,7 +89,7 @@ fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
 fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
     let sizes = sizes(&mut reader)?;
     if version == 3 && reader.u8()? & OPEN_FOR_WRITING != 0 {
-        return Err(reader.unsupported("the file is marked as open for writing (h5clear -s clears the mark)"));
+        return Err(reader.unsupported("file marked as open for writing (h5clear -s clears the mark)"));
     } else if version == 2 {
         reader.skip(1)?;
     }
@@ -104,21 +104,21 @@ fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     Ok(Superblock { version, address, format, extension, driver_block: None, root, end })
 }
 
-/// Sizes of offsets and lengths.
+/// Reads the sizes of offsets and lengths.
 fn sizes(reader: &mut Reader<'_>) -> Result<(u8, u8), Error> {
     let sizes = (reader.u8()?, reader.u8()?);
     let known = |size| matches!(size, 2 | 4 | 8);
     if known(sizes.0) && known(sizes.1) {
         return Ok(sizes);
     }
-    let problem = format!("sizes of offsets and lengths {} and {}, expected 2, 4 or 8", sizes.0, sizes.1);
+    let problem = format!("size of offsets {} and size of lengths {}, expected 2, 4 or 8", sizes.0, sizes.1);
     Err(reader.unsupported(problem))
 }
 
-/// Reads the base address, then goes on with a reader that adds the superblock's own address instead.
+/// Reads the base address. Returns a reader that adds the superblock's own address instead.
 ///
-/// The library takes the place where it finds the superblock for the base address, whatever is stored: a user block
-/// may have been put before the file, or taken away, after it was written.
+/// Like the library, takes the address of the superblock as base address, whatever is stored: a user block can have
+/// been added or removed after the file was written.
 fn rebase<'a>(
     bytes: &'a [u8],
     address: u64,
@@ -132,7 +132,7 @@ fn rebase<'a>(
     Ok((reader, stored_base))
 }
 
-/// The end of the file, which moved with its base. Undefined ends are no ends.
+/// Reads the end of the file, corrected for a moved base address. An undefined end is no limit.
 fn end_of_file(reader: &mut Reader<'_>, stored_base: u64) -> Result<u64, Error> {
     Ok(reader.address()?.map_or(0, |end| end.saturating_sub(stored_base)))
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_searched_at_doubling_addresses() {
+    fn candidates_double() {
         assert_eq!(candidates(3000).collect::<Vec<_>>(), [0, 512, 1024, 2048]);
         assert_eq!(candidates(7).count(), 0);
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_versions_and_sizes_are_refused() {
+    fn rejects_unknown_versions_and_sizes() {
         let mut bytes = SIGNATURE.to_vec();
         bytes.push(4);
         assert_eq!(

@@ -1,12 +1,12 @@
-//! The global heap block that lists the mappings of a virtual dataset (specification III.F).
+//! The global heap block with the mappings of a virtual dataset (specification III.F).
 //!
 //! ```text
 //! version 0  version(0) entries(length) (file-name NUL, dataset-name NUL, source-selection, virtual-selection)… checksum
 //! version 1  version(1) entries(length) (flags, file, dataset, source-selection, virtual-selection)… checksum
 //! ```
 //!
-//! In version 1 a name may be the number of the entry that spells it out (flags bit 0: file, bit 1: dataset; numbers
-//! count from 0), and the file may be left out where it is this one (bit 2).
+//! In version 1, a name can be the index of the mapping that spells it out (flag bit 0: file, bit 1: dataset), and the
+//! file name is omitted if it is this file (bit 2).
 
 use virtualize_bytes::{Cursor, NeedBytes};
 
@@ -19,7 +19,7 @@ const SHARED_FILE: u8 = 1;
 const SHARED_DATASET: u8 = 2;
 const SAME_FILE: u8 = 4;
 
-/// Reads the block, which lies at `address`. Its names may take `most` bytes once those that are shared are spelled out.
+/// Parses the block at `address`. The names of all mappings, with shared ones expanded, may take `most` bytes.
 pub(crate) fn parse_virtual_layout(
     bytes: &[u8],
     address: u64,
@@ -40,7 +40,7 @@ pub(crate) fn parse_virtual_layout(
         let names = mapping.file.len().saturating_add(mapping.dataset.len());
         name_bytes = name_bytes.saturating_add(names as u64);
         if name_bytes > most {
-            let problem = format!("names of more than {most} bytes");
+            let problem = format!("names of mappings, expected at most {most} bytes");
             return Err(Error::limit(STRUCTURE, address, problem));
         }
         mappings.push(mapping);
@@ -63,12 +63,21 @@ fn entry(
     let truncated = Error::truncated(STRUCTURE, address);
     let flags = if version == 0 { 0 } else { cursor.u8().map_err(&truncated)? };
     if flags > 7 || flags & SHARED_FILE != 0 && flags & SAME_FILE != 0 {
-        return Err(Error::unsupported(STRUCTURE, address, format!("flags {flags:#x} of a mapping")));
+        return Err(Error::unsupported(
+            STRUCTURE,
+            address,
+            format!("mapping with flags {flags:#x}, expected 0 to 7"),
+        ));
     }
     let shared = |cursor: &mut Cursor<'_>| {
         let number = cursor.uint(format.length_size.into()).map_err(&truncated)?;
         let found = usize::try_from(number).ok().and_then(|number| before.get(number));
-        let problem = || format!("mapping {} takes a name from mapping {number}", before.len());
+        let problem = || {
+            format!(
+                "mapping {} refers to the name of mapping {number}, expected an earlier one",
+                before.len()
+            )
+        };
         found.ok_or_else(|| Error::malformed(STRUCTURE, address, problem()))
     };
     let file = match flags {
@@ -117,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_spelled_out_in_version_0() {
+    fn version_0_stores_every_name() {
         let found = names(&block(0, &[b"a%b.h5\0x\0", b".\0y\0"])).unwrap();
         assert_eq!(found, [pair("a%b.h5", "x"), pair(".", "y")]);
     }
 
-    /// The entries of a block that HDF5 2.0 writes, with its numbers: they count from 0.
+    /// A block as written by HDF5 2.0, whose mapping indexes count from 0.
     #[test]
-    fn names_are_shared_in_version_1() {
+    fn version_1_shares_names() {
         let entries: [&[u8]; 5] = [
             b"\0first.h5\0a\0",
             b"\0second.h5\0b\0",
@@ -138,10 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn odd_blocks_are_refused() {
+    fn rejects_invalid_blocks() {
         let message = |bytes: &[u8]| names(bytes).unwrap_err().to_string();
         assert!(message(&block(2, &[])).contains("version 2, expected 0 or 1"));
-        assert!(message(&block(1, &[b"\x02a\0\0\0\0\0\0\0\0\0"])).contains("takes a name from mapping 0"));
+        assert!(
+            message(&block(1, &[b"\x02a\0\0\0\0\0\0\0\0\0"])).contains("refers to the name of mapping 0")
+        );
         assert!(message(&block(1, &[b"\x08a\0b\0"])).contains("flags 0x8"));
         let mut damaged = block(0, &[b"a\0b\0"]);
         damaged[10] ^= 1;

@@ -1,4 +1,4 @@
-//! Pointers of variable-length elements into the global heap (specification IV.B, "variable-length").
+//! Variable-length elements: pointers to the global heap (specification IV.A.2.d, "Variable-Length").
 //!
 //! ```text
 //! length 4 | global heap collection O | index 4
@@ -7,12 +7,12 @@
 use super::{Format, Reader, layout::HeapPointer};
 use crate::Error;
 
-/// A variable-length element as stored in place.
+/// A variable-length element as stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct VariableElement {
-    /// Items of a sequence, bytes of a string.
+    /// Number of items of a sequence, or of bytes of a string.
     pub(crate) length: u64,
-    /// Where they are; `None` for none.
+    /// Pointer to the items; `None` if there are none.
     pub(crate) pointer: Option<HeapPointer>,
 }
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_elements_point_nowhere() {
+    fn empty_elements_have_no_pointer() {
         let format = Format { base: 16, offset_size: 2, length_size: 8 };
         let pointer = Some(HeapPointer { collection: 0x40, index: 3 });
         assert_eq!(parse(&[2, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);

@@ -1,5 +1,5 @@
-//! Attributes of all objects together: dense ones from their heaps, shared parts from where they are, values from the
-//! global heap.
+//! Reads the attributes of all objects together: dense ones from their heaps, shared parts from their headers and
+//! heaps, variable-length values from the global heap.
 
 use std::collections::BTreeSet;
 
@@ -23,38 +23,38 @@ use crate::{
     value::{Collections, Decoder},
 };
 
-/// The attributes of one object, and those that could not be read.
+/// The attributes of one object, and the errors of those that could not be read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attributes {
     pub(crate) read: Vec<Attribute>,
     pub(crate) unreadable: Vec<Error>,
 }
 
-/// Where an attribute message is.
+/// An attribute message before shared ones are resolved.
 enum Found {
     Here(Body),
     Shared(SharedReference),
-    Lost(Error),
+    Failed(Error),
 }
 
-/// Bytes of memory for an attribute beside its name and its values.
+/// Memory in bytes for an attribute, in addition to its name and its values.
 const ATTRIBUTE_BYTES: u64 = 192;
 
-/// An attribute on its way.
+/// An attribute in progress.
 struct Pending {
     object: usize,
-    place: Place,
+    stage: Stage,
 }
 
-enum Place {
+enum Stage {
     Found(Found),
     Parsed(Box<AttributeMessage>),
     Typed(Box<Typed>),
     Done(Attribute),
-    Lost(Error),
+    Failed(Error),
 }
 
-/// An attribute whose type and extent are known.
+/// An attribute with its datatype and dataspace, whose value is not decoded.
 struct Typed {
     name: String,
     datatype: Datatype,
@@ -62,7 +62,7 @@ struct Typed {
     data: bytes::Bytes,
 }
 
-/// Reads the attributes of each object.
+/// Reads the attributes of each object, in the order of `headers`.
 pub(crate) async fn read_attributes(
     io: &Io<'_>,
     format: Format,
@@ -74,18 +74,18 @@ pub(crate) async fn read_attributes(
     resolve_parts(io, format, &mut pending, shared).await?;
     decode_all(io, format, &mut pending).await?;
     let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
-    for Pending { object, place } in pending {
+    for Pending { object, stage } in pending {
         let Some(attributes) = attributes.get_mut(object) else { continue };
-        match place {
-            Place::Done(attribute) => attributes.read.push(attribute),
-            Place::Lost(error) => attributes.unreadable.push(error),
-            Place::Found(_) | Place::Parsed(_) | Place::Typed(_) => {}
+        match stage {
+            Stage::Done(attribute) => attributes.read.push(attribute),
+            Stage::Failed(error) => attributes.unreadable.push(error),
+            Stage::Found(_) | Stage::Parsed(_) | Stage::Typed(_) => {}
         }
     }
     Ok(attributes)
 }
 
-/// All attribute messages, compact ones in the order of the header, dense ones in that of their creation.
+/// Collects all attribute messages: compact ones in the order of the header, dense ones in creation order.
 async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Vec<Pending>, Error> {
     let mut pending = Vec::new();
     let mut dense = Vec::new();
@@ -96,12 +96,12 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
                 true => found_shared(shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format)),
                 false => Found::Here(body),
             };
-            pending.push(Pending { object, place: Place::Found(found) });
+            pending.push(Pending { object, stage: Stage::Found(found) });
         }
         let info = header.find(kind::ATTRIBUTE_INFO).map(|m| parse_info(&m.body, m.address, format));
         match info {
             Some(Ok(Some(storage))) => dense.push((object, storage)),
-            Some(Err(error)) => pending.push(Pending { object, place: Place::Lost(error) }),
+            Some(Err(error)) => pending.push(Pending { object, stage: Stage::Failed(error) }),
             Some(Ok(None)) | None => {}
         }
     }
@@ -111,14 +111,14 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
         match entries {
             Ok(mut entries) => {
                 entries.sort_by_key(|(entry, _)| entry.creation);
-                let places = entries.into_iter().map(|(entry, bytes)| match bytes {
+                let found = entries.into_iter().map(|(entry, bytes)| match bytes {
                     None => Found::Shared(SharedReference::Heap { kind: kind::ATTRIBUTE, id: entry.id }),
                     Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
-                    Some(Err(error)) => Found::Lost(error),
+                    Some(Err(error)) => Found::Failed(error),
                 });
-                pending.extend(places.map(|found| Pending { object, place: Place::Found(found) }));
+                pending.extend(found.map(|found| Pending { object, stage: Stage::Found(found) }));
             }
-            Err(error) => pending.push(Pending { object, place: Place::Lost(error) }),
+            Err(error) => pending.push(Pending { object, stage: Stage::Failed(error) }),
         }
     }
     Ok(pending)
@@ -127,36 +127,36 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
 fn found_shared(reference: Result<SharedReference, Error>) -> Found {
     match reference {
         Ok(reference) => Found::Shared(reference),
-        Err(error) => Found::Lost(error),
+        Err(error) => Found::Failed(error),
     }
 }
 
-/// Looks up attributes that are shared as a whole, then parses all.
+/// Resolves messages that are shared as a whole, then parses all.
 async fn resolve_messages(
     io: &Io<'_>,
     format: Format,
     pending: &mut [Pending],
     shared: &mut SharedMessages,
 ) -> Result<(), Error> {
-    let references = pending.iter().filter_map(|pending| match &pending.place {
-        Place::Found(Found::Shared(reference)) => Some(*reference),
+    let references = pending.iter().filter_map(|pending| match &pending.stage {
+        Stage::Found(Found::Shared(reference)) => Some(*reference),
         _ => None,
     });
     shared.look_up(io, format, references.collect()).await?;
-    for Pending { place, .. } in pending {
-        let Place::Found(found) = &*place else { continue };
+    for Pending { stage, .. } in pending {
+        let Stage::Found(found) = &*stage else { continue };
         let body = match found {
             Found::Here(body) => Ok(body.clone()),
             Found::Shared(reference) => shared.get(*reference),
-            Found::Lost(error) => Err(error.clone()),
+            Found::Failed(error) => Err(error.clone()),
         };
         let parsed = body.and_then(|body| attribute::parse(&body.bytes, body.address, format));
-        *place = parsed.map_or_else(Place::Lost, |parsed| Place::Parsed(Box::new(parsed)));
+        *stage = parsed.map_or_else(Stage::Failed, |parsed| Stage::Parsed(Box::new(parsed)));
     }
     Ok(())
 }
 
-/// Looks up datatypes and dataspaces that are shared, then parses all.
+/// Resolves shared datatypes and dataspaces, then parses all.
 async fn resolve_parts(
     io: &Io<'_>,
     format: Format,
@@ -164,8 +164,8 @@ async fn resolve_parts(
     shared: &mut SharedMessages,
 ) -> Result<(), Error> {
     let mut references = BTreeSet::new();
-    for Pending { place, .. } in &*pending {
-        let Place::Parsed(parsed) = place else { continue };
+    for Pending { stage, .. } in &*pending {
+        let Stage::Parsed(parsed) = stage else { continue };
         for part in [&parsed.datatype, &parsed.dataspace] {
             if let Part::Shared(reference) = part {
                 references.insert(*reference);
@@ -173,15 +173,15 @@ async fn resolve_parts(
         }
     }
     shared.look_up(io, format, references).await?;
-    for Pending { place, .. } in pending {
-        let Place::Parsed(parsed) = &mut *place else { continue };
+    for Pending { stage, .. } in pending {
+        let Stage::Parsed(parsed) = &mut *stage else { continue };
         for part in [&parsed.datatype, &parsed.dataspace] {
             if let Part::Shared(reference) = part {
                 shared.hold(io, *reference)?;
             }
         }
         let typed = type_of(parsed, format, shared);
-        *place = typed.map_or_else(Place::Lost, |typed| Place::Typed(Box::new(typed)));
+        *stage = typed.map_or_else(Stage::Failed, |typed| Stage::Typed(Box::new(typed)));
     }
     Ok(())
 }
@@ -203,14 +203,14 @@ fn type_of(parsed: &mut AttributeMessage, format: Format, shared: &SharedMessage
     })
 }
 
-/// Decodes all values. Each round fetches the collections that the round before it missed: as many rounds as
-/// variable-length types are nested.
+/// Decodes all values. Each round fetches the collections that the previous round lacked, so the number of rounds is
+/// the nesting depth of variable-length types.
 async fn decode_all(io: &Io<'_>, format: Format, pending: &mut [Pending]) -> Result<(), Error> {
     let mut collections = Collections::new();
     loop {
         let mut missing = BTreeSet::new();
-        for Pending { place, .. } in &mut *pending {
-            let Place::Typed(typed) = &mut *place else { continue };
+        for Pending { stage, .. } in &mut *pending {
+            let Stage::Typed(typed) = &mut *stage else { continue };
             let most = io.limits().structure_bytes.min(io.left());
             let mut decoder = Decoder::new(Some((format, &collections)), most);
             let elements = decoder.elements(&typed.datatype, count(&typed.dataspace), &typed.data);
@@ -220,9 +220,9 @@ async fn decode_all(io: &Io<'_>, format: Format, pending: &mut [Pending]) -> Res
             }
             let spent = most.saturating_sub(decoder.left()).saturating_add(ATTRIBUTE_BYTES);
             io.hold("attributes", spent.saturating_add(typed.name.len() as u64))?;
-            *place = match elements {
-                Ok(elements) => Place::Done(typed.with(elements)),
-                Err(error) => Place::Lost(error.within(&format!("attribute {:?}", typed.name))),
+            *stage = match elements {
+                Ok(elements) => Stage::Done(typed.with(elements)),
+                Err(error) => Stage::Failed(error.within(&format!("attribute {:?}", typed.name))),
             };
         }
         if missing.is_empty() {
@@ -239,7 +239,7 @@ impl Typed {
     }
 }
 
-/// How many elements an extent has; `u64::MAX` where 64 bits do not hold it.
+/// Returns the number of elements of a dataspace. It saturates.
 fn count(dataspace: &Dataspace) -> u64 {
     match dataspace.shape() {
         None => 0,

@@ -4,8 +4,8 @@ use virtualize_bytes::{ByteRange, NeedBytes};
 use super::Io;
 use crate::Error;
 
-/// Reads all ranges in one batch. A range that passes the end of the file, or that is larger than a structure may be,
-/// fails alone; a failed request fails them all.
+/// Reads all ranges in one batch. A range that exceeds the file or the limit on the size of a structure fails alone; a
+/// failed request fails all of them.
 pub(crate) async fn read_whole(
     io: &Io<'_>,
     structure: &'static str,
@@ -34,7 +34,7 @@ pub(crate) async fn read_whole(
 
 fn check(io: &Io<'_>, structure: &'static str, range: ByteRange) -> Result<(), Error> {
     if range.length > io.limits().structure_bytes {
-        let problem = format!("{} bytes, the limit is {}", range.length, io.limits().structure_bytes);
+        let problem = format!("{} bytes, expected at most {}", range.length, io.limits().structure_bytes);
         return Err(Error::limit(structure, range.start, problem));
     }
     let there = range.clamp_to(io.size()).length;

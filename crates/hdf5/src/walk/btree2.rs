@@ -1,7 +1,7 @@
-//! Walks version 2 B-trees, all trees of a call together, one batch of ranges a level.
+//! Walks version 2 B-trees: all trees of a call together, one batch of ranges per level.
 //!
-//! A tree cannot loop: depth falls with each step, and the counts in the pointers must add up to the header's total,
-//! which the size of the file bounds.
+//! A tree cannot contain a cycle: the depth decreases with each level, and the record counts of the nodes must add up
+//! to the total of the header, which is bounded by the size of the file.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -18,26 +18,26 @@ use crate::{
 const HEADER: &str = "version 2 B-tree header";
 const NODE: &str = "version 2 B-tree node";
 
-/// The records of a tree, in order.
+/// Records of a tree, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Btree2Records {
-    /// Kind of record.
+    /// Record type.
     pub(crate) record_type: u8,
-    /// Size of a record in bytes, never 0.
+    /// Size of a record in bytes, not 0.
     pub(crate) record_size: usize,
-    /// All records, one after the other.
+    /// Concatenated records.
     pub(crate) records: Vec<u8>,
 }
 
-/// Takes the records of trees as they are found, level by level.
+/// Receives the records of trees, level by level.
 pub(crate) trait Btree2Sink {
-    /// A tree's header was read: `total` records will come. Called before any of its records.
+    /// Called before any records of a tree, with its header.
     fn begin(&mut self, tree: usize, header: &Btree2Header, address: u64) -> Result<(), Error>;
-    /// Consecutive records of a tree, the first of which is number `first` in order.
+    /// Receives consecutive records of a tree. `first` is the index of the first one in the order of the tree.
     fn records(&mut self, tree: usize, first: u64, records: &[u8]) -> Result<(), Error>;
 }
 
-/// Reads all records of the trees whose headers lie at `headers`.
+/// Reads all records of the trees with headers at these addresses.
 pub(crate) async fn read_records(
     io: &Io<'_>,
     format: Format,
@@ -52,7 +52,7 @@ pub(crate) async fn read_records(
         .collect()
 }
 
-/// Hands all records of the trees to `sink`. Says of each tree whether it was read to its end.
+/// Passes all records of the trees to `sink`. Returns for each tree whether it could be read completely.
 pub(crate) async fn walk_trees(
     io: &Io<'_>,
     format: Format,
@@ -78,7 +78,7 @@ pub(crate) async fn walk_trees(
     walk.trees.into_iter().map(|tree| tree.map(drop)).collect()
 }
 
-/// Nodes of one batch: bounds the memory that holds them, at no cost in latency that one would notice.
+/// Nodes in one batch. It bounds their memory and is large enough not to add noticeable latency.
 const BATCH: usize = 16_384;
 
 struct Walk {
@@ -87,13 +87,13 @@ struct Walk {
     next: Vec<Node>,
 }
 
-/// A node to be read.
+/// A node to read.
 #[derive(Clone, Copy)]
 struct Node {
     tree: usize,
     child: Btree2Child,
     depth: u16,
-    /// Records of the tree that come before this node and all below it.
+    /// Number of records of the tree before this subtree.
     first: u64,
 }
 
@@ -135,7 +135,7 @@ impl Walk {
     }
 }
 
-/// Hands on the records of a node and notes its children.
+/// Passes on the records of a node and adds its children to the next level.
 fn visit(
     header: &Btree2Header,
     node: &Node,
@@ -161,7 +161,7 @@ fn visit(
     Ok(())
 }
 
-/// All records lie in the file, so that it cannot hold more of them than bytes.
+/// Every record is stored in the file, so there cannot be more of them than bytes.
 fn check_size(io: &Io<'_>, header: &Btree2Header, address: u64) -> Result<(), Error> {
     let bytes = header.total.saturating_mul(header.record_size.into());
     if bytes > io.size() {
@@ -169,13 +169,13 @@ fn check_size(io: &Io<'_>, header: &Btree2Header, address: u64) -> Result<(), Er
         return Err(Error::malformed(HEADER, address, problem));
     }
     if header.depth > 0 && u64::from(header.depth) > u64::from(io.limits().depth) {
-        let problem = format!("depth {}, the limit is {}", header.depth, io.limits().depth);
+        let problem = format!("depth {}, expected at most {}", header.depth, io.limits().depth);
         return Err(Error::limit(HEADER, address, problem));
     }
     Ok(())
 }
 
-/// Copies the records of each tree to their places in one buffer.
+/// Copies the records of each tree to one buffer, in order.
 struct Copies<'a> {
     io: &'a Io<'a>,
     trees: Vec<Option<Btree2Records>>,
@@ -199,7 +199,7 @@ impl Btree2Sink for Copies<'_> {
         let start = usize::try_from(first).ok().and_then(|first| first.checked_mul(copy.record_size));
         let place = start.and_then(|start| copy.records.get_mut(start..start.checked_add(records.len())?));
         let Some(place) = place else {
-            return Err(Error::malformed(NODE, 0, "more records than the header says"));
+            return Err(Error::malformed(NODE, 0, "more records than in the header"));
         };
         place.copy_from_slice(records);
         Ok(())
@@ -223,7 +223,7 @@ mod tests {
         file[address..address + bytes.len()].copy_from_slice(&bytes);
     }
 
-    /// A tree of records of one byte: "b" in the root between leaves "a" and "cd", in nodes of 32 bytes.
+    /// A tree with records of one byte: "b" in the root between the leaves "a" and "cd", in nodes of 32 bytes.
     fn tree(total: u64) -> Vec<u8> {
         let mut file = Vec::new();
         let root = [&256_u64.to_le_bytes()[..], &1_u16.to_le_bytes(), &total.to_le_bytes()].concat();
@@ -241,24 +241,24 @@ mod tests {
     }
 
     #[test]
-    fn records_come_in_order() {
+    fn records_are_in_order() {
         let found = read(tree(4), &[64, 64]);
         let expected = Btree2Records { record_type: 5, record_size: 1, records: b"abcd".to_vec() };
         assert!(found.into_iter().all(|records| records.unwrap() == expected));
     }
 
     #[test]
-    fn a_damaged_tree_spoils_no_other() {
+    fn damaged_trees_do_not_affect_others() {
         let mut found = read(tree(4), &[64, 256, 5000]);
         assert!(found.remove(0).is_ok());
         assert!(found.remove(0).unwrap_err().to_string().contains("signature BTIN, expected BTHD"));
-        assert!(found.remove(0).unwrap_err().to_string().contains("the file ends"));
+        assert!(found.remove(0).unwrap_err().to_string().contains("beyond the end of the file"));
     }
 
     #[test]
-    fn counts_must_add_up() {
+    fn rejects_counts_that_do_not_add_up() {
         let error = read(tree(5), &[64]).remove(0).unwrap_err().to_string();
-        assert!(error.contains("4 records in and below it, expected 5"), "{error}");
+        assert!(error.contains("4 records in the subtree, expected 5"), "{error}");
         let error = read(tree(1 << 40), &[64]).remove(0).unwrap_err().to_string();
         assert!(error.contains("1099511627776 records in a file of"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Walks the version 1 B-trees of chunks. Levels fall by one from parent to child, so that no chain of nodes closes; that
-//! no node is met twice on a level keeps a small file from posing as a large one.
+//! Walks version 1 B-trees that index chunks. The level must decrease by one from parent to child, which excludes
+//! cycles. No node may occur twice in a level, which keeps a small file from describing a huge tree.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -16,29 +16,29 @@ use crate::{
 
 const NODE: &str = "version 1 B-tree node";
 
-/// Nodes of one batch: bounds the memory that holds them.
+/// Nodes in one batch, which bounds their memory.
 const BATCH: usize = 16_384;
 
-/// A tree and how far it is read.
+/// A tree in progress.
 struct Tree<'a> {
     job: Job<'a>,
     sizes: Btree1Format,
     axes: Vec<Btree1Axis>,
-    /// Level of the node read last, and its last key.
+    /// Level and last key of the previous node.
     last: (u8, Vec<u64>),
     result: Result<(), Error>,
 }
 
-/// A node to be read.
+/// A node to read.
 #[derive(Clone, Copy)]
 struct Node {
     tree: usize,
     address: u64,
-    /// `None` for the root, whose level nothing says.
+    /// Expected level; `None` for the root, whose level is not stored elsewhere.
     level: Option<u8>,
 }
 
-/// Fills the tables of the trees.
+/// Fills the chunk tables of the trees.
 pub(super) async fn read_btree1<'a>(
     io: &Io<'_>,
     format: Format,
@@ -62,7 +62,7 @@ pub(super) async fn read_btree1<'a>(
     trees.into_iter().map(|tree| (tree.job, tree.result)).collect()
 }
 
-/// Reads as many bytes of each node as nodes usually have, then those of the larger ones again.
+/// Reads as many bytes of each node as nodes usually have, then larger nodes again.
 async fn read_nodes(io: &Io<'_>, trees: &[Tree<'_>], nodes: &[Node]) -> Vec<Result<Bytes, Error>> {
     let sizes = |node: &Node| trees.get(node.tree).map(|tree| tree.sizes);
     let usual = |node: &Node| sizes(node).map_or(0, Btree1Format::usual_size);
@@ -93,7 +93,7 @@ impl<'a> Tree<'a> {
         Self { job, sizes, axes, last: (0, Vec::new()), result: Ok(()) }
     }
 
-    /// Lists the chunks of a leaf, or notes the children of an internal node.
+    /// Adds the chunks of a leaf to the table, or the children of an internal node to the next level.
     fn visit(&mut self, io: &Io<'_>, node: Node, bytes: Result<Bytes, Error>, next: &mut Vec<Node>) {
         if self.result.is_err() {
             return;
@@ -148,21 +148,21 @@ fn check_level(io: &Io<'_>, node: Node, parsed: &Btree1Node<'_>) -> Result<(), E
             Err(Error::malformed(NODE, node.address, format!("level {found}, expected {expected}")))
         }
         None if u32::from(found) > io.limits().depth => {
-            let problem = format!("level {found}, the limit is {}", io.limits().depth);
+            let problem = format!("level {found}, expected at most {}", io.limits().depth);
             Err(Error::limit(NODE, node.address, problem))
         }
         _ => Ok(()),
     }
 }
 
-/// Fails each tree that has one node twice on a level.
+/// Fails every tree in which a node occurs twice in a level.
 fn refuse_repetition(trees: &mut [Tree<'_>], level: &[Node]) {
     let mut nodes: Vec<_> = level.iter().map(|node| (node.tree, node.address)).collect();
     nodes.sort_unstable();
     for pair in nodes.windows(2) {
         let [first, second] = pair else { continue };
         if let Some(tree) = trees.get_mut(first.0).filter(|_| first == second) {
-            tree.result = Err(Error::malformed(NODE, first.1, "two parents"));
+            tree.result = Err(Error::malformed(NODE, first.1, "a second parent, expected one"));
         }
     }
 }
@@ -183,7 +183,7 @@ mod tests {
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
-    /// A node of one-dimensional chunks of one byte each: (first element, address of the chunk or the child).
+    /// Encodes a node of one-dimensional chunks of one byte: (first element, address of the chunk or the child).
     fn node(level: u8, entries: &[(u64, u64)]) -> Vec<u8> {
         let mut bytes = b"TREE\x01".to_vec();
         bytes.push(level);
@@ -195,7 +195,7 @@ mod tests {
         bytes
     }
 
-    /// Reads a file of nodes at the given addresses, the first of which is the root.
+    /// Reads a file with nodes at the given addresses, of which the first is the root.
     fn table(shape: u64, chunks: u64, nodes: &[(usize, Vec<u8>)]) -> Result<ChunkTable, Error> {
         let mut file = Vec::new();
         for (address, node) in nodes {
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_larger_than_usual_is_read_again() {
+    fn larger_nodes_are_read_again() {
         let found = table(300, 1000, &[(64, leaf(0..300))]).unwrap();
         assert_eq!(found.addresses, (0x9000..0x9000 + 300).collect::<Vec<_>>());
         assert_eq!((found.positions, found.sizes), (None, ChunkSizes::Uniform(1)));
     }
 
     #[test]
-    fn leaves_come_in_the_order_of_their_parents() {
+    fn leaves_are_in_key_order() {
         let nodes = [(64, node(1, &[(0, 8192), (3, 4096)])), (4096, leaf(3..5)), (8192, leaf(0..2))];
         let found = table(5, 1000, &nodes).unwrap();
         assert_eq!(found.positions, Some(vec![0, 1, 3, 4]));
@@ -235,22 +235,22 @@ mod tests {
     }
 
     #[test]
-    fn chunks_outside_the_extent_are_dropped() {
+    fn chunks_outside_of_the_extent_are_omitted() {
         assert_eq!(table(2, 1000, &[(64, leaf(0..4))]).unwrap().addresses, [0x9000, 0x9001]);
     }
 
     #[test]
-    fn loops_and_excess_are_refused() {
+    fn rejects_cycles_and_excessive_trees() {
         let message = |chunks, nodes: &[(usize, Vec<u8>)]| table(9, chunks, nodes).unwrap_err().to_string();
         let own_child = [(64, node(1, &[(0, 64)]))];
         assert!(message(1000, &own_child).ends_with("at 0x40: level 1, expected 0"));
         let twice = [(64, node(1, &[(0, 4096), (3, 4096)])), (4096, leaf(0..3))];
-        assert!(message(1000, &twice).ends_with("at 0x1000: two parents"));
-        assert!(message(1000, &[(64, node(65, &[(0, 64)]))]).ends_with("level 65, the limit is 64"));
+        assert!(message(1000, &twice).ends_with("at 0x1000: a second parent, expected one"));
+        assert!(message(1000, &[(64, node(65, &[(0, 64)]))]).ends_with("level 65, expected at most 64"));
         assert!(message(3, &[(64, leaf(0..4))]).ends_with("more than 3 chunks"));
         let again = [(64, node(1, &[(0, 4096), (3, 8192)])), (4096, leaf(0..3)), (8192, leaf(2..4))];
         assert!(message(1000, &again).ends_with("expected ascending keys"));
         let past_the_end = [(64, node(1, &[(0, 1 << 40)]))];
-        assert!(message(1000, &past_the_end).contains("at 0x10000000000: the file ends"));
+        assert!(message(1000, &past_the_end).contains("beyond the end of the file"));
     }
 }

@@ -1,4 +1,4 @@
-//! Version 2 B-trees of chunks: records of type 10 (unfiltered) and 11 (filtered).
+//! Walks version 2 B-trees that index chunks: records of type 10 (unfiltered) and 11 (filtered).
 //!
 //! ```text
 //! type 10  chunk-address scaled-offset(8)…
@@ -17,7 +17,7 @@ use crate::{
 
 const HEADER: &str = "version 2 B-tree header";
 
-/// Fills the tables of the trees.
+/// Fills the chunk tables of the trees.
 pub(super) async fn read_btree2<'a>(
     io: &Io<'_>,
     format: Format,
@@ -63,7 +63,7 @@ impl Btree2Sink for Sink<'_> {
         let Some(tree) = self.trees.get_mut(tree) else { return Ok(()) };
         let Some(element) = tree.element else { return Ok(()) };
         let first = usize::try_from(first).unwrap_or(usize::MAX);
-        // Nodes come level by level, so that records do not come in order.
+        // Records arrive level by level, not in order.
         for (place, record) in (first..).zip(records.chunks_exact(tree.record_size.max(1))) {
             let (head, scaled) = record.split_at_checked(element.size()).unwrap_or_default();
             let (scaled, _) = scaled.as_chunks::<8>();

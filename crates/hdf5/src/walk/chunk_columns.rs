@@ -1,4 +1,4 @@
-//! Builds a [`ChunkTable`] column by column, in whatever order the chunks come.
+//! Builds a [`ChunkTable`] column by column from chunks in any order.
 
 use std::{
     collections::BTreeMap,
@@ -14,13 +14,13 @@ use crate::{
 
 const STRUCTURE: &str = "chunk index";
 
-/// Bytes of memory for a chunk: its position, its address and its size.
+/// Memory in bytes for a chunk: position, address and size.
 const CHUNK_BYTES: u64 = 20;
 
-/// Position of a place without a chunk.
+/// Position of an empty slot.
 const NOWHERE: u64 = u64::MAX;
 
-/// How many chunks may still be listed, all datasets of a call together.
+/// Number of chunks that may still be listed, over all datasets of a call.
 pub(crate) struct ChunkBudget<'a> {
     io: &'a Io<'a>,
     left: AtomicU64,
@@ -33,7 +33,7 @@ impl<'a> ChunkBudget<'a> {
         Self { io, left: AtomicU64::new(limit), limit }
     }
 
-    /// Takes `count` chunks from the budget of the index at `address`.
+    /// Charges `count` chunks of the index at `address`.
     pub(crate) fn take(&self, count: u64, address: u64) -> Result<(), Error> {
         let less = |left: u64| left.checked_sub(count);
         match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
@@ -43,19 +43,19 @@ impl<'a> ChunkBudget<'a> {
     }
 }
 
-/// The columns of a table while it is being filled.
+/// Columns of a chunk table in progress.
 #[derive(Debug)]
 pub(crate) struct ChunkColumns {
     grid: ChunkGrid,
     filtered: bool,
-    /// Where the index lies, for errors.
+    /// Address of the index, for errors.
     address: u64,
-    /// `None` as long as chunk *n* has position *n*.
+    /// `None` while chunk *n* has position *n*.
     positions: Option<Vec<u64>>,
     addresses: Vec<u64>,
     sizes: Vec<u32>,
     filter_masks: BTreeMap<u64, u32>,
-    /// Positions came in ascending order, without repetition.
+    /// Whether positions are strictly ascending so far.
     ascending: bool,
     last: Option<u64>,
 }
@@ -79,11 +79,11 @@ impl ChunkColumns {
         &self.grid
     }
 
-    /// Makes room for `count` chunks that are known to be in the file, as far as the grid has places for them.
+    /// Reserves memory for `count` chunks, at most for all chunks of the grid.
     pub(crate) fn reserve(&mut self, count: u64) {
         let places = self.grid.total.saturating_sub(self.addresses.len() as u64);
         let count = usize::try_from(count.min(places)).unwrap_or(0);
-        // A file has fewer chunks than bytes, but a caller's count may be a lie: the vectors grow beyond this anyway.
+        // A count from a file can be wrong. The vectors grow if it is too small.
         let count = count.min(1 << 24);
         self.addresses.reserve(count);
         if self.filtered {
@@ -91,14 +91,14 @@ impl ChunkColumns {
         }
     }
 
-    /// Makes places for chunks that come in no order, see [`ChunkColumns::place`].
+    /// Creates empty slots for chunks in any order, see [`ChunkColumns::place`].
     pub(crate) fn make_places(&mut self, count: usize) {
         self.positions = Some(vec![0; count]);
         self.addresses = vec![0; count];
         self.sizes = vec![0; if self.filtered { count } else { 0 }];
     }
 
-    /// Puts a chunk, or the lack of one, at a place made before. All places must be filled in the end.
+    /// Fills a slot with a chunk, or leaves it empty.
     pub(crate) fn place(&mut self, place: usize, chunk: Option<(u64, ChunkElement)>) -> Result<(), Error> {
         let (position, chunk) = chunk.unwrap_or((NOWHERE, ChunkElement::default()));
         if let (Some(size), Some(slot)) = (chunk.size, self.sizes.get_mut(place)) {
@@ -116,7 +116,7 @@ impl ChunkColumns {
         Ok(())
     }
 
-    /// Adds a chunk. `size` is `None` where the index does not store it.
+    /// Adds a chunk. `size` is `None` if the index does not store it.
     pub(crate) fn push(&mut self, position: u64, chunk: ChunkElement) -> Result<(), Error> {
         match chunk.size {
             Some(size) if self.filtered => self.push_size(position, size)?,
@@ -165,7 +165,7 @@ impl ChunkColumns {
         Error::malformed(STRUCTURE, self.address, problem)
     }
 
-    /// The table, in order of position.
+    /// Returns the table, ordered by position.
     pub(crate) fn finish(mut self) -> Result<ChunkTable, Error> {
         self.drop_empty_places();
         if !self.ascending {
@@ -185,7 +185,7 @@ impl ChunkColumns {
         Ok(ChunkTable { grid: self.grid.counts, positions, addresses, sizes, filter_masks })
     }
 
-    /// Closes up after [`ChunkColumns::place`], which leaves places without a chunk.
+    /// Removes empty slots, see [`ChunkColumns::place`].
     fn drop_empty_places(&mut self) {
         let Some(positions) = &mut self.positions else { return };
         self.ascending &= positions.is_sorted_by(|first, second| first < second);
@@ -217,16 +217,16 @@ impl ChunkColumns {
     }
 }
 
-/// Keeps the entries of a column that have a position.
+/// Removes the entries of a column that have no position.
 fn retain_present<T>(column: &mut Vec<T>, positions: &[u64]) {
     let mut positions = positions.iter();
     column.retain(|_| positions.next().is_some_and(|position| *position != NOWHERE));
 }
 
-/// Positions in order, each with its place; or one that is there twice. For positions far apart.
+/// Sorts positions, each with its index. Fails with a duplicate position. For sparse positions.
 fn sorted(positions: &[u64]) -> Result<Vec<(u64, usize)>, u64> {
     let mut order: Vec<(u64, usize)> = positions.iter().copied().zip(0..).collect();
-    // Stable sorting makes use of the runs that are already in order.
+    // A stable sort makes use of runs that are already in order.
     order.sort_by_key(|(position, _)| *position);
     match order.array_windows().find(|[(first, _), (second, _)]| first == second) {
         Some([(twice, _), _]) => Err(*twice),
@@ -234,7 +234,8 @@ fn sorted(positions: &[u64]) -> Result<Vec<(u64, usize)>, u64> {
     }
 }
 
-/// The same for positions that fill most of a grid of `total` places: one pass over them, one over the grid.
+/// Like [`sort`], for positions that fill most of a grid of `total` chunks: one pass over the positions, one over the
+/// grid.
 fn scattered(positions: &[u64], total: u64) -> Result<Vec<(u64, usize)>, u64> {
     let mut grid = vec![0_usize; usize::try_from(total).unwrap_or(0)];
     for (number, position) in (1..).zip(positions) {
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_table_needs_no_positions() {
+    fn complete_tables_have_no_positions() {
         let mut columns = columns(false);
         for position in [2, 0, 1, 3] {
             columns.push(position, chunk(position * 10, None, 0)).unwrap();
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_spelled_out() {
+    fn sparse_tables_have_positions() {
         for present in [vec![0, 1], vec![1, 2, 3], vec![3, 0], vec![]] {
             let mut columns = columns(true);
             for position in &present {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_sorting_agree() {
+    fn both_sorts_agree() {
         let positions = [7, 2, 0, 5];
         assert_eq!(sorted(&positions), Ok(vec![(0, 2), (2, 1), (5, 3), (7, 0)]));
         assert_eq!(scattered(&positions, 8), sorted(&positions));
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled_in_any_order() {
+    fn slots_are_filled_in_any_order() {
         let mut columns = columns(true);
         columns.make_places(4);
         columns.place(3, Some((3, chunk(30, Some(7), 5)))).unwrap();
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_chunks_are_refused() {
+    fn rejects_invalid_chunks() {
         let twice = |mut columns: ChunkColumns| {
             columns.push(1, chunk(0, None, 0)).unwrap();
             columns.push(1, chunk(0, None, 0)).unwrap();

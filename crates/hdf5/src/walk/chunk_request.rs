@@ -1,16 +1,16 @@
-//! Requests for chunk tables, and the state of the ones that are being read.
+//! Requests for chunk tables, and the state of each while it is read.
 
 use super::chunk_columns::{ChunkBudget, ChunkColumns};
 use crate::{Error, spec::chunk_grid::ChunkNumbering};
 
-/// Where the index of a dataset's chunks lies. An undefined address is a dataset without chunks.
+/// Type and address of a chunk index. The address is undefined for a dataset without chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChunkIndex {
     /// Version 1 B-tree.
     BTree1 { address: Option<u64> },
-    /// The whole dataset is one chunk. Size and mask count for filtered chunks only.
+    /// A single chunk. Size and filter mask apply to filtered chunks only.
     Single { address: Option<u64>, size: u64, filter_mask: u32 },
-    /// Chunks one after the other.
+    /// Implicit: consecutive chunks.
     Implicit { address: Option<u64> },
     /// Fixed array.
     FixedArray { address: Option<u64> },
@@ -21,7 +21,7 @@ pub(crate) enum ChunkIndex {
 }
 
 impl ChunkIndex {
-    /// Address of the index; `None` for a dataset without chunks.
+    /// Returns the address of the index; `None` for a dataset without chunks.
     pub(super) fn address(self) -> Option<u64> {
         match self {
             Self::BTree1 { address }
@@ -34,29 +34,29 @@ impl ChunkIndex {
     }
 }
 
-/// A dataset whose chunks are to be listed. Axes are slowest first, sizes in elements.
+/// A dataset whose chunks are requested. Shapes are in elements, slowest axis first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkRequest {
     pub(crate) index: ChunkIndex,
-    /// Current extent.
+    /// Current shape.
     pub(crate) shape: Vec<u64>,
-    /// Largest extent, `None` for unlimited.
+    /// Maximum shape, `None` for unlimited axes.
     pub(crate) max_shape: Vec<Option<u64>>,
-    /// Shape of a chunk, without the element-size "dimension" of old layout messages.
+    /// Chunk shape, without the trailing element size of old layout messages.
     pub(crate) chunk_shape: Vec<u64>,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub(crate) element_size: u32,
-    /// The dataset has a filter.
+    /// Whether the dataset has filters.
     pub(crate) filtered: bool,
 }
 
-/// A chunk index that is being read, with the chunks found so far.
+/// A chunk index in progress.
 pub(super) struct Job<'a> {
     pub(super) request: &'a ChunkRequest,
     pub(super) address: u64,
     pub(super) columns: ChunkColumns,
     pub(super) budget: &'a ChunkBudget<'a>,
-    /// Index of the request among all requests.
+    /// Index of the request.
     pub(super) place: usize,
 }
 

@@ -1,4 +1,4 @@
-//! From chunk indexes to chunk tables. All indexes of a call advance together, one batch of ranges a level.
+//! Reads chunk tables. All chunk indexes of a call are walked together, one batch of ranges per level.
 
 use futures::join;
 
@@ -17,7 +17,7 @@ use crate::{
     spec::{Format, chunk_element::ChunkElement, chunk_grid::ChunkGrid},
 };
 
-/// Lists the chunks of each dataset, in the order of the requests.
+/// Reads the chunk table of each dataset, in the order of the requests.
 pub(crate) async fn read_chunk_tables(
     io: &Io<'_>,
     format: Format,
@@ -58,7 +58,7 @@ fn set(tables: &mut [Option<Result<ChunkTable, Error>>], place: usize, table: Re
     }
 }
 
-/// A request that needs the file, or one that does not.
+/// A request whose index has to be read, or a complete table.
 enum Begun<'a> {
     Index(Box<Job<'a>>),
     Done(ChunkTable),
@@ -72,7 +72,8 @@ fn begin<'a>(
 ) -> Result<Begun<'a>, Error> {
     let grid = ChunkGrid::new(&request.shape, &request.chunk_shape, request.element_size)?;
     if request.max_shape.len() != request.shape.len() {
-        let problem = format!("largest shape {:?} of the shape {:?}", request.max_shape, request.shape);
+        let problem =
+            format!("maximum shape {:?}, expected the rank of {:?}", request.max_shape, request.shape);
         return Err(Error::malformed("dataspace", 0, problem));
     }
     let address = request.index.address();
@@ -91,7 +92,7 @@ fn begin<'a>(
 
 fn list_single(job: &mut Job<'_>, size: u64, filter_mask: u32) -> Result<(), Error> {
     if job.columns.grid().total != 1 {
-        let problem = format!("{} chunks, but the index is of a single one", job.columns.grid().total);
+        let problem = format!("single chunk index of {} chunks", job.columns.grid().total);
         return Err(Error::malformed("chunked layout", job.address, problem));
     }
     job.budget.take(1, job.address)?;
@@ -104,7 +105,10 @@ fn list_implicit(io: &Io<'_>, job: &mut Job<'_>) -> Result<(), Error> {
     let bytes = job.columns.grid().chunk_bytes;
     let end = numbering.end.saturating_mul(bytes).saturating_add(job.address);
     if job.request.filtered || end > io.size() {
-        let problem = format!("chunks up to {end:#x}, filtered: {}", job.request.filtered);
+        let problem = format!(
+            "chunks up to {end:#x}, filtered: {}; expected unfiltered chunks within the file",
+            job.request.filtered
+        );
         return Err(Error::malformed("implicit chunk index", job.address, problem));
     }
     job.budget.take(numbering.end, job.address)?;

@@ -1,4 +1,4 @@
-//! Links and attributes in dense storage: a version 2 B-tree lists them, a fractal heap holds them.
+//! Reads links and attributes in dense storage: a version 2 B-tree indexes them, a fractal heap contains them.
 
 use super::{
     Io,
@@ -10,29 +10,29 @@ use crate::{
     spec::{Format, attribute::DenseStorage},
 };
 
-/// What a B-tree's records hold.
+/// Kind of objects in dense storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DenseKind {
-    /// Type 5: hash of the name 4, identifier 7.
+    /// B-tree records of type 5: name hash 4, heap id 7.
     Links,
-    /// Type 8: identifier 8, message flags, creation order 4, hash of the name 4.
+    /// B-tree records of type 8: heap id 8, message flags 1, creation order 4, name hash 4.
     Attributes,
 }
 
-/// A link or an attribute.
+/// The record of a link or an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DenseEntry {
-    /// Its identifier in the heap.
+    /// Heap id.
     pub(crate) id: HeapId,
-    /// It lies in the heap of shared messages instead.
+    /// Whether the attribute is in the shared message heap instead.
     pub(crate) shared: bool,
-    /// Creation order, where records have it (attributes).
+    /// Creation order; 0 for links, whose records lack it.
     pub(crate) creation: u32,
 }
 
 type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
 
-/// All entries of each storage. The object is `None` for those that lie in the heap of shared messages.
+/// Reads all entries of each storage. The object is `None` for entries in the shared message heap.
 pub(crate) async fn read_dense(
     io: &Io<'_>,
     format: Format,

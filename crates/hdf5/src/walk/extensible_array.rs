@@ -1,4 +1,4 @@
-//! Walks extensible arrays: headers, index blocks, super blocks, then all data blocks or their pages.
+//! Walks extensible arrays: headers, index blocks, secondary blocks, then all data blocks or their pages.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Data blocks or pages of one batch: bounds the memory that holds them.
+/// Data blocks or pages in one batch, which bounds their memory.
 const BATCH: usize = 16_384;
 
-/// An array and how far it is read.
+/// An array in progress.
 struct Array<'a> {
     job: Job<'a>,
     state: Result<Header, Error>,
@@ -27,15 +27,15 @@ struct Array<'a> {
     data_blocks: Vec<DataBlock>,
 }
 
-/// What the header and the dataset say together.
+/// Properties that follow from the header and the dataset.
 struct Header {
     array: ExtensibleArray,
     elements: ElementFormat,
-    /// Its end is one past the largest number that was written and lies in the extent.
+    /// Ends after the last element that was set and lies within the extent.
     numbering: ChunkNumbering,
 }
 
-/// A part of a data block to be read.
+/// A data block, or a page of one, to read.
 struct Wanted {
     array: usize,
     block: usize,
@@ -43,7 +43,7 @@ struct Wanted {
     range: ByteRange,
 }
 
-/// Fills the tables of the arrays.
+/// Fills the chunk tables of the arrays.
 pub(super) async fn read_extensible_arrays<'a>(
     io: &Io<'_>,
     format: Format,
@@ -148,7 +148,7 @@ impl Array<'_> {
         Ok(())
     }
 
-    /// All parts of all data blocks.
+    /// Returns the parts of all data blocks.
     fn parts(&self, place: usize, format: Format) -> Vec<Wanted> {
         let Ok(header) = &self.state else { return Vec::new() };
         let mut found = Vec::new();

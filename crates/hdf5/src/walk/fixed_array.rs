@@ -1,4 +1,4 @@
-//! Walks fixed arrays: headers, then data blocks, then the pages of those that have pages.
+//! Walks fixed arrays: headers, then data blocks, then the pages of paged data blocks.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -15,30 +15,30 @@ use crate::{
     },
 };
 
-/// Pages of one batch: bounds the memory that holds them.
+/// Pages in one batch, which bounds their memory.
 const BATCH: usize = 16_384;
 
-/// An array and how far it is read.
+/// An array in progress.
 struct Array<'a> {
     job: Job<'a>,
     state: Result<Header, Error>,
 }
 
-/// What the header and the dataset say together.
+/// Properties that follow from the header and the dataset.
 struct Header {
     array: FixedArray,
     elements: ElementFormat,
     numbering: ChunkNumbering,
 }
 
-/// A page to be read.
+/// A page to read.
 struct Page {
     array: usize,
     first: u64,
     range: ByteRange,
 }
 
-/// Fills the tables of the arrays.
+/// Fills the chunk tables of the arrays.
 pub(super) async fn read_fixed_arrays<'a>(
     io: &Io<'_>,
     format: Format,
@@ -57,7 +57,7 @@ pub(super) async fn read_fixed_arrays<'a>(
     arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
 }
 
-/// Reads the data blocks. Returns the pages of those that have pages.
+/// Reads the data blocks. Returns the pages of paged ones.
 async fn read_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) -> Vec<Page> {
     let ranges: Vec<_> =
         arrays.iter().enumerate().filter_map(|(place, array)| array.block(place, format)).collect();
@@ -108,7 +108,7 @@ impl Array<'_> {
         }
     }
 
-    /// Where the data block lies, if there is one.
+    /// Returns the range of the data block, if there is one.
     fn block(&self, place: usize, format: Format) -> Option<(usize, ByteRange)> {
         let array = &self.state.as_ref().ok()?.array;
         Some((place, array.block_range(array.block?, format)))
@@ -138,7 +138,7 @@ impl Array<'_> {
         self.list(page.first, content)
     }
 
-    /// Lists the chunks of consecutive elements.
+    /// Adds the chunks of consecutive elements to the table.
     fn list(&mut self, first: u64, content: &[u8]) -> Result<(), Error> {
         match &self.state {
             Ok(header) => self.job.list(first, content, header.elements, &header.numbering),
@@ -148,7 +148,7 @@ impl Array<'_> {
 }
 
 impl Job<'_> {
-    /// Lists the chunks of consecutive array elements, the first of which is number `first`.
+    /// Adds the chunks of consecutive array elements to the table. `first` is the index of the first element.
     pub(super) fn list(
         &mut self,
         first: u64,

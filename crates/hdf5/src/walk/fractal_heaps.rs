@@ -1,4 +1,5 @@
-//! Objects of fractal heaps, all heaps of a level together: headers in one batch, then a batch a level of blocks.
+//! Reads objects of fractal heaps, all heaps of a level together: headers in one batch, then one batch per level of
+//! blocks.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +17,19 @@ use crate::{
     },
 };
 
-/// An identifier, filled with zeros to eight bytes: links have seven, attributes and shared messages eight.
+/// A heap id, padded with zeros to eight bytes: those of links have seven bytes, others eight.
 pub(crate) type HeapId = [u8; 8];
 
-/// Objects wanted of a heap.
+/// Requested objects of one heap.
 #[derive(Clone, Debug)]
 pub(crate) struct HeapRequest {
-    /// Address of the heap's header.
+    /// Address of the heap header.
     pub(crate) heap: u64,
-    /// Which objects.
+    /// Ids of the objects.
     pub(crate) ids: Vec<HeapId>,
 }
 
-/// An object and where it lies (as near as that is known: an object in a filtered block has no address of its own).
+/// An object and its address. An object in a filtered block has the address of the block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HeapObject {
     pub(crate) address: u64,
@@ -37,7 +38,7 @@ pub(crate) struct HeapObject {
 
 type Objects = Vec<Result<HeapObject, Error>>;
 
-/// Reads objects of heaps; for each request either all its objects, each with its own fate, or why the heap is lost.
+/// Reads objects of heaps. Returns, for each request, the result of each object, or the error of the whole heap.
 pub(crate) async fn read_heap_objects(
     io: &Io<'_>,
     format: Format,
@@ -59,7 +60,7 @@ pub(crate) async fn read_heap_objects(
     Ok(reading.finish())
 }
 
-/// Where an object of a request belongs.
+/// Index of an object in a request.
 #[derive(Clone, Copy)]
 struct Want {
     heap: usize,
@@ -74,7 +75,7 @@ struct Managed {
     length: u64,
 }
 
-/// A block to be read, and the objects sought below it.
+/// A block to read, and the requested objects below it.
 struct Visit {
     heap: usize,
     block: Block,
@@ -99,7 +100,7 @@ impl Reading {
         reading
     }
 
-    /// Parts the identifiers of a heap by kind.
+    /// Groups the ids of a heap by kind of object.
     fn sort_ids(&mut self, heap: usize, ids: &[HeapId]) {
         let Some(Ok(header)) = self.heaps.get(heap).cloned() else { return };
         let mut wants = Vec::new();
@@ -126,7 +127,7 @@ impl Reading {
         }
     }
 
-    /// Reads one level of blocks; says whether there was any.
+    /// Reads one level of blocks. Returns whether there was one.
     async fn read_level(&mut self, io: &Io<'_>) -> bool {
         let visits = std::mem::take(&mut self.next);
         let range = |visit: &Visit| match self.heaps.get(visit.heap) {
@@ -188,7 +189,7 @@ impl Reading {
         }
     }
 
-    /// Finds the huge objects whose identifiers are but numbers.
+    /// Resolves huge objects with indirect ids through the B-tree of the heap.
     async fn look_up_huge(&mut self, io: &Io<'_>, format: Format) {
         let mut wanted: BTreeMap<usize, Vec<(Want, u64)>> = BTreeMap::new();
         for (want, number) in std::mem::take(&mut self.huge_indexed) {
@@ -226,7 +227,7 @@ impl Reading {
     }
 }
 
-/// Undoes the filters of a direct block and checks it.
+/// Reverses the filters of a direct block and checks its header.
 fn open_block(io: &Io<'_>, heap: &FractalHeap, block: &Block, bytes: Bytes) -> Result<Bytes, Error> {
     let bytes = match block.filtered {
         Some((_, mask)) => decode(io, &heap.filters, mask, bytes, block.size, block.address)?,

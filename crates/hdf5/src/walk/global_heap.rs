@@ -1,4 +1,4 @@
-//! Collections of the global heap, and the elements that are kept in them.
+//! Reads global heap collections.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::{
     value::Collections,
 };
 
-/// The least size of a collection.
+/// Minimum size of a collection in bytes.
 const GUESS: u64 = 4096;
 
-/// Fetches collections, all in the same batch.
+/// Fetches collections, all in one batch, and adds them to `collections`.
 pub(crate) async fn fetch_collections(
     io: &Io<'_>,
     format: Format,

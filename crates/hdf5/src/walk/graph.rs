@@ -1,4 +1,4 @@
-//! The graph of objects, one level of hard links at a time.
+//! Reads the object graph, one level of hard links at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
     spec::Format,
 };
 
-/// An object: its header, and its links if it is a group.
+/// An object header and, for a group, its links.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) header: Header,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
 /// Objects by the address of their headers.
 pub(crate) type Graph = BTreeMap<u64, Result<Node, Error>>;
 
-/// Reads all objects that hard links lead to from the group at `root`.
+/// Reads all objects that hard links reach from the group at `root`.
 pub(crate) async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result<Graph, Error> {
     let mut graph = Graph::new();
     let mut level = vec![root];
@@ -63,6 +63,6 @@ fn check_count(io: &Io<'_>, graph: &Graph, level: &[u64]) -> Result<(), Error> {
     Err(Error::limit(
         "group",
         address,
-        format!("{count} objects or more, the limit is {}", io.limits().objects),
+        format!("at least {count} objects, expected at most {}", io.limits().objects),
     ))
 }

@@ -1,4 +1,4 @@
-//! Links of groups, old and new, all groups of a level together.
+//! Reads the links of groups, both symbol tables and the new format, all groups of a level together.
 
 use super::{
     Io,
@@ -19,12 +19,12 @@ use crate::{
     },
 };
 
-/// Whether the object is a group: only groups have one of these messages.
+/// Returns whether an object is a group: only groups have one of these messages.
 pub(crate) fn is_group(header: &Header) -> bool {
     header.find(kind::SYMBOL_TABLE).is_some() || header.find(kind::LINK_INFO).is_some()
 }
 
-/// The links of each group.
+/// Reads the links of each group.
 pub(crate) async fn read_links(
     io: &Io<'_>,
     format: Format,
@@ -41,7 +41,7 @@ pub(crate) async fn read_links(
     let (mut tables, mut dense) = (tables.into_iter(), dense.into_iter());
     let collect = |storage: Result<Storage, Error>| {
         let storage = storage?;
-        // Both iterators advance whatever happens, so that answers stay with their questions.
+        // Both iterators advance even if one of them yields an error, so that results stay aligned with the requests.
         let table = storage.table.and_then(|_| tables.next());
         let dense = storage.dense.and_then(|_| dense.next());
         let mut links = storage.compact;
@@ -60,7 +60,7 @@ fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
     link.unwrap_or_else(|error| (None, Link { name: String::new(), target: LinkTarget::Unreadable(error) }))
 }
 
-/// In the order of creation where all links have it, else in that of their names.
+/// Sorts links by creation order if all of them have one, else by name.
 fn in_order(mut links: Vec<OrderedLink>) -> Vec<Link> {
     match links.iter().all(|(creation, _)| creation.is_some()) {
         true => links.sort_by_key(|(creation, _)| *creation),
@@ -69,7 +69,7 @@ fn in_order(mut links: Vec<OrderedLink>) -> Vec<Link> {
     links.into_iter().map(|(_, link)| link).collect()
 }
 
-/// Where a group keeps its links.
+/// Locations of a group's links.
 struct Storage {
     compact: Vec<OrderedLink>,
     table: Option<SymbolTable>,
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn creation_order_counts_where_all_links_have_it() {
+    fn links_are_sorted_by_creation_order_if_all_have_one() {
         assert_eq!(names(&[(Some(2), "a"), (Some(1), "b"), (Some(3), "")]), ["b", "a", ""]);
         assert_eq!(names(&[(Some(2), "c"), (None, "b"), (Some(1), "a")]), ["a", "b", "c"]);
     }
 
-    /// Files may say the order of some links and not of others: no order may make sorting panic.
+    /// Files can store the creation order of some links only. Sorting must not panic, whatever the order.
     #[test]
-    fn any_mix_has_an_order() {
+    fn partial_creation_order_does_not_panic() {
         let mut state = 1_u64;
         let mut random = |most: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

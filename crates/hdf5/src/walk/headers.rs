@@ -1,4 +1,4 @@
-//! Object headers with their continuations, all of a level together.
+//! Reads object headers with their continuation blocks, all of a level together.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// Bytes that most object headers fit in.
+/// Bytes of an object header to fetch first. Most headers are smaller.
 const GUESS: u64 = 512;
 
-/// An object header with all its messages, continuations taken in.
+/// An object header with all its messages, including those of continuation blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) address: u64,
@@ -28,18 +28,18 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The first message of a type.
+    /// Returns the first message of a type.
     pub(crate) fn find(&self, kind: u16) -> Option<&Message> {
         self.messages.iter().find(|message| message.kind == kind)
     }
 
-    /// All messages of a type.
+    /// Returns all messages of a type.
     pub(crate) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
         self.messages.iter().filter(move |message| message.kind == kind)
     }
 }
 
-/// A header while its continuations are read.
+/// A header in progress.
 struct Reading {
     header: Header,
     prefix: Prefix,
@@ -47,7 +47,7 @@ struct Reading {
     next: Vec<Continuation>,
 }
 
-/// Reads the object headers at `addresses`.
+/// Reads the object headers at these addresses.
 pub(crate) async fn read_headers(
     io: &Io<'_>,
     format: Format,
@@ -69,7 +69,7 @@ pub(crate) async fn read_headers(
     Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
 }
 
-/// Reads the next continuations of all headers; says whether there were any.
+/// Reads the next continuation blocks of all headers. Returns whether there were any.
 async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Reading, Error>]) -> bool {
     let mut wanted = Vec::new();
     for (index, reading) in readings.iter_mut().enumerate() {
@@ -90,7 +90,7 @@ async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Readin
 }
 
 impl Reading {
-    /// Adds messages. Those of continuations stay out of the header: where they lead is noted.
+    /// Adds messages. Continuation messages are not part of the header: their blocks are read next.
     fn add(&mut self, io: &Io<'_>, messages: Vec<Message>, format: Format) -> Result<(), Error> {
         let bytes = (messages.len() as u64).saturating_mul(size_of::<Message>() as u64);
         io.hold("messages of object headers", bytes)?;
@@ -100,7 +100,7 @@ impl Reading {
         for message in found {
             let continuation = parse_continuation_message(&message, format)?;
             if !self.seen.insert(continuation) {
-                let problem = format!("continuation at {:#x} a second time", continuation.address);
+                let problem = format!("second continuation at {:#x}, expected one", continuation.address);
                 return Err(Error::malformed("object header", self.header.address, problem));
             }
             self.next.push(continuation);

@@ -5,18 +5,19 @@ use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
 
 use crate::{Error, spec::slice};
 
-/// Bytes fetched from the start of a file before anything is parsed: most small files, and the root of large ones.
+/// Bytes to fetch from the start of a file before anything is parsed: all of most small files, and the root group of
+/// large ones.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// A file, the limits it is held to, and the budget of what it makes us hold.
+/// A file with its limits and its memory budget.
 pub(crate) struct Io<'a> {
     source: &'a dyn ReadRanges,
     limits: Limits,
     budget: Budget<'a>,
     head: Bytes,
-    /// Structures whose bytes are not in their own places, by address.
+    /// Structures from the metadata cache image, by address.
     overlay: BTreeMap<u64, Bytes>,
-    /// Bytes of the longest structure of the overlay.
+    /// Size in bytes of the longest structure in the overlay.
     longest: u64,
 }
 
@@ -26,7 +27,7 @@ impl<'a> Io<'a> {
         Self { source, limits, budget, head: Bytes::new(), overlay: BTreeMap::new(), longest: 0 }
     }
 
-    /// Fetches the start of the file, from which later reads are served.
+    /// Opens a file and fetches its start, from which later reads are served.
     pub(crate) async fn with_head(source: &'a dyn ReadRanges, limits: Limits) -> Result<Self, Error> {
         let mut io = Self::new(source, limits);
         let head = io.read(&[ByteRange::new(0, HEAD_BYTES)]).await?;
@@ -34,20 +35,20 @@ impl<'a> Io<'a> {
         Ok(io)
     }
 
-    /// Lays structures over the bytes of the file: reads see them in its place from now on.
-    pub(crate) fn lay_over(&mut self, structures: Vec<(u64, Bytes)>) {
+    /// Adds structures that replace the bytes of the file at their addresses.
+    pub(crate) fn add_overlay(&mut self, structures: Vec<(u64, Bytes)>) {
         let lengths = structures.iter().map(|(_, bytes)| bytes.len() as u64);
         self.longest = lengths.fold(self.longest, u64::max);
         self.overlay.extend(structures);
     }
 
-    /// Takes memory for what was read, beside the bytes themselves. Who is refused must fail the whole file.
+    /// Charges memory for parsed metadata, in addition to the bytes of the file. An error must fail the whole file.
     pub(crate) fn hold(&self, what: &str, bytes: u64) -> Result<(), Error> {
         self.budget.take(what, bytes)?;
         Ok(self.source.hold(what, bytes)?)
     }
 
-    /// Bytes of memory that are left.
+    /// Returns the remaining memory in bytes.
     pub(crate) fn left(&self) -> u64 {
         self.budget.left()
     }
@@ -56,12 +57,12 @@ impl<'a> Io<'a> {
         &self.limits
     }
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.source.size()
     }
 
-    /// The bytes of all ranges, fetched together. A range that passes the end of the file returns what exists.
+    /// Reads all ranges together. A range beyond the end of the file yields the bytes that exist.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let wanted = ranges.iter().map(|range| range.clamp_to(self.size()).length);
         self.budget.take("bytes of the file", wanted.fold(0, u64::saturating_add))?;
@@ -72,7 +73,7 @@ impl<'a> Io<'a> {
         Ok(ranges.iter().zip(parts).map(|(range, part)| self.overlaid(range.start, part)).collect())
     }
 
-    /// The bytes at `start` with all structures of the overlay that touch them.
+    /// Returns the bytes at `start` with all overlapping structures of the overlay applied.
     fn overlaid(&self, start: u64, part: Bytes) -> Bytes {
         let end = start.saturating_add(part.len() as u64);
         let touching = self.overlay.range(start.saturating_sub(self.longest)..end);

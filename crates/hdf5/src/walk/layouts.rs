@@ -1,4 +1,5 @@
-//! Where the elements of all datasets lie: chunk indexes, external files and virtual mappings, each in joint batches.
+//! Reads the layouts of all datasets: chunk indexes, external file lists and virtual mappings, each in batches over all
+//! datasets.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -23,21 +24,21 @@ use crate::{
     value::{Collections, object_in},
 };
 
-/// What must be known of a dataset to find its elements.
+/// The properties of a dataset that determine the location of its elements.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutRequest {
     pub(crate) message: LayoutMessage,
     pub(crate) external: Option<ExternalFiles>,
     pub(crate) dataspace: Dataspace,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub(crate) element_size: u64,
-    /// The dataset has a filter.
+    /// Whether the dataset has filters.
     pub(crate) filtered: bool,
     /// Address of the object header.
     pub(crate) header: u64,
 }
 
-/// The layout of each dataset.
+/// Reads the layout of each dataset.
 pub(crate) async fn read_layouts(
     io: &Io<'_>,
     format: Format,
@@ -76,7 +77,7 @@ fn with_table(chunked: ChunkedLayout, chunks: ChunkTable) -> Chunked {
     Chunked { chunk_shape, index, unfiltered_edges, chunks }
 }
 
-/// Bytes that all elements take.
+/// Returns the size of all elements in bytes. It saturates.
 fn extent_bytes(dataspace: &Dataspace, element_size: u64) -> u64 {
     dataspace.shape().map_or(0, |shape| shape.iter().copied().fold(element_size, u64::saturating_mul))
 }
@@ -84,7 +85,7 @@ fn extent_bytes(dataspace: &Dataspace, element_size: u64) -> u64 {
 fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
     let segment = |slot: &Slot| {
         let file = heap_text(heap, slot.name, files.heap)?;
-        // All of them may name the same text.
+        // All segments may refer to the same text in the heap.
         let bytes = (size_of::<ExternalSegment>() as u64).saturating_add(file.len() as u64);
         io.hold("external file lists", bytes)?;
         Ok(ExternalSegment { file, offset: slot.offset, size: slot.size })
@@ -92,7 +93,7 @@ fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<Exte
     files.slots.iter().map(segment).collect()
 }
 
-/// The collections that hold the mappings of virtual datasets.
+/// Reads the global heap collections that contain the mappings of virtual datasets.
 async fn read_mapping_blocks(
     io: &Io<'_>,
     format: Format,
@@ -116,7 +117,7 @@ fn mappings(
 ) -> Result<Vec<VirtualMapping>, Error> {
     let Some(pointer) = pointer else { return Ok(Vec::new()) };
     let block = object_in(blocks, pointer)?.unwrap_or_default();
-    // Datasets may share a block. A coordinate of two bytes becomes a list of its own.
+    // Datasets may share a block. A coordinate of two bytes becomes a vector.
     io.hold("virtual dataset blocks", (block.len() as u64).saturating_mul(16))?;
     let mappings = parse_virtual_layout(&block, pointer.collection, format, io.left())?;
     let names = mappings.iter().map(|mapping| mapping.file.len().saturating_add(mapping.dataset.len()));
@@ -124,7 +125,7 @@ fn mappings(
     Ok(mappings)
 }
 
-/// The chunks of the datasets that have any, in their order.
+/// Reads the chunk tables of the chunked datasets, in their order.
 async fn read_tables(
     io: &Io<'_>,
     format: Format,
@@ -147,7 +148,7 @@ fn chunk_request(request: &LayoutRequest, chunked: &ChunkedLayout) -> Result<Chu
         u32::try_from(request.element_size).ok().filter(|&size| u64::from(size) == chunked.element_size);
     let Some(element_size) = element_size else {
         let (message, datatype) = (chunked.element_size, request.element_size);
-        let problem = format!("chunks of {message}-byte elements, the datatype has {datatype} bytes");
+        let problem = format!("elements of {message} bytes, expected {datatype} of the datatype");
         return Err(Error::malformed("data layout message", request.header, problem));
     };
     let shape = request.dataspace.shape().unwrap_or_default().to_vec();

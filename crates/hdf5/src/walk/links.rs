@@ -3,7 +3,7 @@
 use super::Io;
 use crate::{Error, model::Link};
 
-/// A link with its creation order, where the group tracks it.
+/// A link with its creation order, if the group tracks it.
 pub(super) type OrderedLink = (Option<u64>, Link);
 
 /// Charges one link whose names take `names` bytes to the memory budget.

@@ -1,4 +1,4 @@
-//! Fetches structures level by level: all ranges of a level in one batch.
+//! Reads structures level by level: all ranges of a level in one batch.
 
 pub(crate) mod attributes;
 mod batch;

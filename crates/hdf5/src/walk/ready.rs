@@ -3,7 +3,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The result of a future that reads from memory, which never waits. For tests.
+/// Returns the result of a future that reads from memory and is therefore always ready.
 pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

@@ -1,4 +1,4 @@
-//! Messages that are kept elsewhere: in the headers of committed datatypes, and in the heaps of shared messages.
+//! Resolves shared messages: those in the headers of committed datatypes, and those in shared message heaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +18,17 @@ use crate::{
     },
 };
 
-/// Bytes of memory for a byte of a parsed message.
+/// Memory in bytes of a parsed message per byte.
 const PARSED: u64 = 4;
 
-/// A message's body and where it lies.
+/// The body of a message and its address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Body {
     pub(crate) address: u64,
     pub(crate) bytes: Bytes,
 }
 
-/// Shared messages that are already looked up.
+/// Shared messages that are resolved.
 #[derive(Debug, Default)]
 pub(crate) struct SharedMessages {
     indexes: Vec<SharedIndex>,
@@ -36,7 +36,7 @@ pub(crate) struct SharedMessages {
 }
 
 impl SharedMessages {
-    /// Reads the table of shared messages, if the superblock's extension names one.
+    /// Reads the shared message table, if the superblock extension refers to one.
     pub(crate) async fn open(io: &Io<'_>, format: Format, extension: Option<&Header>) -> Result<Self, Error> {
         let Some(message) = extension.and_then(|header| header.find(kind::SHARED_TABLE)) else {
             return Ok(Self::default());
@@ -47,19 +47,19 @@ impl SharedMessages {
         Ok(Self { indexes: parse_table(&table, message, format)?, found: BTreeMap::new() })
     }
 
-    /// A message that was looked up.
+    /// Returns a message that was looked up.
     pub(crate) fn get(&self, reference: SharedReference) -> Result<Body, Error> {
         let missing = || Err(Error::malformed("shared message", 0, "not looked up"));
         self.found.get(&reference).cloned().unwrap_or_else(missing)
     }
 
-    /// Takes memory for one more object that has a message, as parsed.
+    /// Charges the memory of a parsed message for one more object that shares it.
     pub(crate) fn hold(&self, io: &Io<'_>, reference: SharedReference) -> Result<(), Error> {
         let bytes = self.get(reference).map_or(0, |body| body.bytes.len());
         io.hold("shared messages", (bytes as u64).saturating_mul(PARSED))
     }
 
-    /// Looks up messages, all in the same batches.
+    /// Resolves messages, all in the same batches.
     pub(crate) async fn look_up(
         &mut self,
         io: &Io<'_>,
@@ -125,13 +125,19 @@ impl SharedMessages {
     }
 }
 
-/// The datatype message of a committed datatype.
+/// Returns the datatype message of a committed datatype.
 fn committed_datatype(header: &Header) -> Result<Body, Error> {
     match header.find(kind::DATATYPE) {
         Some(message) if !message.shared => {
             Ok(Body { address: message.address, bytes: message.body.clone() })
         }
-        Some(_) => Err(Error::malformed("committed datatype", header.address, "is itself a shared message")),
-        None => Err(Error::malformed("committed datatype", header.address, "no datatype message")),
+        Some(_) => Err(Error::malformed(
+            "committed datatype",
+            header.address,
+            "a shared datatype message, expected one in the header",
+        )),
+        None => {
+            Err(Error::malformed("committed datatype", header.address, "no datatype message, expected one"))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads structures whose size is known only from their first bytes.
+//! Reads structures whose first bytes determine their size.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -6,8 +6,8 @@ use virtualize_bytes::ByteRange;
 use super::{Io, batch::read_whole};
 use crate::Error;
 
-/// Reads a structure at each address: `guess` bytes of all in one batch, then, in a second batch, all of those that
-/// `length` finds to be longer.
+/// Reads the structure at each address: `guess` bytes of each in one batch, then, in a second one, those that are
+/// longer according to `length`.
 pub(crate) async fn read_sized(
     io: &Io<'_>,
     structure: &'static str,

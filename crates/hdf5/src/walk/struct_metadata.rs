@@ -1,4 +1,4 @@
-//! The description of an HDF-EOS5 file, which is the content of a few datasets of text.
+//! Reads the StructMetadata text of HDF-EOS5 files, which a few string datasets contain.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::{
 };
 
 const GROUP: &str = "HDFEOS INFORMATION";
-/// Bytes of text that a file may have of it.
+/// Limit on the size of the text in bytes.
 const LIMIT: u64 = 16 << 20;
 
-/// The text, where the file has it in fixed-length strings that went through no filter.
+/// Returns the text if it is stored in unfiltered fixed-length strings.
 pub(crate) async fn struct_metadata(io: &Io<'_>, file: &File) -> Result<Option<String>, Error> {
     let ranges = ranges(io, file);
     if ranges.is_empty() {
@@ -28,7 +28,7 @@ pub(crate) async fn struct_metadata(io: &Io<'_>, file: &File) -> Result<Option<S
     Ok(Some(parts.iter().map(text).collect()))
 }
 
-/// Where the parts lie, in their order, as far as they lie within the file.
+/// Returns the ranges of the parts in their order, up to the first one that exceeds the file or the limit.
 fn ranges(io: &Io<'_>, file: &File) -> Vec<ByteRange> {
     let Some(Object::Group(root)) = file.objects.get(&file.root) else { return Vec::new() };
     let Some(Object::Group(group)) = child(root, GROUP).and_then(|at| file.objects.get(&at)) else {
@@ -61,7 +61,7 @@ fn hard_links(group: &Group) -> impl Iterator<Item = (&str, Address)> {
     })
 }
 
-/// Where a single fixed-length string lies.
+/// Returns the range of a single fixed-length string.
 fn text_range(dataset: &Dataset) -> Option<ByteRange> {
     let Datatype::String { size, .. } = dataset.datatype else { return None };
     let one = dataset.dataspace.shape()?.iter().all(|n| *n == 1);
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_joined_without_their_padding() {
+    fn parts_are_concatenated_without_padding() {
         assert_eq!(read(&[text(0, 8), text(8, 6)]).as_deref(), Some("GROUP=a\nEND"));
     }
 
     #[test]
-    fn parts_past_the_end_of_the_file_are_not_read() {
+    fn parts_beyond_the_end_of_the_file_are_omitted() {
         assert_eq!(read(&[text(0, 100)]), None);
         assert_eq!(read(&[text(0, 5), text(u64::MAX - 2, 9)]).as_deref(), Some("GROUP"));
         assert_eq!(read(&[]), None);

@@ -1,4 +1,4 @@
-//! Links of old groups: B-tree, symbol table nodes and local heap, all groups of a level together.
+//! Reads the links of symbol-table groups: B-tree, symbol table nodes and local heap, all groups of a level together.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// Bytes that a B-tree node has by default (K = 16, 8-byte addresses).
+/// Default size of a B-tree node in bytes (K = 16, 8-byte addresses).
 const TREE_GUESS: u64 = 544;
-/// Bytes that a symbol table node has by default (K = 4).
+/// Default size of a symbol table node in bytes (K = 4).
 const SYMBOLS_GUESS: u64 = 328;
-/// A local heap's header; its data mostly follow at once.
+/// Size of a local heap header and its default data, which usually follows immediately.
 const HEAP_GUESS: u64 = 32 + 256;
 
-/// The links of each symbol table, in the order of their names.
+/// Reads the links of each symbol table, in the order of their names.
 pub(crate) async fn read_symbol_tables(
     io: &Io<'_>,
     format: Format,
@@ -46,14 +46,14 @@ pub(crate) async fn read_symbol_tables(
     Ok(links.map(|((table, heap), symbols)| links_of(io, &symbols?, &heap?, table.heap)).collect())
 }
 
-/// The way down one group's B-tree.
+/// A group's B-tree in progress.
 struct Walk {
-    /// Nodes of the level that is read next, in order of their keys.
+    /// Addresses of the nodes on the next level, in key order.
     level: Vec<u64>,
-    /// What the level is, once known.
+    /// Level of the previous nodes, once known.
     depth: Option<u8>,
     seen: BTreeSet<u64>,
-    /// Symbol table nodes in order, or why there are none.
+    /// Addresses of the symbol table nodes in key order, or the error of the group.
     leaves: Result<Vec<u64>, Error>,
 }
 
@@ -65,7 +65,11 @@ impl Walk {
     fn visit(&mut self, address: u64, node: TreeNode) -> Result<(), Error> {
         let unexpected = self.depth.is_some_and(|depth| depth != node.level);
         if unexpected || !self.seen.insert(address) {
-            return Err(Error::malformed("group B-tree node", address, "out of its level, or a second time"));
+            return Err(Error::malformed(
+                "group B-tree node",
+                address,
+                "a node of another level or with a second parent",
+            ));
         }
         self.depth = Some(node.level);
         match &mut self.leaves {
@@ -81,7 +85,7 @@ impl Walk {
     }
 }
 
-/// Reads one level of all B-trees; says whether there was any.
+/// Reads one level of all B-trees. Returns whether there was one.
 async fn descend(io: &Io<'_>, format: Format, walks: &mut [Walk]) -> Result<bool, Error> {
     let mut wanted = Vec::new();
     for (index, walk) in walks.iter_mut().enumerate() {
@@ -107,7 +111,7 @@ async fn descend(io: &Io<'_>, format: Format, walks: &mut [Walk]) -> Result<bool
     Ok(!wanted.is_empty())
 }
 
-/// The symbols of each group, in order.
+/// Reads the symbols of each group, in key order.
 async fn read_symbols(
     io: &Io<'_>,
     format: Format,
@@ -135,7 +139,7 @@ fn links_of(io: &Io<'_>, symbols: &[Symbol], heap: &[u8], heap_address: u64) -> 
     let mut links = Vec::new();
     for symbol in symbols {
         let link = link_of(symbol, heap, heap_address);
-        // All of them may name the same text.
+        // All links may refer to the same text in the heap.
         let target = if let LinkTarget::Soft(path) = &link.target { path.len() } else { 0 };
         hold_link(io, link.name.len().saturating_add(target))?;
         links.push(link);
@@ -161,7 +165,7 @@ fn link_of(symbol: &Symbol, heap: &[u8], heap_address: u64) -> Link {
     Link { name, target }
 }
 
-/// The data of local heaps.
+/// Reads the data of local heaps.
 pub(crate) async fn read_local_heaps(
     io: &Io<'_>,
     format: Format,
