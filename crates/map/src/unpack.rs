@@ -9,7 +9,7 @@ use virtualize_zarr::{
     Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
 };
 
-use crate::{ArrayReport, Diagnostic, Severity, sentinel::float_json};
+use crate::{ArrayReport, Diagnostic, Severity, json_numbers::float_json};
 
 /// Attributes that speak of packing, and go where the codecs say it.
 const ATTRIBUTES: [&str; 5] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor"];

@@ -10,7 +10,7 @@ use super::cast::shown_type;
 use super::fill::{FillPlan, missing_value};
 use super::types::{ElementType, numpy_time};
 use crate::Severity;
-use crate::sentinel::number_json;
+use crate::json_numbers::number_json;
 
 impl Mapper<'_> {
     /// Returns the attributes of an array: those of the dataset, the fill values in the notation of the Zarr format, and

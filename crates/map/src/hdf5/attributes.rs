@@ -7,7 +7,7 @@ use super::lookup::Lookup;
 use super::names::ObjectNames;
 use super::references::{reference_part, reference_path};
 use super::types::is_boolean;
-use crate::sentinel::{float_json, integer_json};
+use crate::json_numbers::{float_json, integer_json};
 use crate::{Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf hides.

@@ -16,10 +16,9 @@ pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue>
         (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
         (Element::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
         (Element::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
-        (Element::Integer(value), DataType::Bool) => {
-            u8::try_from(*value).ok().filter(|v| *v < 2).map(|v| vec![v])
+        (Element::Integer(value), data_type) if data_type.is_integer() || *data_type == DataType::Bool => {
+            integer(*value, data_type)
         }
-        (Element::Integer(value), data_type) if data_type.is_integer() => integer(*value, data_type),
         (Element::Float(value), data_type) if data_type.is_integer() => {
             whole(*value).and_then(|value| integer(value, data_type))
         }
@@ -110,17 +109,10 @@ fn whole(value: f64) -> Option<i128> {
 }
 
 fn integer(value: i128, data_type: &DataType) -> Option<Vec<u8>> {
-    Some(match data_type {
-        DataType::Int8 => i8::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::Int16 => i16::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::Int32 => i32::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::Int64 => i64::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::UInt8 => u8::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::UInt16 => u16::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::UInt32 => u32::try_from(value).ok()?.to_le_bytes().to_vec(),
-        DataType::UInt64 => u64::try_from(value).ok()?.to_le_bytes().to_vec(),
-        _ => return None,
-    })
+    match FillValue::from_i128(data_type, value).exact()? {
+        FillValue::Fixed(bytes) => Some(bytes.to_vec()),
+        FillValue::Text(_) | FillValue::Variable(_) => None,
+    }
 }
 
 fn number(value: f64, data_type: &DataType) -> Option<Vec<u8>> {

@@ -7,11 +7,11 @@
 
 use serde_json::Value;
 use virtualize_hdf5::model::{Attribute, Datatype, Element, FillMessage, FillValue as Stored};
-use virtualize_zarr::{DataType, FillValue, ZarrFormat};
+use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
 use super::cast::{cast, is_rounded_end, show, shown_type, wrapped};
 use super::header_fill::is_zero;
-use crate::sentinel::{encode_fill_value_attribute, float_json, number_json};
+use crate::json_numbers::{float_json, number_json};
 use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
 
 /// What the policy decided for one array.
@@ -157,9 +157,10 @@ impl FillQuestion<'_> {
     fn spell_v3(&self, plan: &mut FillPlan) {
         self.write_missing(plan, self.missing_reads == self.header);
         let Some(sentinel) = &plan.decision.sentinel else { return };
-        match encode_fill_value_attribute(&self.sentinel_type(), sentinel) {
-            Ok(value) => plan.attribute = Some(value),
-            Err(why) => self.drop_sentinel(plan, &why.to_string()),
+        plan.attribute = fill_value_attribute::encode(sentinel, &self.sentinel_type());
+        if plan.attribute.is_none() {
+            let why = format!("xarray cannot decode _FillValue for arrays of type {}", self.sentinel_type());
+            self.drop_sentinel(plan, &why);
         }
     }
 

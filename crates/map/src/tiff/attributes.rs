@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
 
 use super::{geometry::Geometry, heights::Heights, nodata::Nodata};
-use crate::sentinel::float_json;
+use crate::json_numbers::float_json;
 
 /// Names that mean something to readers, and so cannot be taken by free text.
 const RESERVED: [&str; 14] = [

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use virtualize_tiff::model::Ifd;
-use virtualize_zarr::{DataType, FillValue, ZarrFormat};
+use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
 use super::number::{self, NotAValue};
 use crate::{
     Diagnostic, Error, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome, Result,
-    Severity,
-    sentinel::{encode_fill_value_attribute, float_of, number_json},
+    Severity, json_numbers::number_json,
 };
 
 /// Names that speak of nodata, in order of priority behind the tag.
@@ -67,10 +66,7 @@ pub(super) fn decide(
 
 /// Whether two values are the same; NaN is the same as NaN, and 0 as -0.
 fn same(a: &FillValue, b: &FillValue, data_type: &DataType) -> bool {
-    let number = |value: &FillValue| match value {
-        FillValue::Fixed(bytes) => float_of(data_type, bytes),
-        _ => None,
-    };
+    let number = |value: &FillValue| value.to_f64(data_type).filter(|_| data_type.is_float());
     match (number(a), number(b)) {
         (Some(a), Some(b)) => a == b || a.is_nan() && b.is_nan(),
         _ => a == b,
@@ -180,7 +176,7 @@ fn attributes(
     }
     let Some(sentinel) = sentinel else { return attributes };
     if format == ZarrFormat::V3
-        && let Ok(value) = encode_fill_value_attribute(data_type, sentinel)
+        && let Some(value) = fill_value_attribute::encode(sentinel, data_type)
     {
         attributes.insert("_FillValue".into(), value);
     }
