@@ -27,7 +27,9 @@ mod repository;
 mod scan;
 mod values;
 
-pub use batch::{Batch, BatchBuilder, Target};
+pub use batch::{
+    Batch, BatchBuilder, BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions, Target,
+};
 pub use compat::{
     ArraySignature, Difference, Numbers, Place, Signature, Stored, differences, is_coordinate, places, wanted,
 };
@@ -46,12 +48,4 @@ pub use plan::{
 pub use repository::commit;
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
 
-/// Names as other crates import them.
-pub mod combine {
-    pub use crate::{NamePattern, OnDuplicate, OnMismatch, PlanOptions, catalogue_value};
-}
-/// Names as other crates import them.
-pub mod eras {
-    pub use crate::{ArraySignature, Difference, Stretch};
-}
 pub use values::{Scalar, time_value};

@@ -1,83 +1,57 @@
-use std::{fs::File, io, sync::Arc, time::Duration};
+use std::{fs::File, io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 use virtualize_archive::{Batch, Summary};
 
-use crate::{arguments, exit::Failure, messages, progress::Progress};
+use crate::{
+    arguments::{self, Usage},
+    exit::Failure,
+    messages,
+    progress::Progress,
+};
 
 /// `virtualize batch INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
-    let progress = Arc::new(Progress::new(arguments.run.quiet, log(arguments.run.json_log.as_deref())?));
+    let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
     let told = Arc::clone(&progress);
     let result = batch.run(move |event| told.tell(&event)).await;
     progress.finish();
     let summary = result?;
-    if !arguments.run.quiet {
-        say(&summary, arguments);
+    if !arguments.quiet {
+        report(&summary, arguments);
     }
-    if let Some(python) = summary.python.as_deref().filter(|_| arguments.run.json_log.as_deref() != Some("-"))
-    {
+    if let Some(python) = summary.python.as_deref().filter(|_| arguments.json_log.as_deref() != Some("-")) {
         use io::Write;
         writeln!(io::stdout().lock(), "{python}")?;
     }
-    if summary.failed > 0 && arguments.each { Err(Failure::Found) } else { Ok(()) }
+    if summary.failed > 0 && arguments.options.each { Err(Failure::Found) } else { Ok(()) }
 }
 
-/// What is to be done.
 fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
-    let target = arguments.target().map_err(Failure::Usage)?;
+    let target = arguments.target()?;
     let format = target.zarr_format();
-    if let Some(problem) = arguments.mapping.conflict(format) {
-        return Err(Failure::Usage(problem.to_owned()));
-    }
-    let run = &arguments.run;
+    arguments.mapping.check(format)?;
     let options = arguments.mapping.options(format);
-    let mut builder = Batch::builder(&arguments.output)
-        .inputs(arguments.files.inputs())
-        .filter(arguments.files.filter())
-        .assets(arguments.files.assets())
-        .target(target)
-        .layout(arguments.layout())
-        .plan(arguments.plan())
-        .overwrite(arguments.overwrite)
-        .relocation(arguments.relocation())
-        .files_at_once(options.store.concurrency)
-        .options(options)
-        .attempts(u32::try_from(run.attempts).unwrap_or(u32::MAX), Duration::from_secs(1))
-        .retry_failed(run.retry_failed)
-        .max_failures(run.max_failures)
-        .skip_failed(run.skip_failed)
-        .append(run.append)
-        .drop_vanished(run.drop_vanished)
-        .drop_unwritten(run.drop_unwritten)
-        .reread_changed(run.reread_changed)
-        .recheck(!run.no_recheck)
-        .restart(run.restart)
-        .cancel(stopped_by_signals());
-    if arguments.each {
-        builder = builder.each();
-    }
-    if let Some(journal) = &run.journal {
-        builder = builder.journal(journal);
-    }
-    Ok(builder.build())
+    let concurrency = options.store.concurrency;
+    let builder = arguments.options.builder(&arguments.output, target, options);
+    Ok(builder.files_at_once(concurrency).cancel(stopped_by_signals()).build())
 }
 
-/// Where what happens is written as lines of JSON.
+/// Opens the log of events, as JSON lines.
 pub(crate) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
     match place {
         None => Ok(None),
         Some("-") => Ok(Some(Box::new(io::stdout()))),
         Some(path) => match File::create(path) {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
-            Err(error) => Err(Failure::Usage(format!("{path}: {error}"))),
+            Err(error) => Err(Usage::File { path: path.to_owned(), error }.into()),
         },
     }
 }
 
-/// What came of it, and what may be done next.
-fn say(summary: &Summary, arguments: &arguments::Batch) {
+/// Prints the outcome and possible next steps.
+fn report(summary: &Summary, arguments: &arguments::Batch) {
     let Summary { files, read, known, failed, seconds, requests, bytes, .. } = summary;
     messages::line(&format!(
         "{files} files: {read} read in {seconds:.1} s ({requests} requests, {bytes} bytes), {known} known before, {failed} failed"
@@ -89,15 +63,15 @@ fn say(summary: &Summary, arguments: &arguments::Batch) {
         messages::line(&format!("failed: {failure}"));
     }
     if *failed > 0 {
-        messages::line("try them again: the same command with --retry-failed");
+        messages::line("to try them again, rerun the same command with --retry-failed");
     }
     if let Some(output) = &summary.output {
-        let what = if arguments.each { "references of each file are in" } else { "written:" };
+        let what = if arguments.options.each { "references of each file are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
     }
 }
 
-/// Cancelled by Ctrl-C or a request to end; the second one ends at once.
+/// Returns a token that SIGINT and SIGTERM cancel; a second signal ends the process immediately.
 pub(crate) fn stopped_by_signals() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
@@ -107,7 +81,7 @@ pub(crate) fn stopped_by_signals() -> CancellationToken {
             if cancelled.is_cancelled() {
                 std::process::exit(130);
             }
-            messages::line("stopping; once more to end at once");
+            messages::line("stopping; repeat to exit immediately");
             cancelled.cancel();
         }
     });

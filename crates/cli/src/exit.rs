@@ -2,20 +2,26 @@ use std::{io, process::ExitCode};
 
 use virtualize::{Error, ErrorClass};
 
-use crate::messages;
+use crate::{arguments::Usage, messages};
 
-/// Why the command did not do its work.
+/// Why the command exits with a status other than 0.
 pub(crate) enum Failure {
-    /// The library's reasons.
+    /// A file cannot be read or written.
     Library(Error),
-    /// Those of many files.
+    /// A batch or scan failed.
     Archive(virtualize_archive::Error),
-    /// Arguments that do not go together.
-    Usage(String),
-    /// What was looked for was found, and said: differences, or problems.
+    /// The arguments cannot be carried out.
+    Usage(Usage),
+    /// The report, which is printed already, contains differences or problems.
     Found,
     /// Standard output cannot be written.
     Output(io::Error),
+}
+
+impl From<Usage> for Failure {
+    fn from(usage: Usage) -> Self {
+        Self::Usage(usage)
+    }
 }
 
 impl From<Error> for Failure {
@@ -39,8 +45,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Prints the error, if any. Exit status: 0 done, 1 refused or failed, 2 wrong usage. A reader of our output who has
-/// seen enough (`| head`) is no error.
+/// Prints the error, if any, and returns the exit status: 0 success, 1 failure, 2 wrong usage. A closed pipe (`| head`) is
+/// not an error.
 pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

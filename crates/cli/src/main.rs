@@ -24,24 +24,24 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (input, verbose) = match &arguments.command {
-        Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.mapping.verbose),
-        Some(Command::Batch(batch)) => (None, batch.mapping.verbose),
-        Some(Command::Scan(scan)) => (None, scan.mapping.verbose),
-        Some(Command::Convert(convert)) => (None, convert.reading.verbose),
-        Some(Command::Validate(validate)) => (None, validate.reading.verbose),
-        Some(Command::Diff(compare)) => (None, compare.reading.verbose),
-        // It starts its own log lines.
+        Some(Command::Inspect(inspect)) => (Some(&inspect.input), inspect.input.mapping.verbose()),
+        Some(Command::Batch(batch)) => (None, batch.mapping.verbose()),
+        Some(Command::Scan(scan)) => (None, scan.mapping.verbose()),
+        Some(Command::Convert(convert)) => (None, convert.reading.verbose()),
+        Some(Command::Validate(validate)) => (None, validate.reading.verbose()),
+        Some(Command::Diff(compare)) => (None, compare.reading.verbose()),
+        // The service starts its own log.
         #[cfg(feature = "serve")]
         Some(Command::Serve(_)) => (None, 0),
-        None => (Some(&arguments.convert.input), arguments.convert.input.mapping.verbose),
+        None => (Some(&arguments.convert.input), arguments.convert.input.mapping.verbose()),
     };
-    if let Some(problem) = input.and_then(|input| input.conflict()) {
+    if let Some(Err(problem)) = input.map(|input| input.check()) {
         Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
     }
     if !is_service(&arguments) {
         logging::start(verbose);
     }
-    // One file is read on one thread, many are on all.
+    // One file is read on one thread, many files on all threads.
     let mut builder = match &arguments.command {
         Some(Command::Batch(_) | Command::Scan(_)) => tokio::runtime::Builder::new_multi_thread(),
         _ if is_service(&arguments) => tokio::runtime::Builder::new_multi_thread(),
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }))
 }
 
-/// Whether the command goes on until it is told to end.
+/// Returns whether the command runs until it is stopped.
 fn is_service(arguments: &Arguments) -> bool {
     #[cfg(feature = "serve")]
     return matches!(arguments.command, Some(Command::Serve(_)));

@@ -1,55 +1,60 @@
 use std::io::{self, Seek, Write};
 
-use virtualize::{Format, StoreOptions, VirtualStore};
+use virtualize::{Format, StoreOptions, VirtualStore, options::OutputFormat};
 
 use crate::{
-    arguments::{Output, OutputFormat},
+    arguments::{Output, Usage},
     exit::Failure,
 };
 
-/// Bytes of output that are held in memory before a temporary file takes them.
+/// Bytes of output to hold in memory before it spills to a temporary file.
 const HELD: usize = 64 << 20;
 
-/// Refuses arguments that need a place to write to.
-pub(crate) fn check(output: &Output, format: OutputFormat) -> Result<(), Failure> {
-    let reason = match output.target.as_deref() {
+/// Rejects output options that do not fit the format.
+pub(crate) fn check(output: &Output, format: OutputFormat) -> Result<(), Usage> {
+    match output.target.as_deref().filter(|target| *target != "-") {
         #[cfg(feature = "icechunk")]
-        Some(_) if output.relative && format == OutputFormat::Icechunk => {
-            "Icechunk repositories hold absolute urls: --relative cannot be"
+        Some(_) if output.options.relative && format == OutputFormat::Icechunk => {
+            Err(Usage::RelativeRepository)
         }
-        Some(target) if target != "-" => return Ok(()),
-        _ if Format::from(format).is_several_files() => {
-            "the format is several files: give a folder or prefix with --output"
-        }
-        _ if output.relative => "--relative needs a place: give it with --output",
-        _ => return Ok(()),
-    };
-    Err(Failure::Usage(reason.to_owned()))
+        Some(_) => Ok(()),
+        None if references(format).is_none_or(Format::is_several_files) => Err(Usage::SeveralFiles),
+        None if output.options.relative => Err(Usage::RelativeToNothing),
+        None => Ok(()),
+    }
 }
 
-/// Writes references where the arguments say.
+fn references(format: OutputFormat) -> Option<Format> {
+    match format {
+        OutputFormat::References(format) => Some(format),
+        #[cfg(feature = "icechunk")]
+        OutputFormat::Icechunk => None,
+    }
+}
+
+/// Writes references to the output, or to standard output.
 pub(crate) async fn write(
     store: &VirtualStore,
     output: &Output,
     format: OutputFormat,
     options: &StoreOptions,
 ) -> Result<(), Failure> {
-    let Some(target) = output.target.as_deref().filter(|target| *target != "-") else {
-        return print(store, output.format(format));
-    };
-    #[cfg(feature = "icechunk")]
-    if format == OutputFormat::Icechunk {
-        return commit(store, target, output, options).await;
-    }
-    let format = output.format(format);
-    match format.is_several_files() {
-        true => virtualize::write_folder(store, format, target, output.overwrite, options).await?,
-        false => virtualize::write(store, format, target, options).await?,
+    let target = output.target.as_deref().filter(|target| *target != "-");
+    match (format, target) {
+        (OutputFormat::References(format), None) => print(store, output.options.format(format))?,
+        (OutputFormat::References(format), Some(target)) => {
+            let (format, overwrite) = (output.options.format(format), output.options.overwrite);
+            virtualize::write_folder(store, format, target, overwrite, options).await?;
+        }
+        #[cfg(feature = "icechunk")]
+        (OutputFormat::Icechunk, target) => {
+            commit(store, target.unwrap_or_default(), output, options).await?;
+        }
     }
     Ok(())
 }
 
-/// Commits to a repository, and prints the lines that open it.
+/// Commits to a repository, and prints Python code that opens it.
 #[cfg(feature = "icechunk")]
 async fn commit(
     store: &VirtualStore,
@@ -67,7 +72,7 @@ async fn commit(
     Ok(writeln!(out, "{}", done.python)?)
 }
 
-/// Writes to standard output once all is known to be well: references cut off in the middle could pass for whole.
+/// Writes to standard output once the references are complete: a truncated output could pass for a whole one.
 fn print(store: &VirtualStore, format: Format) -> Result<(), Failure> {
     let mut spool = tempfile::SpooledTempFile::new(HELD);
     virtualize::write_to(store, format, &mut spool)?;

@@ -1,11 +1,10 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use virtualize_archive::eras::{ArraySignature, Difference, Stretch};
-use virtualize_archive::{Scan, scan_inputs};
+use virtualize_archive::{ArraySignature, Difference, Scan, Stretch, scan_inputs};
 
 use crate::{
-    arguments,
+    arguments::{self, Usage},
     batch::{log, stopped_by_signals},
     exit::Failure,
     messages::{self, printable},
@@ -26,7 +25,7 @@ pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
     progress.finish();
     let found = found?;
     if let Some(path) = &arguments.output {
-        let failed = |error: io::Error| Failure::Usage(format!("{}: {error}", path.display()));
+        let failed = |error: io::Error| Usage::File { path: path.display().to_string(), error };
         let mut file = io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
         json(&found, &mut file).and_then(|()| file.flush()).map_err(failed)?;
     }

@@ -1,14 +1,16 @@
 //! `virtualize serve`.
 
-use virtualize_server::{ConfigError, Settings};
+use virtualize_server::Settings;
 
-use crate::exit::Failure;
+use crate::{arguments::Usage, exit::Failure};
 
-/// Listens until it is told to end.
+/// Serves until the process is stopped.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
-    let usage = |error: ConfigError| Failure::Usage(error.to_string());
-    let settings = settings.clone().with_file().map_err(usage)?;
+    Ok(serve(settings).await.map_err(Usage::from)?)
+}
+
+async fn serve(settings: &Settings) -> Result<(), virtualize_server::ConfigError> {
+    let settings = settings.clone().with_file()?;
     virtualize_server::start_logging(settings.log.as_deref() == Some("json"));
-    let config = settings.check().map_err(usage)?;
-    virtualize_server::serve(config).await.map_err(usage)
+    virtualize_server::serve(settings.check()?).await
 }

@@ -42,7 +42,7 @@ fn main() {
     add("exact", array(DataType::Int64, exact, 0.0, move |at| large(at).to_le_bytes()));
     let half = vec![cast(DataType::Float16, Rounding::NearestAway, None, ScalarMap::default()), plain];
     add("half", array(DataType::Float32, half, NAN, |at| (1.0 + at as f32 / 4096.0).to_le_bytes()));
-    write(&hierarchy, Format::Zarr3Json, &mut std::io::stdout().lock()).unwrap();
+    write(&hierarchy, Format::ZARR3_JSON, &mut std::io::stdout().lock()).unwrap();
 }
 
 fn scale_offset(offset: Value, scale: Value) -> Codec {

@@ -11,6 +11,7 @@ use virtualize_zarr::{Array, ChunkEntry, Hierarchy, ZarrFormat};
 use crate::{
     EmitError, Sink,
     consolidated::{Documents, consolidated_root, documents},
+    format::{Entry, Format, Writer, fsspec_python},
     references::{self, ChunkKeys},
 };
 
@@ -19,8 +20,21 @@ const REFERENCES: &str = "references.json";
 /// What says in `zarr.json` that chunks lie elsewhere.
 const MARK: &str = "virtual_references";
 
+pub(crate) const ZARR3: Entry = Entry {
+    name: "zarr3",
+    summary: "A folder or prefix: Zarr v3 metadata and inline chunks as files, and references.json",
+    zarr_format: ZarrFormat::V3,
+    extensions: &["zarr"],
+    suffix: ".zarr",
+    media_type: "application/zip",
+    python: |output, arguments| {
+        fsspec_python(&format!("{}/{REFERENCES}", output.trim_end_matches('/')), arguments)
+    },
+    writer: Writer::Folder(write),
+};
+
 /// Writes everything, the root's `zarr.json` last.
-pub(crate) fn write(hierarchy: &Hierarchy, sink: &mut dyn Sink) -> Result<(), EmitError> {
+fn write(hierarchy: &Hierarchy, _: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
     let mut nodes = documents(hierarchy)?;
     nodes.retain(|(key, _)| key != "zarr.json");
     let mut readable = Documents::new();

@@ -8,14 +8,14 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 const FULL: usize = 1 << 16;
 
 /// A writer of `{"version":1,"refs":{…}}`, one reference a line.
-pub(crate) struct RefsWriter<'a, W: io::Write> {
-    out: &'a mut W,
+pub(crate) struct RefsWriter<'a> {
+    out: &'a mut dyn io::Write,
     buffer: Vec<u8>,
     first: bool,
 }
 
-impl<'a, W: io::Write> RefsWriter<'a, W> {
-    pub(crate) fn new(out: &'a mut W) -> Self {
+impl<'a> RefsWriter<'a> {
+    pub(crate) fn new(out: &'a mut dyn io::Write) -> Self {
         let mut buffer = Vec::with_capacity(FULL + FULL / 4);
         buffer.extend_from_slice(b"{\"version\":1,\"refs\":{");
         Self { out, buffer, first: true }

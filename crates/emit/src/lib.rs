@@ -4,34 +4,22 @@
 
 mod consolidated;
 mod folder;
+mod format;
 mod json;
 mod parquet_column;
 mod parquet_folder;
 mod references;
 mod sink;
 
-use std::{io, num::NonZeroU32};
+use std::io;
 
 use virtualize_zarr::{Hierarchy, MetadataError, ZarrFormat};
 
+pub use format::Format;
 pub use parquet_folder::MOST_RECORDS;
 pub use sink::Sink;
 
-/// What is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// kerchunk's JSON, version 1, with the keys of Zarr v2: `.zarray`, `x/0.1`.
-    KerchunkJson,
-    /// The same JSON with the keys of Zarr v3: `zarr.json`, `x/c/0/1`.
-    Zarr3Json,
-    /// A folder or prefix with the metadata of Zarr v3 as files, inline chunks as files, and `references.json`.
-    Zarr3,
-    /// kerchunk's Parquet layout (Zarr v2): a folder or prefix with `.zmetadata`, and files `NAME/refs.N.parq`.
-    KerchunkParquet {
-        /// Chunks of a file, at most [`MOST_RECORDS`].
-        record_size: NonZeroU32,
-    },
-}
+use format::Writer;
 
 /// Why a hierarchy could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -136,27 +124,6 @@ pub enum EmitError {
     },
 }
 
-impl Format {
-    /// Rows of a Parquet file where nothing else is said, as kerchunk has it.
-    pub const RECORD_SIZE: NonZeroU32 = NonZeroU32::new(100_000).unwrap();
-
-    /// The Zarr format a hierarchy has to be mapped for.
-    pub fn zarr_format(self) -> ZarrFormat {
-        match self {
-            Self::KerchunkJson | Self::KerchunkParquet { .. } => ZarrFormat::V2,
-            Self::Zarr3Json | Self::Zarr3 => ZarrFormat::V3,
-        }
-    }
-
-    /// Whether it is written as several files, in a folder or below a prefix.
-    pub fn is_several_files(self) -> bool {
-        match self {
-            Self::KerchunkJson | Self::Zarr3Json => false,
-            Self::Zarr3 | Self::KerchunkParquet { .. } => true,
-        }
-    }
-}
-
 /// Whether clients find a node of this name: not empty, no steps up or aside, no slash (also not backward, which
 /// zarr-python turns round), none of the names of metadata documents.
 pub fn is_valid_name(name: &str) -> bool {
@@ -164,25 +131,27 @@ pub fn is_valid_name(name: &str) -> bool {
     !reserved.contains(&name) && !name.contains(['/', '\\'])
 }
 
-/// Writes a hierarchy as one file. Metadata is consolidated as well, so that xarray opens the references without a
-/// warning.
+/// Writes a hierarchy as one file. Metadata is also consolidated, so that xarray opens the references without a warning.
 ///
 /// # Errors
-/// See [`EmitError`]. What was written before an error is no valid file.
+/// [`EmitError`]. What was written before an error is not a valid file.
 pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) -> Result<(), EmitError> {
-    check(hierarchy, format, false)?;
-    references::write(hierarchy, out)
+    check(hierarchy, format)?;
+    match format.writer() {
+        Writer::File(write) => write(hierarchy, out),
+        Writer::Folder(_) => Err(EmitError::Files { several: true }),
+    }
 }
 
-/// Writes a hierarchy as several files: those that readers open first are put last.
+/// Writes a hierarchy as several files; those that readers open first are written last.
 ///
 /// # Errors
-/// See [`EmitError`]. What was put before an error is no valid output.
+/// [`EmitError`]. What was written before an error is not a valid output.
 pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
-    check(hierarchy, format, true)?;
-    match format {
-        Format::KerchunkParquet { record_size } => parquet_folder::write(hierarchy, record_size, sink),
-        _ => folder::write(hierarchy, sink),
+    check(hierarchy, format)?;
+    match format.writer() {
+        Writer::Folder(write) => write(hierarchy, format, sink),
+        Writer::File(_) => Err(EmitError::Files { several: false }),
     }
 }
 
@@ -195,13 +164,10 @@ pub fn metadata(hierarchy: &Hierarchy) -> Result<Vec<(String, serde_json::Value)
     consolidated::documents(hierarchy)
 }
 
-fn check(hierarchy: &Hierarchy, format: Format, several: bool) -> Result<(), EmitError> {
-    if format.is_several_files() != several {
-        return Err(EmitError::Files { several: !several });
-    }
+fn check(hierarchy: &Hierarchy, format: Format) -> Result<(), EmitError> {
     let expected = format.zarr_format();
-    if hierarchy.format != expected {
-        return Err(EmitError::Format { expected, found: hierarchy.format });
+    match hierarchy.format == expected {
+        true => Ok(()),
+        false => Err(EmitError::Format { expected, found: hierarchy.format }),
     }
-    Ok(())
 }

@@ -12,7 +12,6 @@
 use std::{
     collections::{BTreeMap, HashSet},
     io,
-    num::NonZeroU32,
     sync::Arc,
 };
 
@@ -26,11 +25,12 @@ use parquet::{
     schema::types::{SchemaDescriptor, Type, TypePtr},
 };
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Node};
+use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Node, ZarrFormat};
 
 use crate::{
     EmitError, Sink,
     consolidated::documents,
+    format::{Entry, Format, Writer, kerchunk_python},
     parquet_column::{Column, Out, Spelling},
     references::grid_total,
 };
@@ -51,12 +51,20 @@ const DICTIONARY: Spelling = Spelling { dictionary: true, level: 3 };
 const THOROUGH: &[Spelling] =
     &[Spelling { dictionary: true, level: 1 }, Spelling { dictionary: true, level: 9 }];
 
+pub(crate) const KERCHUNK_PARQUET: Entry = Entry {
+    name: "kerchunk-parquet",
+    summary: "kerchunk's Parquet layout, a folder or prefix (Zarr v2 keys): for millions of references",
+    zarr_format: ZarrFormat::V2,
+    extensions: &["parquet", "parq"],
+    suffix: ".parq",
+    media_type: "application/zip",
+    python: kerchunk_python,
+    writer: Writer::Folder(write),
+};
+
 /// Writes everything, `.zmetadata` last.
-pub(crate) fn write(
-    hierarchy: &Hierarchy,
-    record_size: NonZeroU32,
-    sink: &mut dyn Sink,
-) -> Result<(), EmitError> {
+fn write(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
+    let record_size = format.record_size();
     if record_size.get() > MOST_RECORDS {
         return Err(EmitError::RecordSize { found: record_size.get(), most: MOST_RECORDS });
     }

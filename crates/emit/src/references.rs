@@ -4,12 +4,35 @@ use std::io;
 
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Reference, ZarrFormat};
 
-use crate::EmitError;
-use crate::consolidated::documents;
-use crate::json::{RefsWriter, escape, escape_inner, inline, number};
+use crate::{
+    EmitError,
+    consolidated::documents,
+    format::{Entry, Writer, fsspec_python, kerchunk_python},
+    json::{RefsWriter, escape, escape_inner, inline, number},
+};
+
+pub(crate) const KERCHUNK_JSON: Entry = Entry {
+    name: "kerchunk-json",
+    summary: "kerchunk JSON, version 1 (Zarr v2 keys)",
+    zarr_format: ZarrFormat::V2,
+    extensions: &["json"],
+    suffix: ".json",
+    media_type: "application/json",
+    python: kerchunk_python,
+    writer: Writer::File(write),
+};
+
+pub(crate) const ZARR3_JSON: Entry = Entry {
+    name: "zarr3-json",
+    summary: "The same JSON with Zarr v3 keys",
+    zarr_format: ZarrFormat::V3,
+    extensions: &[],
+    python: fsspec_python,
+    ..KERCHUNK_JSON
+};
 
 /// Writes the whole document.
-pub(crate) fn write(hierarchy: &Hierarchy, out: &mut impl io::Write) -> Result<(), EmitError> {
+pub(crate) fn write(hierarchy: &Hierarchy, out: &mut dyn io::Write) -> Result<(), EmitError> {
     let mut refs = RefsWriter::new(out);
     for (key, document) in documents(hierarchy)? {
         refs.text(&key, &document.to_string())?;
@@ -44,11 +67,7 @@ impl<'a> ArrayChunks<'a> {
         Self { path, array, keys: ChunkKeys::new(start, counts, format) }
     }
 
-    fn write<W: io::Write>(
-        mut self,
-        urls: &[Vec<u8>],
-        refs: &mut RefsWriter<'_, W>,
-    ) -> Result<(), EmitError> {
+    fn write(mut self, urls: &[Vec<u8>], refs: &mut RefsWriter<'_>) -> Result<(), EmitError> {
         for (position, entry) in self.array.chunks.iter() {
             let buffer = refs.entry()?;
             if !self.keys.write(position, buffer) {

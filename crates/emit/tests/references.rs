@@ -67,7 +67,7 @@ fn text(value: &Value) -> Value {
 
 #[test]
 fn kerchunk_references() {
-    let refs = refs(Format::KerchunkJson);
+    let refs = refs(Format::KERCHUNK_JSON);
     let keys: Vec<_> = refs.keys().map(String::as_str).collect();
     let expected = [
         ".zattrs",
@@ -103,7 +103,7 @@ fn kerchunk_references() {
 
 #[test]
 fn zarr3_references() {
-    let refs = refs(Format::Zarr3Json);
+    let refs = refs(Format::ZARR3_JSON);
     let keys: Vec<_> = refs.keys().map(String::as_str).collect();
     let expected = [
         "g/s/c",
@@ -126,8 +126,8 @@ fn zarr3_references() {
 
 #[test]
 fn the_same_hierarchy_gives_the_same_bytes() {
-    let once = emit(&sample(ZarrFormat::V3), Format::Zarr3Json).unwrap();
-    assert_eq!(once, emit(&sample(ZarrFormat::V3), Format::Zarr3Json).unwrap());
+    let once = emit(&sample(ZarrFormat::V3), Format::ZARR3_JSON).unwrap();
+    assert_eq!(once, emit(&sample(ZarrFormat::V3), Format::ZARR3_JSON).unwrap());
 }
 
 /// Keys by plain division, for comparison with the odometer.
@@ -156,7 +156,7 @@ fn keys_of_many_chunks_with_gaps_over_several_buffers() {
         .root
         .children
         .insert("v".to_owned(), Node::Array(Box::new(array(&[7, 40, 50], &[1, 1, 1], chunks))));
-    let bytes = emit(&hierarchy, Format::KerchunkJson).unwrap();
+    let bytes = emit(&hierarchy, Format::KERCHUNK_JSON).unwrap();
     let document: Value = serde_json::from_slice(&bytes).unwrap();
     for position in &positions {
         let reference = &document["refs"][format!("v/{}", key(*position, &counts))];
@@ -168,25 +168,25 @@ fn keys_of_many_chunks_with_gaps_over_several_buffers() {
 #[test]
 fn what_cannot_be_written_is_an_error() {
     let mut hierarchy = sample(ZarrFormat::V2);
-    assert!(matches!(emit(&hierarchy, Format::Zarr3Json), Err(EmitError::Format { .. })));
+    assert!(matches!(emit(&hierarchy, Format::ZARR3_JSON), Err(EmitError::Format { .. })));
     hierarchy.array_mut("v").unwrap().chunks.inline.insert(6, Bytes::new());
     assert_eq!(
-        emit(&hierarchy, Format::KerchunkJson).unwrap_err().to_string(),
+        emit(&hierarchy, Format::KERCHUNK_JSON).unwrap_err().to_string(),
         "array /v: chunk 6 is outside its grid of [2, 3] chunks"
     );
     hierarchy.array_mut("v").unwrap().chunks.inline.clear();
     hierarchy.sources.pop();
     assert_eq!(
-        emit(&hierarchy, Format::KerchunkJson).unwrap_err().to_string(),
+        emit(&hierarchy, Format::KERCHUNK_JSON).unwrap_err().to_string(),
         "array /v: chunk 2 lies in source 1, but there are 1"
     );
     hierarchy.array_mut("v").unwrap().codecs.push(Codec::Hdf5Nbit(vec![]));
     assert_eq!(
-        emit(&hierarchy, Format::KerchunkJson).unwrap_err().to_string(),
+        emit(&hierarchy, Format::KERCHUNK_JSON).unwrap_err().to_string(),
         "array /v: the HDF5 filter nbit has no name in Zarr v2"
     );
     hierarchy.root.children.insert("..".to_owned(), Node::Group(Group::default()));
-    assert!(matches!(emit(&hierarchy, Format::KerchunkJson), Err(EmitError::Name { .. })));
+    assert!(matches!(emit(&hierarchy, Format::KERCHUNK_JSON), Err(EmitError::Name { .. })));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_folder_shows_what_is_whole_and_refuses_the_rest() {
         BTreeMap::from([(0, Bytes::from_static(b"one")), (5, Bytes::from_static(&[0, 255]))]);
     hierarchy.root.children.insert("w".to_owned(), Node::Array(Box::new(whole)));
     let mut files = Files::default();
-    write_files(&hierarchy, Format::Zarr3, &mut files).unwrap();
+    write_files(&hierarchy, Format::ZARR3, &mut files).unwrap();
     let names: Vec<_> = files.0.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
         "g/zarr.json",
@@ -240,8 +240,8 @@ fn a_folder_shows_what_is_whole_and_refuses_the_rest() {
     assert!(json("w/zarr.json").get("virtual_references").is_none());
     let consolidated = &json("zarr.json")["consolidated_metadata"]["metadata"];
     assert_eq!(consolidated.as_object().unwrap().keys().collect::<Vec<_>>(), ["g", "w"]);
-    assert_eq!(file("references.json"), &emit(&hierarchy, Format::Zarr3Json).unwrap());
-    assert!(matches!(emit(&hierarchy, Format::Zarr3), Err(EmitError::Files { several: true })));
+    assert_eq!(file("references.json"), &emit(&hierarchy, Format::ZARR3_JSON).unwrap());
+    assert!(matches!(emit(&hierarchy, Format::ZARR3), Err(EmitError::Files { several: true })));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn parquet_has_the_metadata_in_one_file_and_chunks_by_record() {
     hierarchy.root.children.insert("w".to_owned(), Node::Array(Box::new(array(&[20], &[1], late))));
     let parquet = |record_size: u32| {
         let mut files = Files::default();
-        let format = Format::KerchunkParquet { record_size: record_size.try_into().unwrap() };
+        let format = Format::KERCHUNK_PARQUET.with_record_size(record_size.try_into().unwrap());
         write_files(&hierarchy, format, &mut files).map(|()| files.0)
     };
     let files = parquet(2).unwrap();
@@ -272,7 +272,7 @@ fn parquet_has_the_metadata_in_one_file_and_chunks_by_record() {
     assert_eq!(parquet(100).unwrap().len(), 4);
     assert!(matches!(parquet(1_000_001), Err(EmitError::RecordSize { .. })));
     hierarchy.root.children.insert(".zoo".to_owned(), Node::Group(Group::default()));
-    let format = Format::KerchunkParquet { record_size: Format::RECORD_SIZE };
+    let format = Format::KERCHUNK_PARQUET;
     let error = write_files(&hierarchy, format, &mut Files::default()).unwrap_err();
     assert!(error.to_string().starts_with("node /.zoo: "), "{error}");
 }

@@ -38,7 +38,7 @@ pub fn tiff(data: &[u8]) {
 
 /// All that the library does with a file, inlined chunks included.
 pub fn open(data: &[u8]) {
-    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+    for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let map = MapOptions { format: format.zarr_format(), inline_limit: 1 << 16, ..MapOptions::default() };
         let options = virtualize::Options { map, limits: LIMITS, ..virtualize::Options::default() };
         let object = virtualize_store::Object::in_memory("memory:///fuzz", data.to_vec());
@@ -131,7 +131,7 @@ fn origin(data: &[u8]) -> Source {
 
 /// Maps for both formats and writes what no task is left for.
 fn spell(map: impl Fn(&MapOptions) -> Mapped) {
-    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+    for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let options = MapOptions {
             format: format.zarr_format(),
             inline_limit: 1 << 20,

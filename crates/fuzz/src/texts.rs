@@ -44,7 +44,7 @@ pub fn parquet_metadata(data: &[u8]) {
 
 fn written(set: ReferenceSet) {
     let own = set.hierarchy.format;
-    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+    for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let said = translate(set.hierarchy.clone(), format.zarr_format());
         drop(virtualize_emit::write(&said.hierarchy, format, &mut std::io::sink()));
         assert!(format.zarr_format() != own || said.changed.is_empty(), "nothing changes without need");

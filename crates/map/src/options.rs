@@ -1,3 +1,4 @@
+use serde::Deserialize;
 use virtualize_zarr::ZarrFormat;
 
 /// Choices of the user.
@@ -50,19 +51,25 @@ impl Default for MapOptions {
 }
 
 /// What to do with a nodata value that the array's type cannot hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum InvalidNodata {
     /// Refuse the array.
+    #[default]
     Error,
     /// Drop the value with a warning.
     Warn,
 }
 
 /// The chunk grids of images whose last strip is shorter than the others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ChunkGridChoice {
-    /// Regular: the last strip is encoded again at full height, and carried inline. Every reader knows it.
+    /// Encode the last strip again at full height, and inline it: every reader supports this.
+    #[default]
     Regular,
-    /// Zarr v3's extension `rectilinear`: the last strip is referenced as it is.
+    /// Reference the last strip as a shorter chunk (Zarr v3 extension `rectilinear`).
     Rectilinear,
 }

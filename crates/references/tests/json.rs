@@ -74,7 +74,7 @@ fn templates_and_generators_are_rendered() {
 fn what_is_written_is_read_back() {
     let entries = json!({"g/a/0.0": ["file:///a \"b\".nc", 100, 10], "g/a/1.0": ["s3://c", 5, 6], "g/a/1.1": "base64:AAEC"});
     let set = read(&refs(entries)).unwrap();
-    for format in [Format::KerchunkJson, Format::Zarr3Json] {
+    for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let translation = translate(set.hierarchy.clone(), format.zarr_format());
         assert_eq!((translation.left_out, translation.changed), (vec![], vec![]));
         let mut text = Vec::new();

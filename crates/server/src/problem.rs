@@ -2,13 +2,14 @@
 
 use std::io;
 
-use crate::query::OF_MAPPING;
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use virtualize::{Error, ErrorClass, Notation, OptionName, Remedy, StoreError};
+use virtualize::{Error, ErrorClass, Notation, Remedy, StoreError};
+
+use crate::{openapi::job_members, query::OF_MAPPING};
 
 /// Remedies for a request about one source name options as its query parameters do: `chunk-grid=rectilinear`.
 pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
@@ -17,28 +18,9 @@ pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
     OF_MAPPING.contains(&name.as_str()).then_some(shown)
 });
 
-/// Remedies for a job name options as the members of its request do: `on_mismatch=split`. The rest are options of the
-/// command alone.
+/// Remedies for a job name options as the members of its request do: `on_mismatch=split`.
 pub(crate) const MEMBERS: Notation = Notation(|option, value| {
-    use OptionName as O;
-    let is_of_command = matches!(
-        option,
-        O::Anonymous
-            | O::Append
-            | O::BearerToken
-            | O::DropUnwritten
-            | O::DropVanished
-            | O::Hdf5Reader
-            | O::InlineTotal
-            | O::Journal
-            | O::NoRecheck
-            | O::RelativeTo
-            | O::RereadChanged
-            | O::Restart
-            | O::RetryFailed
-            | O::StoreOption
-    );
-    if is_of_command { None } else { (Notation::default().0)(option, value) }
+    job_members().contains(option.as_str()).then(|| (Notation::default().0)(option, value)).flatten()
 });
 
 /// Why there is no answer: a status, a code that does not change, one line, and what can be done.

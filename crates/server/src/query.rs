@@ -1,15 +1,19 @@
 //! Parameters of requests: each is known, comes once, and is checked before anything is opened.
 
 use axum::http::Uri;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use virtualize::{
-    CarryOptions, ChunkGridChoice, Format, InvalidNodata, MapOptions, Options, zarr::ZarrFormat,
+    Format, Options,
+    options::{MappingOptions, OutputFormat},
+    zarr::ZarrFormat,
 };
 use virtualize_store::Allowed;
 
 use crate::{Config, Problem, context::Context, guard::Client};
 
-/// Parameters of mapping, which all endpoints that read a source take.
+/// Parameters of mapping, which every endpoint that reads a source accepts. Members of [`MappingOptions`] that are not
+/// listed are the service's own: who reads HDF5, how much may be inlined in total.
 pub(crate) const OF_MAPPING: [&str; 14] = [
     "chunk-grid",
     "follow-external",
@@ -28,7 +32,7 @@ pub(crate) const OF_MAPPING: [&str; 14] = [
 ];
 /// Longest value, in bytes.
 const LONGEST: usize = 8192;
-/// Most images of a TIFF that are named.
+/// Maximum number of TIFF images in one request.
 const IMAGES: usize = 1000;
 
 /// The parameters of a request.
@@ -69,33 +73,9 @@ impl Parameters {
         Ok(Self(found))
     }
 
-    /// Those of mapping, as members of a JSON object, whose names have `_` for `-`.
-    pub(crate) fn of_members(members: &Map<String, Value>) -> Result<Self, Problem> {
-        let pair = |(name, value): (&String, &Value)| {
-            let (shown, name) = (name.chars().take(40).collect::<String>(), name.replace('_', "-"));
-            if name == "format" || !OF_MAPPING.contains(&name.as_str()) {
-                return Err(Problem::parameter(&shown, "is not known here"));
-            }
-            match value {
-                Value::String(text) if text.len() <= LONGEST => Ok((name, text.clone())),
-                Value::Bool(_) | Value::Number(_) => Ok((name, value.to_string())),
-                _ => Err(Problem::parameter(&shown, "expected a text, a number, true or false")),
-            }
-        };
-        members.iter().map(pair).collect::<Result<_, _>>().map(Self)
-    }
-
     /// The value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
-    }
-
-    fn is_set(&self, name: &str) -> Result<bool, Problem> {
-        match self.get(name) {
-            None | Some("false" | "0") => Ok(false),
-            Some("" | "true" | "1") => Ok(true),
-            Some(_) => Err(Problem::parameter(name, "expected true or false")),
-        }
     }
 
     /// A whole number in bounds.
@@ -122,97 +102,84 @@ impl Parameters {
     }
 
     /// How sources are reached and mapped.
-    pub(crate) fn options(
-        &self,
-        config: &Config,
-        allowed: &Allowed,
-        format: ZarrFormat,
-    ) -> Result<Options, Problem> {
-        let carry = CarryOptions {
-            below: self.number("inline-below", 0, config.file_memory)?.unwrap_or(0),
-            coordinates: self.is_set("inline-coordinates")?,
-            total: config.file_memory.min(CarryOptions::default().total),
-        };
-        let readers = self.get("readable-by").unwrap_or_default().split(',').filter(|name| !name.is_empty());
-        let readable_by =
-            readers.map(|name| name.parse().map_err(|error| Problem::parameter("readable-by", error)));
-        Ok(Options {
-            store: config.store_options(allowed),
-            map: self.map(config, format)?,
-            limits: config.limits,
-            carry,
-            strict: self.is_set("strict")?,
-            readable_by: readable_by.collect::<Result<_, _>>()?,
-            ..Options::default()
-        })
-    }
-
-    fn map(&self, config: &Config, format: ZarrFormat) -> Result<MapOptions, Problem> {
-        let usual = MapOptions::default();
-        let most = config.file_memory;
-        let unpack = self.is_set("unpack")?;
-        if unpack && format == ZarrFormat::V2 {
-            return Err(Problem::parameter(
-                "unpack",
-                "needs a format of Zarr v3: Zarr v2 has no such codecs",
-            )
-            .hint("give format=zarr3-json"));
-        }
-        Ok(MapOptions {
-            format,
-            invalid_nodata: match self.get("invalid-nodata") {
-                None | Some("error") => InvalidNodata::Error,
-                Some("warn") => InvalidNodata::Warn,
-                Some(_) => return Err(Problem::parameter("invalid-nodata", "expected error or warn")),
-            },
-            inline_limit: self.number("inline-limit", 0, most)?.unwrap_or(usual.inline_limit.min(most)),
-            ifds: self.get("ifd").map(images).transpose()?.unwrap_or_default(),
-            chunk_grid: match self.get("chunk-grid") {
-                None | Some("regular") => ChunkGridChoice::Regular,
-                Some("rectilinear") => ChunkGridChoice::Rectilinear,
-                Some(_) => return Err(Problem::parameter("chunk-grid", "expected regular or rectilinear")),
-            },
-            stack: self.is_set("stack")?,
-            split_contiguous: self.number("split-contiguous", 1, u64::MAX)?,
-            unpack,
-            missing_value_convention: self.is_set("missing-value-convention")?,
-            follow_external: self.is_set("follow-external")?,
-            ..usual
-        })
+    fn options(&self, config: &Config, allowed: &Allowed, format: ZarrFormat) -> Result<Options, Problem> {
+        let of_mapping =
+            self.0.iter().filter(|(name, _)| name != "format" && OF_MAPPING.contains(&name.as_str()));
+        let members = of_mapping.map(|(name, value)| (name.replace('-', "_"), Value::from(value.as_str())));
+        options(members.collect(), |name| name.replace('_', "-"), config, allowed, format)
     }
 }
 
-/// What is to be written.
+/// Returns how sources are reached and mapped, from members of [`MappingOptions`], which a problem names as `shown` does.
+/// Values beyond what the service grants to one file are refused.
+pub(crate) fn options(
+    members: Map<String, Value>,
+    shown: impl Fn(&str) -> String,
+    config: &Config,
+    allowed: &Allowed,
+    format: ZarrFormat,
+) -> Result<Options, Problem> {
+    let mapping: MappingOptions = deserialize(members, &shown)?;
+    let most = config.file_memory;
+    for (name, value) in [("inline_limit", mapping.inline_limit), ("inline_below", mapping.inline_below)] {
+        if value.is_some_and(|value| value > most) {
+            return Err(Problem::parameter(&shown(name), format!("expected a number from 0 to {most}")));
+        }
+    }
+    if mapping.split_contiguous == Some(0) {
+        return Err(Problem::parameter(&shown("split_contiguous"), "expected a number from 1 on"));
+    }
+    if mapping.ifd.len() > IMAGES {
+        return Err(Problem::parameter("ifd", format!("expected at most {IMAGES} images")));
+    }
+    if mapping.unpack && format == ZarrFormat::V2 {
+        let reason = "needs a Zarr v3 format: Zarr v2 has no such codecs";
+        return Err(Problem::parameter("unpack", reason).hint("give format=zarr3-json"));
+    }
+    let mut options = mapping.options(config.store_options(allowed), format);
+    options.map.inline_limit = options.map.inline_limit.min(most);
+    options.carry.total = options.carry.total.min(most);
+    options.limits = config.limits;
+    Ok(options)
+}
+
+/// Deserializes members of JSON; a problem names the member, as `shown` does.
+pub(crate) fn deserialize<T: DeserializeOwned>(
+    members: Map<String, Value>,
+    shown: impl Fn(&str) -> String,
+) -> Result<T, Problem> {
+    for (name, value) in &members {
+        let one = Map::from_iter([(name.clone(), value.clone())]);
+        T::deserialize(Value::Object(one)).map_err(|error| Problem::parameter(&shown(name), error))?;
+    }
+    T::deserialize(Value::Object(members)).map_err(|error| Problem::parameter("body", error))
+}
+
+/// Returns the format to write, which must be an answer.
 fn format(name: Option<&str>) -> Result<Format, Problem> {
-    match name {
-        None | Some("kerchunk-json") => Ok(Format::KerchunkJson),
-        Some("zarr3-json") => Ok(Format::Zarr3Json),
-        Some("kerchunk-parquet") => Ok(Format::KerchunkParquet { record_size: Format::RECORD_SIZE }),
-        Some("zarr3") => Ok(Format::Zarr3),
-        Some("icechunk") => {
-            let detail = "format: commits to a repository, which is no answer";
-            let status = axum::http::StatusCode::NOT_ACCEPTABLE;
-            Err(Problem::new(status, "format-repository", detail)
-                .hint("take a job, which commits to one, or another format"))
-        }
-        Some(_) => {
-            Err(Problem::parameter("format", "expected kerchunk-json, zarr3-json, kerchunk-parquet or zarr3"))
+    match name.map(str::parse).transpose() {
+        Ok(format) => match format.unwrap_or_default() {
+            OutputFormat::References(format) => Ok(format),
+            #[cfg(feature = "icechunk")]
+            OutputFormat::Icechunk => Err(repository()),
+        },
+        Err(_) => {
+            let names = Format::ALL.map(Format::name).join(", ");
+            Err(Problem::parameter("format", format!("expected one of {names}")))
         }
     }
 }
 
-/// Images of a TIFF: `0,2,0/1`.
-fn images(text: &str) -> Result<Vec<Vec<usize>>, Problem> {
-    let wrong = || Problem::parameter("ifd", "expected numbers such as 2, or 0/1, with commas between");
-    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse().map_err(|_| wrong()),
-        false => Err(wrong()),
-    };
-    let images: Vec<_> = text.split(',').take(IMAGES + 1).collect();
-    if images.len() > IMAGES {
-        return Err(Problem::parameter("ifd", "names too many images"));
-    }
-    images.into_iter().map(|image| image.split('/').map(number).collect()).collect()
+/// The refusal of a format that is a commit.
+#[cfg(feature = "icechunk")]
+fn repository() -> Problem {
+    let status = axum::http::StatusCode::NOT_ACCEPTABLE;
+    Problem::new(
+        status,
+        "format-repository",
+        "format: icechunk commits to a repository and has no response body",
+    )
+    .hint("submit a job, which can commit, or choose another format")
 }
 
 /// Percent-decoded text without control characters.

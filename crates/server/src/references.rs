@@ -45,16 +45,14 @@ pub(crate) async fn get(
     Ok(sent(&*made.await?, request.headers(), format))
 }
 
-/// References as what they are: JSON, or an archive to keep.
+/// Returns references as what they are: JSON, or an archive to keep.
 fn sent(made: &Made, headers: &HeaderMap, format: Format) -> Response {
-    if !format.is_several_files() {
-        return made.answer(headers, "application/json");
+    let mut response = made.answer(headers, format.media_type());
+    if format.is_several_files() {
+        let disposition = format!("attachment; filename=\"{}\"", format.download_name());
+        if let Ok(disposition) = HeaderValue::from_str(&disposition) {
+            response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
+        }
     }
-    let mut response = made.answer(headers, "application/zip");
-    let name = match format {
-        Format::KerchunkParquet { .. } => "attachment; filename=\"references.parquet.zip\"",
-        _ => "attachment; filename=\"references.zarr.zip\"",
-    };
-    response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(name));
     response
 }

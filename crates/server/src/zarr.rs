@@ -80,7 +80,7 @@ pub(crate) async fn asked(
     let url = client.allowed.check(&url)?;
     let options = Options {
         store: context.store_options(&client.allowed),
-        map: MapOptions { format: Format::Zarr3Json.zarr_format(), ..MapOptions::default() },
+        map: MapOptions { format: Format::ZARR3_JSON.zarr_format(), ..MapOptions::default() },
         limits: context.config.limits,
         ..Options::default()
     };

@@ -29,7 +29,7 @@ fn zarr(url: &str) -> String {
 async fn references_are_what_the_command_writes() {
     let service = service(&settings());
     let source = url("hdf5/chunked.h5");
-    for (name, format) in [("kerchunk-json", Format::KerchunkJson), ("zarr3-json", Format::Zarr3Json)] {
+    for (name, format) in [("kerchunk-json", Format::KERCHUNK_JSON), ("zarr3-json", Format::ZARR3_JSON)] {
         let target = format!("/v1/references?url={source}&format={name}");
         let expected = references(&source, format).await;
         let answer = get(&service, &target).await;
@@ -204,7 +204,7 @@ async fn a_file_is_a_zarr_store() {
     assert_eq!(root["consolidated_metadata"]["metadata"]["temperature"], array);
     // Each chunk is the bytes that the references name.
     let references: serde_json::Value =
-        serde_json::from_slice(&references(&source, Format::Zarr3Json).await).unwrap();
+        serde_json::from_slice(&references(&source, Format::ZARR3_JSON).await).unwrap();
     let file = fs::read(fixtures().join("hdf5/chunked.h5")).unwrap();
     let number = |value: &serde_json::Value| usize::try_from(value.as_u64().unwrap()).unwrap();
     let mut chunks = 0;

@@ -50,10 +50,10 @@ async fn write(store: &VirtualStore, format: &str, out: &str) {
         return;
     }
     let format = match format {
-        "kerchunk-json" => Format::KerchunkJson,
-        "kerchunk-parquet" => Format::KerchunkParquet { record_size: Format::RECORD_SIZE },
-        "zarr3-json" => Format::Zarr3Json,
-        "zarr3" => Format::Zarr3,
+        "kerchunk-json" => Format::KERCHUNK_JSON,
+        "kerchunk-parquet" => Format::KERCHUNK_PARQUET,
+        "zarr3-json" => Format::ZARR3_JSON,
+        "zarr3" => Format::ZARR3,
         other => panic!("{other}"),
     };
     virtualize::write(store, format, out, &options).await.unwrap();

@@ -6,7 +6,7 @@
 //!
 //! let options = Options::default();
 //! match open("no/such/file.nc", &options).await {
-//!     Ok(store) => write(&store, Format::KerchunkJson, "file.json", &options.store).await?,
+//!     Ok(store) => write(&store, Format::KERCHUNK_JSON, "file.json", &options.store).await?,
 //!     Err(error @ Error::Store(_)) => assert!(error.to_string().ends_with("not found")),
 //!     Err(error) => return Err(error.into()),
 //! }
@@ -27,7 +27,7 @@ mod error;
 mod formats;
 mod inline;
 mod open;
-mod options;
+pub mod options;
 mod others;
 mod output;
 mod outside;

@@ -1,3 +1,10 @@
+//! Options: the library's own, and those that users write, which the command, the service and Python share.
+
+mod connection;
+mod mapping;
+mod output;
+pub mod value;
+
 use std::sync::Arc;
 
 use virtualize_bytes::{Gate, Limits};
@@ -5,6 +12,10 @@ use virtualize_map::MapOptions;
 use virtualize_remedy::Notation;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::readers::Client;
+
+pub use connection::ConnectionOptions;
+pub use mapping::{IfdPath, MappingOptions};
+pub use output::{IcechunkOptions, OutputFormat, WriteOptions};
 
 /// Everything that a user can choose.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +71,7 @@ impl Default for CarryOptions {
 
 /// Who reads HDF5 files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Hdf5Reader {
     /// Our own reader: any store, many requests at once, made for files that are not trusted.
     #[default]

@@ -39,7 +39,7 @@ fn both_readers_lead_to_the_same_references() {
         if !path.extension().is_some_and(|extension| extension == "h5" || extension == "nc") {
             continue;
         }
-        for format in [Format::KerchunkJson, Format::Zarr3Json] {
+        for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
             let ours = references(&path, format, Hdf5Reader::Native);
             let theirs = references(&path, format, Hdf5Reader::Libhdf5);
             if let Some((ours, theirs)) = first_difference(&ours, &theirs) {

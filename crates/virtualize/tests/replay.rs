@@ -39,7 +39,7 @@ fn outcomes(path: PathBuf) -> [Outcome; 2] {
     let (sender, receiver) = mpsc::channel();
     let name = path.display().to_string();
     thread::spawn(move || {
-        sender.send([Format::KerchunkJson, Format::Zarr3Json].map(|format| outcome(&path, format)))
+        sender.send([Format::KERCHUNK_JSON, Format::ZARR3_JSON].map(|format| outcome(&path, format)))
     });
     match receiver.recv_timeout(PATIENCE) {
         Ok(outcomes) => outcomes,

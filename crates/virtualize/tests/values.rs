@@ -80,7 +80,7 @@ fn bytes(value: &Value, data_type: &DataType) -> Vec<u8> {
 fn as_h5py_reads_them() {
     let mut compared = 0;
     for (path, said) in fixtures("hdf5") {
-        for format in [Format::KerchunkJson, Format::Zarr3Json] {
+        for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
             let Some((store, options)) = opened(&path, format) else { continue };
             let nodes = said["nodes"].as_object().unwrap();
             for (name, node) in nodes {
@@ -146,7 +146,7 @@ fn interleaved(values: &ArrayValues) -> Vec<u8> {
 fn as_tifffile_reads_them() {
     let mut compared = 0;
     for (path, said) in fixtures("tiff") {
-        for format in [Format::KerchunkJson, Format::Zarr3Json] {
+        for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
             let Some((store, options)) = opened(&path, format) else { continue };
             let Some(image) = said["images"]["0"].as_object() else { continue };
             let Some(digest) = image.get("data").and_then(Value::as_str) else { continue };
@@ -156,7 +156,7 @@ fn as_tifffile_reads_them() {
                 Err(error) if error.to_string().contains("cannot be decoded here") => continue,
                 Err(error) => panic!("{}: {error}", path.display()),
             };
-            let is_turned = image["axes"] == "YXS" && format == Format::Zarr3Json;
+            let is_turned = image["axes"] == "YXS" && format == Format::ZARR3_JSON;
             let bytes = if is_turned { interleaved(&values) } else { values.bytes.to_vec() };
             assert_eq!(hex(&Sha256::digest(&bytes)), digest, "{} {format:?}", path.display());
             compared += 1;
@@ -168,7 +168,7 @@ fn as_tifffile_reads_them() {
 #[test]
 fn text_has_its_length_before_it() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/types.h5");
-    let values = values(&path, "strings/vlen", Format::Zarr3Json);
+    let values = values(&path, "strings/vlen", Format::ZARR3_JSON);
     let (mut rest, mut found) = (&values.bytes[..], Vec::new());
     while let Some((length, after)) = rest.split_first_chunk::<4>() {
         let (text, after) = after.split_at(usize::try_from(u32::from_le_bytes(*length)).unwrap());
@@ -184,7 +184,7 @@ const EXPECTED: [&str; 3] = ["a", "", "größer"];
 #[test]
 fn what_is_too_large_is_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/layouts.h5");
-    let (store, options) = opened(&path, Format::Zarr3Json).unwrap();
+    let (store, options) = opened(&path, Format::ZARR3_JSON).unwrap();
     let read = |most| futures::executor::block_on(read_array_within(&store, "chunked", most, &options.store));
     let error = read(480).unwrap_err().to_string();
     assert!(error.contains("stored in more than 480 bytes"), "with what sticks out they have 720: {error}");

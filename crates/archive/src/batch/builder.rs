@@ -23,7 +23,7 @@ impl BatchBuilder {
             filter: Filter::default(),
             assets: Assets::default(),
             output,
-            target: target.unwrap_or(Target::References(virtualize::Format::KerchunkJson)),
+            target: target.unwrap_or_default(),
             each: false,
             combine: Combine { layout: Layout::default(), plan: PlanOptions::default() },
             overwrite: false,

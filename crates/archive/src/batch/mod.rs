@@ -6,6 +6,7 @@ mod each;
 mod fingerprint;
 mod listing;
 mod member;
+mod options;
 mod output;
 mod present;
 mod python;
@@ -28,6 +29,7 @@ use virtualize::{Options, Relocation};
 use virtualize_store::{OutputLock, create_folder};
 
 pub use builder::BatchBuilder;
+pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions};
 pub use target::Target;
 
 use crate::{

@@ -12,20 +12,22 @@ pub enum Target {
     Icechunk(virtualize::CommitOptions),
 }
 
+impl Default for Target {
+    fn default() -> Self {
+        Self::References(Format::KERCHUNK_JSON)
+    }
+}
+
 impl Target {
     /// What the name of an output says: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
     pub fn of_name(output: &str) -> Option<Self> {
         let (_, extension) = output.trim_end_matches('/').rsplit_once('.')?;
-        match extension.to_ascii_lowercase().as_str() {
-            "json" => Some(Self::References(Format::KerchunkJson)),
-            "parquet" | "parq" => {
-                Some(Self::References(Format::KerchunkParquet { record_size: Format::RECORD_SIZE }))
-            }
-            "zarr" => Some(Self::References(Format::Zarr3)),
-            #[cfg(feature = "icechunk")]
-            "icechunk" => Some(Self::Icechunk(virtualize::CommitOptions::default())),
-            _ => None,
+        let extension = extension.to_ascii_lowercase();
+        #[cfg(feature = "icechunk")]
+        if extension == "icechunk" {
+            return Some(Self::Icechunk(virtualize::CommitOptions::default()));
         }
+        Format::from_extension(&extension).map(Self::References)
     }
 
     /// The Zarr format that files are mapped for.
@@ -40,9 +42,7 @@ impl Target {
     /// What names of outputs end in.
     pub(super) fn extension(&self) -> &'static str {
         match self {
-            Self::References(Format::KerchunkJson | Format::Zarr3Json) => ".json",
-            Self::References(Format::Zarr3) => ".zarr",
-            Self::References(Format::KerchunkParquet { .. }) => ".parq",
+            Self::References(format) => format.suffix(),
             #[cfg(feature = "icechunk")]
             Self::Icechunk(_) => ".icechunk",
         }

@@ -1,20 +1,24 @@
 //! Arguments of the commands that read references.
 
 use clap::Args;
-use virtualize::{ReadOptions, Sample};
+use virtualize::{
+    ReadOptions, Sample,
+    options::{ConnectionOptions, OutputFormat},
+};
 
-use super::{Output, OutputFormat, Store};
+use super::{Output, Verbosity};
 
-/// Writes references in another format.
+/// Arguments of `convert`.
 #[derive(Args)]
 pub(crate) struct Translate {
-    /// References: JSON (kerchunk versions 0 and 1, or Zarr v3 keys), a folder or prefix of `zarr3`, an Icechunk repository
+    /// References: JSON (kerchunk version 0 or 1, or Zarr v3 keys), a kerchunk-parquet or zarr3 folder or prefix, or an
+    /// Icechunk repository
     #[arg(value_name = "REFS")]
     pub(crate) references: String,
-    /// What is written
-    #[arg(short, long, value_enum, default_value = "kerchunk-json")]
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
     pub(crate) format: OutputFormat,
-    /// Fail when anything is left out or lost
+    /// Fail if anything is omitted or lost
     #[arg(long)]
     pub(crate) strict: bool,
     #[command(flatten)]
@@ -23,29 +27,29 @@ pub(crate) struct Translate {
     pub(crate) reading: Reading,
 }
 
-/// Says what differs between two reference sets, or files.
+/// Arguments of `diff`.
 #[derive(Args)]
 pub(crate) struct Compare {
     /// References as for `convert`, or an HDF5, NetCDF-4 or TIFF file
     #[arg(value_name = "A")]
     pub(crate) first: String,
-    /// The same
+    /// What to compare A with
     #[arg(value_name = "B")]
     pub(crate) second: String,
-    /// Chunks at equal offsets are equal, whatever file they lie in (so for two files)
+    /// Treat chunks at equal offsets as equal, whichever file they are in (implied for two files)
     #[arg(long)]
     pub(crate) ignore_urls: bool,
     #[command(flatten)]
     pub(crate) reading: Reading,
 }
 
-/// Checks references against their sources.
+/// Arguments of `validate`.
 #[derive(Args)]
 pub(crate) struct Validate {
-    /// References as for `convert`
+    /// References, as for `convert`
     #[arg(value_name = "REFS")]
     pub(crate) references: String,
-    /// Decode so many chunks of each array from each source, evenly spread, and compare them with a direct read
+    /// Chunks to decode per array and source, evenly spread, and compare with a direct read
     #[arg(long, value_name = "N", default_value_t = 4)]
     sample: u64,
     /// Decode all chunks
@@ -59,6 +63,7 @@ pub(crate) struct Validate {
 }
 
 impl Validate {
+    /// Returns which chunks are decoded.
     pub(crate) fn sample(&self) -> Sample {
         if self.full { Sample::Full } else { Sample::Chunks(self.sample) }
     }
@@ -67,22 +72,25 @@ impl Validate {
 /// How references are read.
 #[derive(Args, Clone)]
 pub(crate) struct Reading {
-    /// Folder or prefix from which relative urls in the references start (default: that in which they lie)
+    /// Folder or prefix to resolve relative URLs against [default: that of the references]
     #[arg(long, value_name = "FOLDER")]
     relative_to: Option<String>,
-    /// Branch, tag or snapshot of an Icechunk repository that is read
+    /// Branch, tag or snapshot of the Icechunk repository to read
     #[cfg(feature = "icechunk")]
     #[arg(long = "version-of", default_value = "main", value_name = "NAME")]
     version: String,
-    /// Say more on standard error; twice for debugging, three times for all (RUST_LOG goes before it)
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
     #[command(flatten)]
-    store: Store,
+    verbosity: Verbosity,
+    #[command(flatten)]
+    store: ConnectionOptions,
 }
 
 impl Reading {
-    /// The library's options.
+    pub(crate) fn verbose(&self) -> u8 {
+        self.verbosity.verbose
+    }
+
+    /// Returns the library's options.
     #[cfg_attr(
         feature = "icechunk",
         allow(clippy::needless_update, reason = "without Icechunk no version is given")

@@ -5,7 +5,6 @@
 //! found is begun again, and the journal knows what was done. Jobs run on threads of their own.
 
 pub(crate) mod api;
-mod commit;
 mod events;
 mod record;
 mod request;

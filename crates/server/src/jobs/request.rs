@@ -1,27 +1,26 @@
 //! What a job is to do: read, checked, and turned into options of the library.
 
-use std::{collections::BTreeMap, num::NonZeroU32};
-
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use virtualize::{Format, Options, zarr::ZarrFormat};
-use virtualize_archive::{
-    Layout, Target,
-    combine::{NamePattern, OnDuplicate, OnMismatch, PlanOptions},
-    list::{Assets, Filter, Input},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value, json};
+use virtualize::{Options, options::IcechunkOptions, zarr::ZarrFormat};
+use virtualize_archive::{BatchOptions, Target};
 use virtualize_store::Allowed;
 
-use super::commit::Commit;
-use crate::{Config, Problem, query::Parameters};
+use crate::{
+    Config, Problem,
+    openapi::job_members,
+    query::{self, OF_MAPPING},
+};
 
-/// Longest url or pattern, in bytes.
+/// Maximum length of any text, in bytes.
 const LONGEST: usize = 8192;
-/// Most dimensions, and most names of arrays.
+/// Maximum number of names of one kind, such as dimensions.
 const MOST: usize = 1000;
-/// Most chunks of a Parquet file.
-const MOST_RECORDS: u32 = 10_000_000;
+/// Maximum number of properties of a commit.
+const MOST_PROPERTIES: usize = 100;
+/// Maximum bytes per file of an array that a job may copy.
+const MOST_COPIED: u64 = 16 << 20;
 
 /// What a job does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,123 +30,130 @@ pub(crate) enum Kind {
     Batch,
 }
 
-/// The body of a request for a job. Members have the names of the commands' flags.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The body of a request for a job. Members have the names of the command's flags.
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
-    /// Urls of files, folders, or patterns.
-    #[serde(default)]
-    pub(crate) inputs: Vec<String>,
-    /// Urls of lists of files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lists: Vec<String>,
-    /// Urls of STAC documents.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    stac: Vec<String>,
-    /// Keys of assets of STAC items.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    asset: Vec<String>,
-    /// A pattern for names of files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    include: Option<String>,
-    #[serde(default)]
-    concat_dim: Vec<String>,
-    #[serde(default)]
-    stack_dim: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    concat_var: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    assume_equal: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    optional_var: Vec<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    coord_from_attribute: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    coord_from_property: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    coord_from_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    copy_limit: Option<u64>,
-    #[serde(default)]
-    on_mismatch: OnMismatch,
-    #[serde(default)]
-    on_duplicate: OnDuplicate,
-    #[serde(default)]
-    allow_holes: bool,
-    #[serde(default)]
-    fill_without_sentinel: bool,
-    #[serde(default)]
-    pub(crate) max_failures: u64,
-    #[serde(default)]
-    pub(crate) skip_failed: bool,
-    /// References of each file instead of one dataset.
-    #[serde(default)]
-    pub(crate) each: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    format: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    record_size: Option<NonZeroU32>,
-    /// Where it is written, instead of being kept to be fetched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) options: BatchOptions,
+    /// URL to write to; `None` if the result is kept to be fetched.
     pub(crate) output: Option<String>,
-    /// A folder that is there is replaced.
-    #[serde(default)]
-    pub(crate) overwrite: bool,
-    #[serde(flatten)]
-    commit: Commit,
-    /// Options of mapping: all that is left.
-    #[serde(flatten)]
-    mapping: Map<String, Value>,
+    /// All members as they were sent, with defaults.
+    members: Map<String, Value>,
 }
 
 impl Request {
     /// Reads the body of a request.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Problem> {
-        let mut request: Self =
-            serde_json::from_slice(body).map_err(|error| Problem::parameter("body", error))?;
-        request.output = request.output.filter(|output| !output.is_empty());
-        Ok(request)
+        let members = serde_json::from_slice(body).map_err(|error| Problem::parameter("body", error))?;
+        Self::of_members(members)
+    }
+
+    /// Reads members, which must be among those of the API's description: others of [`BatchOptions`], such as the path
+    /// of a journal, are the service's own.
+    fn of_members(mut members: Map<String, Value>) -> Result<Self, Problem> {
+        members.retain(|_, value| !value.is_null());
+        for (name, value) in &members {
+            let shown: String = name.chars().take(40).collect();
+            if !job_members().contains(name) {
+                return Err(Problem::parameter(&shown, "is not known here"));
+            }
+            if !are_short(value) {
+                return Err(Problem::parameter(&shown, format!("expected texts of at most {LONGEST} bytes")));
+            }
+        }
+        let kind = members.get("kind").ok_or_else(|| Problem::parameter("kind", "is missing"))?;
+        let kind = Kind::deserialize(kind).map_err(|error| Problem::parameter("kind", error))?;
+        let output: Option<String> = members
+            .get("output")
+            .map(Deserialize::deserialize)
+            .transpose()
+            .map_err(|error| Problem::parameter("output", error))?;
+        let mut options: BatchOptions = query::deserialize(members.clone(), str::to_owned)?;
+        options.format.get_or_insert_default();
+        let limit = &mut options.combine.layout.copy_limit;
+        *limit = limit.map(|limit| limit.min(MOST_COPIED));
+        Ok(Self { kind, options, output: output.filter(|output| !output.is_empty()), members })
     }
 
     /// Checks all that can be checked before anything is read. The output gets its canonical form.
     pub(crate) fn check(&mut self, config: &Config, allowed: &Allowed) -> Result<(), Problem> {
-        if self.inputs.is_empty() && self.lists.is_empty() && self.stac.is_empty() {
+        let files = &self.options.files;
+        if files.inputs.is_empty() && files.lists.is_empty() && files.stac.is_empty() {
             return Err(Problem::parameter("inputs", "is missing"));
         }
-        for input in &self.inputs {
+        for input in &files.inputs {
             check_input(input, allowed)?;
         }
-        for document in self.lists.iter().chain(&self.stac) {
+        for document in files.lists.iter().chain(&files.stac) {
             url(document)?;
             allowed.check(document)?;
         }
-        self.options(config, allowed)?;
-        let layout = self.layout()?;
-        match (self.kind, self.each, layout.along.is_empty()) {
-            (Kind::Batch, false, true) => {
-                return Err(Problem::parameter("concat_dim", "how are the files put together?")
-                    .hint("give concat_dim, stack_dim, or each for references of each file"));
-            }
-            (Kind::Batch, true, false) => {
-                return Err(Problem::parameter(
-                    "each",
-                    "makes references of each file, concat_dim and stack_dim one of all",
-                ));
-            }
-            (Kind::Scan, true, _) => return Err(Problem::parameter("each", "is for batches")),
-            _ => {}
-        }
-        self.commit.check(self.kind == Kind::Batch && self.is_committed())?;
-        if self.each && self.is_committed() {
-            return Err(Problem::parameter("each", "a repository holds one dataset"));
-        }
+        self.open_options(config, allowed)?;
+        self.check_names()?;
+        self.check_combination()?;
+        self.check_commit()?;
         self.check_output(config)
+    }
+
+    fn check_names(&self) -> Result<(), Problem> {
+        let layout = &self.options.combine.layout;
+        for (name, names) in [
+            ("concat_dim", &layout.concat_dim),
+            ("stack_dim", &layout.stack_dim),
+            ("concat_var", &layout.concat_var),
+            ("assume_equal", &layout.assume_equal),
+            ("optional_var", &layout.optional_var),
+            ("asset", &self.options.files.asset),
+        ] {
+            if names.len() > MOST || names.iter().any(String::is_empty) {
+                return Err(Problem::parameter(name, format!("expected at most {MOST} names, none empty")));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_combination(&self) -> Result<(), Problem> {
+        let layout = &self.options.combine.layout;
+        let is_combined = !layout.concat_dim.is_empty() || !layout.stack_dim.is_empty();
+        let each = |reason| Err(Problem::parameter("each", reason));
+        match (self.kind, self.options.each) {
+            (Kind::Batch, false) if !is_combined => {
+                Err(Problem::parameter("concat_dim", "nothing says how to combine the files")
+                    .hint("give concat_dim or stack_dim, or each for references of each file"))
+            }
+            (Kind::Batch, true) if is_combined => {
+                each("writes references of each file, which concat_dim and stack_dim would combine")
+            }
+            (Kind::Batch, true) if self.is_committed() => each("a repository holds one dataset"),
+            (Kind::Scan, true) => each("applies to batches only"),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_commit(&self) -> Result<(), Problem> {
+        let commit = &self.options.icechunk;
+        if !(self.kind == Kind::Batch && self.is_committed()) && *commit != IcechunkOptions::default() {
+            let names = "branch, message, author, commit_property, group, replace, append_dim";
+            return Err(Problem::parameter("format", format!("{names} are for format icechunk")));
+        }
+        if commit.replace && commit.append_dim.is_some() {
+            return Err(Problem::parameter("append_dim", "cannot be combined with replace"));
+        }
+        match commit.commit_property.len() <= MOST_PROPERTIES {
+            true => Ok(()),
+            false => {
+                Err(Problem::parameter("commit_property", format!("expected at most {MOST_PROPERTIES}")))
+            }
+        }
     }
 
     fn check_output(&mut self, config: &Config) -> Result<(), Problem> {
         let Some(output) = &self.output else { return Ok(()) };
         if self.kind == Kind::Scan {
-            return Err(Problem::parameter("output", "is for batches; the report of a scan is fetched"));
+            return Err(Problem::parameter(
+                "output",
+                "applies to batches only: the report of a scan is fetched",
+            ));
         }
         let refused = |name: &str| {
             Problem::new(StatusCode::FORBIDDEN, "not-allowed", format!("{name}: may not be written here"))
@@ -157,121 +163,86 @@ impl Request {
         };
         url(output)?;
         if output.starts_with("http") {
-            return Err(Problem::parameter("output", "web servers are not written to"));
+            return Err(Problem::parameter("output", "cannot be on a web server"));
         }
         let output = writable.check_output(output).map_err(|error| match error {
             virtualize::StoreError::NotAllowed { name } => refused(&name),
             other => other.into(),
         })?;
+        self.members.insert("output".to_owned(), output.as_str().into());
         self.output = Some(output);
         Ok(())
     }
 
-    /// What is written.
-    pub(crate) fn target(&self) -> Result<Target, Problem> {
-        #[cfg(feature = "icechunk")]
-        if self.is_committed() {
-            return Ok(Target::Icechunk(self.commit.options()));
-        }
-        self.references().map(Target::References)
+    /// Returns what a batch writes.
+    pub(crate) fn target(&self) -> Target {
+        self.options.target("").unwrap_or_default()
     }
 
     fn is_committed(&self) -> bool {
-        cfg!(feature = "icechunk") && self.format.as_deref() == Some("icechunk")
+        !matches!(self.target(), Target::References(_))
     }
 
-    fn references(&self) -> Result<Format, Problem> {
-        let record_size = self.record_size.unwrap_or(Format::RECORD_SIZE);
-        if record_size.get() > MOST_RECORDS {
-            return Err(Problem::parameter("record_size", format!("expected at most {MOST_RECORDS}")));
-        }
-        match self.format.as_deref() {
-            None | Some("kerchunk-json") => Ok(Format::KerchunkJson),
-            Some("zarr3-json") => Ok(Format::Zarr3Json),
-            Some("kerchunk-parquet") => Ok(Format::KerchunkParquet { record_size }),
-            Some("zarr3") => Ok(Format::Zarr3),
-            Some(_) => Err(Problem::parameter(
-                "format",
-                "expected kerchunk-json, zarr3-json, kerchunk-parquet, zarr3 or icechunk",
-            )),
-        }
-    }
-
-    /// Whether the result is a folder.
+    /// Returns whether the result is a folder.
     pub(crate) fn is_folder(&self) -> bool {
-        let is_one = self.references().is_ok_and(|format| !format.is_several_files());
-        self.kind == Kind::Batch && (self.each || !is_one)
+        let is_file = matches!(self.target(), Target::References(format) if !format.is_several_files());
+        self.kind == Kind::Batch && (self.options.each || !is_file)
     }
 
-    /// How files are reached and mapped.
-    pub(crate) fn options(&self, config: &Config, allowed: &Allowed) -> Result<Options, Problem> {
+    /// Returns how files are reached and mapped.
+    pub(crate) fn open_options(&self, config: &Config, allowed: &Allowed) -> Result<Options, Problem> {
         let format = match self.kind {
             Kind::Scan => ZarrFormat::V3,
-            Kind::Batch => self.target()?.zarr_format(),
+            Kind::Batch => self.target().zarr_format(),
         };
-        Parameters::of_members(&self.mapping)?.options(config, allowed, format)
-    }
-
-    /// How files become one dataset.
-    pub(crate) fn layout(&self) -> Result<Layout, Problem> {
-        for (name, names) in [
-            ("concat_dim", &self.concat_dim),
-            ("stack_dim", &self.stack_dim),
-            ("concat_var", &self.concat_var),
-            ("assume_equal", &self.assume_equal),
-            ("optional_var", &self.optional_var),
-            ("asset", &self.asset),
-        ] {
-            if names.len() > MOST || names.iter().any(|name| name.is_empty() || name.len() > LONGEST) {
-                return Err(Problem::parameter(name, format!("expected at most {MOST} names")));
-            }
-        }
-        let names = self.coord_from_name.as_deref().filter(|pattern| pattern.len() <= LONGEST);
-        let names = names.map(str::parse::<NamePattern>).transpose();
-        let set = |names: &[String]| names.iter().cloned().collect();
-        Ok(Layout {
-            concat_vars: set(&self.concat_var),
-            assume_equal: set(&self.assume_equal),
-            optional: set(&self.optional_var),
-            coordinate_attributes: self.coord_from_attribute.clone(),
-            coordinate_properties: self.coord_from_property.clone(),
-            names: names.map_err(|error| Problem::parameter("coord_from_name", error))?,
-            rectilinear: self.mapping.get("chunk_grid").is_some_and(|grid| grid == "rectilinear"),
-            inline_limit: self.copy_limit.map_or(Layout::INLINE_LIMIT, |limit| limit.min(16 << 20)),
-            ..Layout::of_dimensions(&self.stack_dim, &self.concat_dim)
-        })
-    }
-
-    /// What is done with files that do not fit.
-    pub(crate) fn plan(&self) -> PlanOptions {
-        PlanOptions {
-            on_mismatch: self.on_mismatch,
-            on_duplicate: self.on_duplicate,
-            allow_holes: self.allow_holes,
-            fill_without_sentinel: self.fill_without_sentinel,
-            ..PlanOptions::default()
-        }
-    }
-
-    /// What names the files.
-    pub(crate) fn files(&self) -> Vec<Input> {
-        let files = self.inputs.iter().cloned().map(Input::Files);
-        let lists = self.lists.iter().cloned().map(Input::List);
-        files.chain(lists).chain(self.stac.iter().cloned().map(Input::Stac)).collect()
-    }
-
-    /// Those of them that are wanted.
-    pub(crate) fn filter(&self) -> Filter {
-        Filter { name: self.include.clone(), ..Filter::default() }
-    }
-
-    /// Assets that are wanted.
-    pub(crate) fn assets(&self) -> Assets {
-        Assets { keys: self.asset.clone(), ..Assets::default() }
+        let is_mapping =
+            |name: &str| name != "format" && OF_MAPPING.contains(&name.replace('_', "-").as_str());
+        let mapping = self.members.iter().filter(|(name, _)| is_mapping(name));
+        let mapping = mapping.map(|(name, value)| (name.clone(), value.clone())).collect();
+        query::options(mapping, str::to_owned, config, allowed, format)
     }
 }
 
-/// Paths and standard input are the service's own.
+/// As it was sent, with the defaults of switches and lists.
+impl Serialize for Request {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut members = self.members.clone();
+        if self.output.is_none() {
+            members.remove("output");
+        }
+        for name in ["inputs", "concat_dim", "stack_dim"] {
+            members.entry(name).or_insert(json!([]));
+        }
+        for name in ["allow_holes", "fill_without_sentinel", "skip_failed", "each", "overwrite"] {
+            members.entry(name).or_insert(json!(false));
+        }
+        members.entry("max_failures").or_insert(json!(0));
+        members.entry("on_mismatch").or_insert(json!(self.options.combine.on_mismatch));
+        members.entry("on_duplicate").or_insert(json!(self.options.combine.on_duplicate));
+        members.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let request = Self::of_members(Map::deserialize(from)?);
+        request.map_err(|problem| D::Error::custom(problem.detail))
+    }
+}
+
+/// Returns whether no text in a value is too long.
+fn are_short(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.len() <= LONGEST,
+        Value::Array(values) => values.iter().all(are_short),
+        Value::Object(members) => {
+            members.iter().all(|(name, value)| name.len() <= LONGEST && are_short(value))
+        }
+        _ => true,
+    }
+}
+
+/// Refuses paths and standard input, which are the service's own.
 fn url(text: &str) -> Result<(), Problem> {
     if text.len() > LONGEST || !text.contains("://") {
         let shown: String = text.chars().take(80).collect();
@@ -281,7 +252,8 @@ fn url(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether what an input names can be read: a file, all of a folder, or of a pattern what stands before its wildcards.
+/// Checks that an input may be read: a file, a whole folder, or everything below the part of a pattern that precedes its
+/// first wildcard.
 fn check_input(text: &str, allowed: &Allowed) -> Result<(), Problem> {
     url(text)?;
     let web = text.starts_with("http://") || text.starts_with("https://");
@@ -302,6 +274,17 @@ fn check_input(text: &str, allowed: &Allowed) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_the_service_are_not_members() {
+        for name in
+            ["journal", "store_option", "bearer_token", "inline_total", "hdf5_reader", "rewrite_url", "newer"]
+        {
+            let body = format!(r#"{{"kind": "batch", "{name}": "x"}}"#);
+            let problem = Request::read(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.detail, format!("{name}: is not known here"));
+        }
+    }
 
     #[test]
     fn inputs_are_held_against_what_is_allowed() {
@@ -349,14 +332,9 @@ mod tests {
         };
         let body: Map<String, Value> = described.iter().map(example).collect();
         let request = Request::read(Value::Object(body.clone()).to_string().as_bytes()).unwrap();
-        assert_eq!(serde_json::to_value(&request).unwrap(), Value::Object(body));
-        let unknown: Vec<_> = request
-            .mapping
-            .keys()
-            .filter(|name| !crate::query::OF_MAPPING.contains(&name.replace('_', "-").as_str()))
-            .collect();
-        assert!(unknown.is_empty(), "{unknown:?}");
-        assert_eq!(request.mapping.len(), crate::query::OF_MAPPING.len() - 1, "all but format");
-        assert!(request.layout().is_ok() && request.target().is_ok());
+        assert_eq!(serde_json::to_value(&request).unwrap(), Value::Object(body.clone()));
+        let of_mapping: Vec<_> = OF_MAPPING.into_iter().filter(|name| *name != "format").collect();
+        assert!(of_mapping.iter().all(|name| body.contains_key(&name.replace('-', "_"))));
+        assert!(request.check_names().is_ok() && request.is_committed());
     }
 }

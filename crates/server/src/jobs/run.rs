@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 #[cfg(feature = "icechunk")]
 use virtualize::IcechunkError;
-use virtualize::{Error as FileError, ErrorClass, Options};
+use virtualize::{ChunkGridChoice, Error as FileError, ErrorClass, Options};
 use virtualize_archive::{
-    Batch, Error, Event, ScanOptions, Summary,
+    Batch, Error, Event, Scan, ScanOptions, Summary,
     list::{ListError, ListOptions, list},
     scan,
 };
@@ -59,7 +59,7 @@ impl Work {
     /// How files are reached, where outputs may be written, and how much memory a file may take.
     fn options(&self) -> Result<Options, Problem> {
         let (request, config) = (Arc::clone(&self.job.record().request), &self.inner.config);
-        let mut options = request.options(config, &self.allowed)?;
+        let mut options = request.open_options(config, &self.allowed)?;
         if request.output.is_some() {
             options.store.writable.clone_from(&config.allow_write);
         }
@@ -76,69 +76,81 @@ impl Work {
     }
 
     async fn scan(&self) -> Result<Value, Problem> {
+        let is_writing = AtomicBool::new(false);
+        let found = tokio::select! {
+            biased;
+            found = self.find() => found?,
+            () = given_up(self.job.cancel.clone(), &is_writing) => return Err(stopped()),
+        };
+        let summary = json!({
+            "files": found.eras.len() + found.failed.len(),
+            "failed": found.failed.len(),
+            "eras": found.eras.eras().len(),
+        });
+        self.write_report(found).await?;
+        Ok(summary)
+    }
+
+    /// Lists the files and reads them.
+    async fn find(&self) -> Result<Scan, Problem> {
         let request = Arc::clone(&self.job.record().request);
-        let config = &self.inner.config;
+        let (batch, most) = (&request.options, self.inner.config.jobs_files);
         let open = self.options()?;
+        let layout = batch.combine.layout(open.map.chunk_grid == ChunkGridChoice::Rectilinear);
         let listing =
-            ListOptions { store: open.store.clone(), assets: request.assets(), ..ListOptions::default() };
-        let files =
-            list(request.files(), request.filter(), listing).map_err(|error| problem(error.into()))?;
+            ListOptions { store: open.store.clone(), assets: batch.files.assets(), ..ListOptions::default() };
+        let files = list(batch.files.inputs(), batch.files.filter(), listing);
         let mut listed = 0_u64;
-        let (job, most) = (&self.job, config.jobs_files);
-        let items = files.map(move |item| {
+        let items = files.map_err(|error| problem(error.into()))?.map(|item| {
             listed += 1;
             if listed > most {
-                job.stop(Stop::Files);
+                self.job.stop(Stop::Files);
             }
             Ok(item?)
         });
         let options = ScanOptions {
-            layout: request.layout()?,
+            layout,
             open,
-            files: config.jobs_openings,
+            files: self.inner.config.jobs_openings,
             cancel: self.job.cancel.clone(),
             ..ScanOptions::default()
         };
-        let (told_to, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
-        let told = move |event: Event| match event {
-            // Files are read while others are listed.
-            Event::Listed { files, complete, .. } => told_to.update(|record| {
-                record.progress.listed = files;
-                record.progress.total = complete.then_some(files);
-            }),
-            event => {
-                count(&metrics, &event);
-                heard(&told_to, event, most);
-            }
-        };
-        let is_writing = AtomicBool::new(false);
-        let found = tokio::select! {
-            biased;
-            found = scan(items, &options, told) => found,
-            () = given_up(self.job.cancel.clone(), &is_writing) => return Err(stopped()),
-        };
-        let mut found = match found {
+        let mut found = match scan(items, &options, self.scan_events()).await {
             Err(Error::ScanStopped { .. }) => return Err(stopped()),
             found => found.map_err(problem)?,
         };
         for failed in &mut found.failed {
             failed.error = of_file(&failed.url, failed.class, &failed.error);
         }
+        Ok(found)
+    }
+
+    /// Returns what records the events of a scan, in which files are read while others are listed.
+    fn scan_events(&self) -> impl Fn(Event) + Send + Sync + 'static {
+        let (job, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
+        let most = self.inner.config.jobs_files;
+        move |event| match event {
+            Event::Listed { files, complete, .. } => job.update(|record| {
+                record.progress.listed = files;
+                record.progress.total = complete.then_some(files);
+            }),
+            event => {
+                count(&metrics, &event);
+                heard(&job, event, most);
+            }
+        }
+    }
+
+    async fn write_report(&self, found: Scan) -> Result<(), Problem> {
         let path = self.folder.join("result.json");
-        let summary = json!({
-            "files": found.eras.len() + found.failed.len(),
-            "failed": found.failed.len(),
-            "eras": found.eras.eras().len(),
-        });
         let write = move || {
             write_whole(&path, |out| {
                 serde_json::to_writer_pretty(&mut *out, &found.to_json())?;
                 out.write_all(b"\n")
             })
         };
-        let written = tokio::task::spawn_blocking(write).await;
-        match written {
-            Ok(Ok(())) => Ok(summary),
+        match tokio::task::spawn_blocking(write).await {
+            Ok(Ok(())) => Ok(()),
             error => {
                 tracing::error!("the report of a scan was not written: {error:?}");
                 Err(Problem::internal())
@@ -147,35 +159,12 @@ impl Work {
     }
 
     async fn batch(&self) -> Result<Value, Problem> {
-        let request = Arc::clone(&self.job.record().request);
-        let config = &self.inner.config;
-        let name = if request.is_folder() { "result" } else { "result.json" };
-        let own = self.folder.join(name).display().to_string();
-        let output = request.output.clone().unwrap_or(own);
-        let mut builder = Batch::builder(&output)
-            .inputs(request.files())
-            .filter(request.filter())
-            .assets(request.assets())
-            .target(request.target()?)
-            .layout(request.layout()?)
-            .plan(request.plan())
-            .overwrite(request.overwrite || request.output.is_none())
-            .options(self.options()?)
-            .journal(self.folder.join("journal"))
-            .files_at_once(config.jobs_openings)
-            .attempts(4, Duration::from_secs(1))
-            .retry_failed(self.again)
-            .max_failures(request.max_failures)
-            .skip_failed(request.skip_failed)
-            .cancel(self.job.cancel.clone());
-        if request.each {
-            builder = builder.each();
-        }
-        let (job, metrics, most) = (Arc::clone(&self.job), self.inner.metrics.clone(), config.jobs_files);
-        let batch = builder.build();
-        let writing = Arc::new(AtomicBool::new(request.each));
+        let batch = self.build_batch()?;
+        let (job, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
+        let most = self.inner.config.jobs_files;
+        let writing = Arc::new(AtomicBool::new(self.job.record().request.options.each));
         let (cancel, is_writing) = (self.job.cancel.clone(), Arc::clone(&writing));
-        // On a thread of its own: what it waits for may be bound to one.
+        // On a thread of its own: a future that it waits for may not be `Send`.
         let running = tokio::task::spawn_blocking(move || {
             let run = batch.run(move |event| {
                 if matches!(event, Event::Writing { .. }) {
@@ -196,12 +185,28 @@ impl Work {
             tracing::error!("a batch ended early: {error}");
             Problem::internal()
         })?;
-        let Some(done) = done else { return Err(stopped()) };
-        let summary = done.map_err(|error| match error {
-            Error::Failures { count, allowed, .. } => self.failures(count, allowed),
-            other => problem(other),
-        })?;
-        Ok(self.summary(summary))
+        match done {
+            Some(Ok(summary)) => Ok(self.summary(summary)),
+            Some(Err(Error::Failures { count, allowed, .. })) => Err(self.failures(count, allowed)),
+            Some(Err(error)) => Err(problem(error)),
+            None => Err(stopped()),
+        }
+    }
+
+    fn build_batch(&self) -> Result<Batch, Problem> {
+        let request = Arc::clone(&self.job.record().request);
+        let name = if request.is_folder() { "result" } else { "result.json" };
+        let own = self.folder.join(name).display().to_string();
+        let output = request.output.clone().unwrap_or(own);
+        let builder = request.options.builder(&output, request.target(), self.options()?);
+        Ok(builder
+            .overwrite(request.options.write.overwrite || request.output.is_none())
+            .journal(self.folder.join("journal"))
+            .files_at_once(self.inner.config.jobs_openings)
+            .attempts(4, Duration::from_secs(1))
+            .retry_failed(self.again)
+            .cancel(self.job.cancel.clone())
+            .build())
     }
 
     fn failures(&self, count: u64, allowed: u64) -> Problem {

@@ -11,8 +11,8 @@ use crate::Error;
 /// [`Error::Emit`] where the format cannot say it.
 pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
     let format = match hierarchy.format {
-        ZarrFormat::V2 => Format::KerchunkJson,
-        ZarrFormat::V3 => Format::Zarr3Json,
+        ZarrFormat::V2 => Format::KERCHUNK_JSON,
+        ZarrFormat::V3 => Format::ZARR3_JSON,
     };
     let mut text = Vec::new();
     let failed = |error: EmitError| Error::Emit {

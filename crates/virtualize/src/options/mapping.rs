@@ -1,0 +1,132 @@
+use std::str::FromStr;
+
+use serde::Deserialize;
+use virtualize_map::{ChunkGridChoice, InvalidNodata, MapOptions};
+use virtualize_store::StoreOptions;
+use virtualize_zarr::{ZarrFormat, readers::Client};
+
+use super::{
+    CarryOptions, Options,
+    value::{self, InvalidValue, parse_digits, parse_size},
+};
+
+/// How files are mapped, as users choose it: flags of the command, parameters of a query, members of a JSON object.
+///
+/// Nothing here says how a file is reached or how much memory it may take, so that a service can accept all members
+/// from strangers, within bounds of its own.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct MappingOptions {
+    /// Fail on any warning
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(deserialize_with = "value::switch")]
+    pub strict: bool,
+    /// How to treat a nodata value outside the range of the array's data type
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
+    pub invalid_nodata: InvalidNodata,
+    /// Map only this image of a TIFF, numbered as in `inspect`: 0, 1, …, or 0/1 for a SubIFD; may be repeated
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    #[serde(deserialize_with = "value::list")]
+    pub ifd: Vec<IfdPath>,
+    /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(deserialize_with = "value::switch")]
+    pub stack: bool,
+    /// Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "regular", value_name = "KIND"))]
+    pub chunk_grid: ChunkGridChoice,
+    /// Maximum decoded bytes per array to inline where references cannot express the data [default: 16777216]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES"))]
+    #[serde(deserialize_with = "value::number")]
+    pub inline_limit: Option<u64>,
+    /// Inline chunks smaller than SIZE bytes, so that readers need fewer requests
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[serde(deserialize_with = "value::number")]
+    pub inline_below: Option<u64>,
+    /// Inline coordinates: arrays named like their one dimension, and arrays listed in a `coordinates` attribute
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(deserialize_with = "value::switch")]
+    pub inline_coordinates: bool,
+    /// Maximum total bytes that --inline-below and --inline-coordinates may inline [default: 256M]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[serde(deserialize_with = "value::number")]
+    pub inline_total: Option<u64>,
+    /// Split contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes
+    ///
+    /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
+    /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[serde(deserialize_with = "value::number")]
+    pub split_contiguous: Option<u64>,
+    /// Unpack packed numbers to floats through codecs: scale, offset and sentinel (Zarr v3 only)
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(deserialize_with = "value::switch")]
+    pub unpack: bool,
+    /// Declare each array's sentinel through the Zarr convention missing_value as well
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(deserialize_with = "value::switch")]
+    pub missing_value_convention: bool,
+    /// Follow external links of HDF5 files to files in the same folder or below
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(deserialize_with = "value::switch")]
+    pub follow_external: bool,
+    /// Change, inline or omit arrays that one of these readers cannot decode
+    ///
+    /// Comma-separated: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal. Such an array
+    /// is encoded differently if that helps, inlined if it is small, and omitted otherwise.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "READERS", value_delimiter = ','))]
+    #[serde(deserialize_with = "value::sparse_list")]
+    pub readable_by: Vec<Client>,
+    /// Library that reads HDF5 files; the C library reads local files only
+    #[cfg(feature = "libhdf5")]
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "native", value_name = "READER"))]
+    #[serde(skip)]
+    pub hdf5_reader: super::Hdf5Reader,
+}
+
+impl MappingOptions {
+    /// Returns the library's options for an output of `format`.
+    pub fn options(&self, store: StoreOptions, format: ZarrFormat) -> Options {
+        let defaults = Options::default();
+        Options {
+            store,
+            map: MapOptions {
+                format,
+                invalid_nodata: self.invalid_nodata,
+                inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
+                ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
+                stack: self.stack,
+                chunk_grid: self.chunk_grid,
+                split_contiguous: self.split_contiguous,
+                follow_external: self.follow_external,
+                unpack: self.unpack,
+                missing_value_convention: self.missing_value_convention,
+                ..defaults.map
+            },
+            carry: CarryOptions {
+                below: self.inline_below.unwrap_or(defaults.carry.below),
+                coordinates: self.inline_coordinates,
+                total: self.inline_total.unwrap_or(defaults.carry.total),
+            },
+            strict: self.strict,
+            readable_by: self.readable_by.clone(),
+            #[cfg(feature = "libhdf5")]
+            hdf5_reader: self.hdf5_reader,
+            ..defaults
+        }
+    }
+}
+
+/// Position of an image in a TIFF: its number in the main chain, then those of SubIFDs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IfdPath(pub Vec<usize>);
+
+impl FromStr for IfdPath {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let numbers: Option<_> = text.split('/').map(parse_digits).collect();
+        numbers.map(Self).ok_or(InvalidValue::expected("a number such as 2, or numbers such as 0/1"))
+    }
+}

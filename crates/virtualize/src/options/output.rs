@@ -1,0 +1,202 @@
+use std::{fmt, num::NonZeroU32, str::FromStr, sync::LazyLock};
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+use virtualize_emit::{Format, MOST_RECORDS};
+use virtualize_zarr::ZarrFormat;
+
+use super::value::InvalidValue;
+use crate::{Relocation, Rewrite};
+
+/// An output format by its name: references, or a commit to a repository.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutputFormat {
+    /// References in one file or in several.
+    References(Format),
+    /// A commit to an Icechunk repository.
+    #[cfg(feature = "icechunk")]
+    Icechunk,
+}
+
+impl OutputFormat {
+    /// Returns every format, the default first.
+    pub fn all() -> &'static [Self] {
+        static ALL: LazyLock<Vec<OutputFormat>> = LazyLock::new(|| {
+            let formats = Format::ALL.into_iter().map(OutputFormat::References);
+            #[cfg(feature = "icechunk")]
+            let formats = formats.chain([OutputFormat::Icechunk]);
+            formats.collect()
+        });
+        &ALL
+    }
+
+    /// Returns the name that options and queries use, such as `kerchunk-json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::References(format) => format.name(),
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk => "icechunk",
+        }
+    }
+
+    /// Returns the Zarr format that files are mapped for.
+    pub fn zarr_format(self) -> ZarrFormat {
+        match self {
+            Self::References(format) => format.zarr_format(),
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk => ZarrFormat::V3,
+        }
+    }
+}
+
+impl Default for OutputFormat {
+    fn default() -> Self {
+        Self::References(Format::KERCHUNK_JSON)
+    }
+}
+
+impl fmt::Display for OutputFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OutputFormat {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let found = Self::all().iter().find(|format| format.name() == text).copied();
+        found.ok_or_else(|| {
+            let names: Vec<_> = Self::all().iter().map(|format| format.name()).collect();
+            InvalidValue::expected(format!("one of {}", names.join(", ")))
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for OutputFormat {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(feature = "clap")]
+impl clap::ValueEnum for OutputFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        Self::all()
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        let summary = match self {
+            Self::References(format) => format.summary(),
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk => "A commit to an Icechunk repository (-o names its folder or prefix)",
+        };
+        Some(clap::builder::PossibleValue::new(self.name()).help(summary))
+    }
+}
+
+/// How references are written.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct WriteOptions {
+    /// Replace an existing folder or prefix and everything in it; a single file is always replaced
+    #[cfg_attr(feature = "clap", arg(long, requires = "output"))]
+    pub overwrite: bool,
+    /// Rows per Parquet file (kerchunk-parquet): more rows mean fewer requests, but more bytes to read for one chunk
+    /// [default: 100000]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_record_size))]
+    #[serde(deserialize_with = "record_size")]
+    pub record_size: Option<NonZeroU32>,
+    /// Replace the prefix FROM of source URLs with TO in the output; may be repeated
+    ///
+    /// FROM and TO are URLs, or paths, which stand for their file:// URLs. The longest matching FROM applies. Files are
+    /// read under their original URLs.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FROM=TO", value_parser = Rewrite::parse))]
+    #[serde(skip)]
+    pub rewrite_url: Vec<Rewrite>,
+    /// Write source URLs relative to the output's folder; sources must be in that folder or below
+    #[cfg_attr(feature = "clap", arg(long, requires = "output", conflicts_with = "rewrite_url"))]
+    #[serde(skip)]
+    pub relative: bool,
+}
+
+impl WriteOptions {
+    /// Returns `format` with its options.
+    pub fn format(&self, format: Format) -> Format {
+        self.record_size.map_or(format, |size| format.with_record_size(size))
+    }
+
+    /// Returns how source URLs are written to an output at `target`, a path or URL.
+    pub fn relocation(&self, target: Option<&str>) -> Relocation {
+        match target {
+            Some(target) if self.relative => Relocation::RelativeTo(target.to_owned()),
+            _ if self.rewrite_url.is_empty() => Relocation::Keep,
+            _ => Relocation::Rewrite(self.rewrite_url.clone()),
+        }
+    }
+}
+
+fn parse_record_size(text: &str) -> Result<NonZeroU32, InvalidValue> {
+    let size = text.parse().ok().filter(|size: &NonZeroU32| size.get() <= MOST_RECORDS);
+    size.ok_or_else(|| InvalidValue::expected(format!("a number from 1 to {MOST_RECORDS}")))
+}
+
+fn record_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU32>, D::Error> {
+    let size = u64::deserialize(from)?.to_string();
+    parse_record_size(&size).map(Some).map_err(D::Error::custom)
+}
+
+/// The destination and message of a commit to an Icechunk repository.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Icechunk options"))]
+pub struct IcechunkOptions {
+    /// Branch to commit to [default: main]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
+    pub branch: Option<String>,
+    /// Commit message [default: names the source]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
+    pub message: Option<String>,
+    /// Commit author
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
+    pub author: Option<String>,
+    /// Additional commit property; may be repeated
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "KEY=VALUE", value_parser = super::value::parse_pair)
+    )]
+    #[serde(deserialize_with = "super::value::pairs")]
+    pub commit_property: Vec<(String, String)>,
+    /// Group of the repository to write to [default: its root]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PATH"))]
+    pub group: Option<String>,
+    /// Remove the group and everything below it first
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "append_dim"))]
+    pub replace: bool,
+    /// Append to existing arrays along this dimension; everything else must be equal
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]
+    pub append_dim: Option<String>,
+}
+
+#[cfg(feature = "icechunk")]
+impl IcechunkOptions {
+    /// Returns the library's options for a commit of `source`, which the default message names.
+    pub fn options(&self, source: &str) -> crate::CommitOptions {
+        use crate::{CommitMode, CommitOptions};
+
+        let defaults = CommitOptions::default();
+        let author = self.author.iter().map(|author| ("author".to_owned(), author.clone()));
+        CommitOptions {
+            branch: self.branch.clone().unwrap_or(defaults.branch),
+            message: self.message.clone().unwrap_or_else(|| format!("virtual references of {source}")),
+            properties: author.chain(self.commit_property.iter().cloned()).collect(),
+            group: self.group.clone().unwrap_or_default(),
+            mode: match &self.append_dim {
+                Some(dimension) => CommitMode::Append(dimension.clone()),
+                None if self.replace => CommitMode::Replace,
+                None => CommitMode::Add,
+            },
+            ..CommitOptions::default()
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Values of options as text: from the command line, a query, a JSON member.
+
+use std::{borrow::Cow, fmt::Display, str::FromStr};
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::Value;
+
+/// A value that an option does not accept.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected {expected}")]
+pub struct InvalidValue {
+    expected: Cow<'static, str>,
+}
+
+impl InvalidValue {
+    /// The error of an option that accepts `expected` only.
+    pub fn expected(expected: impl Into<Cow<'static, str>>) -> Self {
+        Self { expected: expected.into() }
+    }
+}
+
+/// Parses a number of bytes from 1 on, such as `1000`, `64K`, `512M` or `2G`.
+///
+/// # Errors
+/// Any other text, and sizes of 2⁶⁴ bytes or more.
+pub fn parse_size(text: &str) -> Result<u64, InvalidValue> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 1 << 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 1 << 30),
+        _ => (Some(text), 1),
+    };
+    let bytes = digits.and_then(parse_digits).and_then(|count: u64| count.checked_mul(unit));
+    let expected = "a number of bytes from 1 on, such as 1000 or 64M";
+    bytes.filter(|bytes| *bytes > 0).ok_or(InvalidValue::expected(expected))
+}
+
+/// Parses a number of bytes as [`parse_size`] does, or 0.
+///
+/// # Errors
+/// As [`parse_size`].
+pub fn parse_limit(text: &str) -> Result<u64, InvalidValue> {
+    if text == "0" { Ok(0) } else { parse_size(text) }
+}
+
+/// Parses `KEY=VALUE`.
+///
+/// # Errors
+/// Text without `=`, or without a key.
+pub fn parse_pair(text: &str) -> Result<(String, String), InvalidValue> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(InvalidValue::expected("KEY=VALUE")),
+    }
+}
+
+/// Parses a count of at least one.
+///
+/// # Errors
+/// Any other text.
+pub fn parse_count(text: &str) -> Result<usize, InvalidValue> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or(InvalidValue::expected("a number from 1 on"))
+}
+
+/// Parses decimal digits alone: no sign, no space.
+pub(super) fn parse_digits<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Deserializes a switch: a Boolean, or a query's `true`, `false`, `1`, `0` or empty text, which turns it on.
+pub(super) fn switch<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    match scalar(from)?.as_str() {
+        "false" | "0" => Ok(false),
+        "" | "true" | "1" => Ok(true),
+        _ => Err(D::Error::custom("expected true or false")),
+    }
+}
+
+/// Deserializes a whole number, or its digits as text.
+pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let number = parse_digits(&scalar(from)?);
+    number.map(Some).ok_or_else(|| D::Error::custom("expected a whole number"))
+}
+
+/// Deserializes text with commas between values.
+pub(super) fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let text = scalar(from)?;
+    text.split(',').map(|one| one.parse().map_err(D::Error::custom)).collect()
+}
+
+/// Deserializes text with commas between values, of which empty ones are ignored.
+pub(super) fn sparse_list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let text = scalar(from)?;
+    let values = text.split(',').filter(|one| !one.is_empty());
+    values.map(|one| one.parse().map_err(D::Error::custom)).collect()
+}
+
+/// Deserializes an optional value from text.
+///
+/// # Errors
+/// That of [`FromStr`].
+pub fn from_text<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// Deserializes an object of texts, such as `{"member": "realization"}`.
+///
+/// # Errors
+/// Anything else.
+pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
+    Ok(std::collections::BTreeMap::deserialize(from)?.into_iter().collect())
+}
+
+/// Text, or a JSON value that has one obvious spelling as text.
+fn scalar<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    match Value::deserialize(from)? {
+        Value::String(text) => Ok(text),
+        value @ (Value::Bool(_) | Value::Number(_)) => Ok(value.to_string()),
+        _ => Err(D::Error::custom("expected a text, a number, true or false")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(["1000", "2k", "64M", "1G"].map(parse_size), [1000, 2048, 64 << 20, 1 << 30].map(Ok));
+        for text in ["", "0", "M", "-1", "+1", "1.5M", "99999999999G", "é"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_limit("0"), Ok(0));
+    }
+
+    #[test]
+    fn pairs_have_a_key() {
+        assert_eq!(parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(parse_pair("=b").is_err() && parse_pair("a").is_err());
+    }
+}
