@@ -1,4 +1,4 @@
-//! Prints what the reader finds in TIFF files, a JSON line a file: `dump FILE…`.
+//! Prints the model of TIFF files, one JSON line per file: `dump FILE…`.
 
 #![allow(clippy::print_stdout, clippy::panic, clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn main() {
     }
 }
 
-/// Memory never waits, so one poll is enough.
+/// One poll is enough, because memory is always ready.
 fn now(source: &MemorySource) -> Result<File, Error> {
     let limits = Limits::default();
     match pin!(read(source, &limits)).poll(&mut Context::from_waker(Waker::noop())) {

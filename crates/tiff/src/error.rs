@@ -4,7 +4,7 @@ use virtualize_bytes::{ByteRange, ReadError};
 
 use crate::spec::tag;
 
-/// Why a structure could not be read. One line that names structure, place, what was expected and what was found.
+/// Error of reading a structure. The message is one line: structure, offset, what was found and what was expected.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The file contradicts the specification.
@@ -12,65 +12,67 @@ pub enum Error {
     Malformed {
         /// The structure.
         structure: Structure,
-        /// Where it lies, in bytes from the start of the file.
+        /// Offset of the structure from the start of the file.
         offset: u64,
-        /// What was expected and what was found.
+        /// What was found, and what was expected.
         problem: String,
     },
     /// The file ends before the structure does.
-    #[error("{structure} at {offset:#x}: {range} needed, but the file ends at {size:#x}")]
+    #[error("{structure} at {offset:#x}: {range} needed, beyond the end of the file at {size:#x}")]
     Truncated {
         /// The structure.
         structure: Structure,
-        /// Where it lies.
+        /// Offset of the structure.
         offset: u64,
-        /// The bytes that are missing, at least in part.
+        /// The missing range, of which a part may exist.
         range: ByteRange,
         /// Size of the file in bytes.
         size: u64,
     },
-    /// A valid structure that this reader does not know.
+    /// The structure is valid, but this reader does not support it.
     #[error("{structure} at {offset:#x}: {problem}")]
     Unsupported {
         /// The structure.
         structure: Structure,
-        /// Where it lies.
+        /// Offset of the structure.
         offset: u64,
-        /// What it is.
+        /// The unsupported feature.
         problem: String,
     },
-    /// The file asks for more than [`virtualize_bytes::Limits`] allows.
+    /// The file exceeds one of [`virtualize_bytes::Limits`].
     #[error("{structure} at {offset:#x}: {problem}")]
     Limit {
         /// The structure.
         structure: Structure,
-        /// Where it lies.
+        /// Offset of the structure.
         offset: u64,
-        /// Which limit, and what the file wants.
+        /// The count or size found, and the limit.
         problem: String,
     },
-    /// A table of strips or tiles that has fewer entries than there are pieces. The others count as missing, as libtiff
-    /// and its relatives have it.
-    #[error("{structure} at {offset:#x}: {stored} values, expected {pieces}; the others count as missing")]
+    /// A table of strips or tiles with fewer entries than the image has strips or tiles. The reader treats the others
+    /// as missing, as libtiff does.
+    #[error(
+        "{structure} at {offset:#x}: {stored} values, expected {pieces}; the others are treated as missing"
+    )]
     ShortTable {
         /// The tag.
         structure: Structure,
-        /// Where its directory lies.
+        /// Offset of the directory.
         offset: u64,
-        /// Entries that it has.
+        /// Number of entries in the table.
         stored: usize,
-        /// Strips or tiles that the image has.
+        /// Number of strips or tiles of the image.
         pieces: usize,
     },
-    /// The first four bytes are not those of a TIFF.
-    #[error("no TIFF signature (`II` or `MM`, then 42 or 43) at 0x0")]
+    /// The file does not start with a TIFF signature.
+    #[error("header at 0x0: no TIFF signature, expected `II` or `MM`, then 42 or 43")]
     NotTiff,
-    /// The bytes could not be fetched.
+    /// Fetching bytes failed.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// What an error speaks of.
+/// The structure that an error refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Structure {
     /// The value of a tag.
@@ -95,7 +97,7 @@ impl From<&str> for Structure {
 }
 
 impl Error {
-    /// The tag that could not be read, where the error is about one.
+    /// Returns the tag that could not be read, if the error refers to one.
     pub fn tag(&self) -> Option<u16> {
         match self {
             Self::Malformed { structure: Structure::Tag(tag), .. }
@@ -107,7 +109,7 @@ impl Error {
         }
     }
 
-    /// The file contradicts the specification.
+    /// Creates an error for a file that contradicts the specification.
     pub(crate) fn malformed(
         structure: impl Into<Structure>,
         offset: u64,
@@ -116,7 +118,7 @@ impl Error {
         Self::Malformed { structure: structure.into(), offset, problem: problem.into() }
     }
 
-    /// A valid structure that this reader does not know.
+    /// Creates an error for a valid but unsupported structure.
     pub(crate) fn unsupported(
         structure: impl Into<Structure>,
         offset: u64,
@@ -125,12 +127,12 @@ impl Error {
         Self::Unsupported { structure: structure.into(), offset, problem: problem.into() }
     }
 
-    /// The file asks for more than the limits allow.
+    /// Creates an error for an exceeded limit.
     pub(crate) fn limit(structure: impl Into<Structure>, offset: u64, problem: impl Into<String>) -> Self {
         Self::Limit { structure: structure.into(), offset, problem: problem.into() }
     }
 
-    /// The file, which has `size` bytes, ends before `range` does.
+    /// Creates an error for a range beyond the end of the file, which has `size` bytes.
     pub(crate) fn truncated(
         structure: impl Into<Structure>,
         offset: u64,

@@ -1,9 +1,9 @@
-//! Reads the metadata of TIFF, BigTIFF and GeoTIFF files: which images they hold, and where their strips and tiles lie.
+//! Reads the metadata of TIFF, BigTIFF and GeoTIFF files: their images and the locations of strips and tiles.
 //!
-//! Three layers: `spec` parses one structure a file, each a pure function of bytes; `walk` fetches directories and
-//! values, all that can be named at once in one batch; [`model`] is the plain data that comes out.
+//! Three layers: `spec` parses one structure per file of source, as a pure function of bytes; `walk` fetches
+//! directories and values, as many as possible in one batch; [`model`] is the result as plain data.
 //!
-//! Architecture invariants: `spec` contains no `async`; nothing here knows Zarr.
+//! Architecture invariants: `spec` contains no `async`, and this crate knows nothing about Zarr.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod error;

@@ -1,4 +1,4 @@
-//! What a TIFF file says, as plain data. Nothing here knows Zarr, and nothing here does I/O.
+//! Content of a TIFF file as plain data. This module does no I/O and knows nothing about Zarr.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +6,41 @@ use virtualize_bytes::Endian;
 
 use crate::Error;
 
-/// An open file.
+/// A TIFF file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Byte order of tags and of samples.
+    /// Byte order of tags and samples.
     pub endian: Endian,
-    /// BigTIFF (8-byte offsets).
+    /// Whether the file is a BigTIFF, with 8-byte offsets.
     pub big: bool,
     /// Directories of the main chain, in order.
     pub ifds: Vec<Ifd>,
-    /// Why the chain of directories ends early, where it does.
+    /// Error that ended the chain of directories early.
     pub chain_error: Option<Error>,
 }
 
 /// An image file directory.
 #[derive(Clone, Debug)]
 pub struct Ifd {
-    /// Where it stands: `[2]` is the third of the main chain, `[0, 1]` the second SubIFD of the first.
+    /// Position in the tree of directories: `[2]` is the third one of the main chain, `[0, 1]` the second SubIFD of the
+    /// first one.
     pub path: Vec<usize>,
-    /// Where it lies in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// All entries, by tag, with their values; strip and tile tables are in `image` only.
+    /// Values of all entries, by tag, except for the tables of strips and tiles, which are in `image`.
     pub tags: BTreeMap<u16, Value>,
-    /// What could not be read, or was read with a doubt: tags, SubIFDs, missing offsets.
+    /// Errors of tags and SubIFDs that could not be read, and notes on dubious values.
     pub unreadable_tags: Vec<Error>,
-    /// The image it describes, or why that makes no image.
+    /// The image, or the reason why the directory does not describe one.
     pub image: Result<Image, Error>,
-    /// GDAL_NODATA (42113) as stored, without the closing NUL.
+    /// GDAL_NODATA (42113) as stored, without the terminating NUL.
     pub gdal_nodata: Option<String>,
-    /// Items of GDAL_METADATA (42112), as GDAL shows them: those without text left out. Of equal names the last counts.
+    /// Items of GDAL_METADATA (42112) as reported by GDAL, without empty ones. The last of several items with a name
+    /// counts.
     pub gdal_metadata: Vec<GdalItem>,
-    /// Georeferencing tags; `None` where there are none.
+    /// Georeferencing tags, if there are any.
     pub geo: Option<Geo>,
-    /// Directories under tag SubIFDs (330).
+    /// Directories of the SubIFDs tag (330).
     pub sub_ifds: Vec<Ifd>,
 }
 
@@ -55,28 +57,29 @@ pub enum Value {
     Rational(Vec<(u32, u32)>),
     /// SRATIONAL (10).
     SignedRational(Vec<(i32, i32)>),
-    /// ASCII (2): the strings, without their NULs; bytes that are not UTF-8 are read as Latin-1.
+    /// ASCII (2): the strings without their NULs, as UTF-8 or else as Latin-1.
     Text(Vec<String>),
     /// UNDEFINED (7).
     Bytes(Vec<u8>),
 }
 
-/// Everything that says how the samples of an image are stored.
+/// How the samples of an image are stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Image {
-    /// NewSubfileType (254), or what the old SubfileType (255) says in its bits: 1 reduced, 2 page, 4 mask.
+    /// NewSubfileType (254), or SubfileType (255) converted to its bits: 1 reduced-resolution image, 2 page, 4
+    /// transparency mask.
     pub subfile_type: u32,
-    /// Columns.
+    /// ImageWidth (256), in pixels.
     pub width: u64,
-    /// Rows.
+    /// ImageLength (257), in pixels.
     pub height: u64,
-    /// Planes of a volume (ImageDepth, 32997), else 1.
+    /// ImageDepth (32997), the number of planes of a volume; 1 by default.
     pub depth: u64,
-    /// BitsPerSample, one for each sample.
+    /// BitsPerSample (258) of each sample.
     pub bits_per_sample: Vec<u16>,
-    /// SampleFormat, one for each sample.
+    /// SampleFormat (339) of each sample.
     pub sample_format: Vec<SampleFormat>,
-    /// SamplesPerPixel.
+    /// SamplesPerPixel (277).
     pub samples_per_pixel: u16,
     /// ExtraSamples (338): 0 unspecified, 1 associated alpha, 2 unassociated alpha.
     pub extra_samples: Vec<u16>,
@@ -84,54 +87,53 @@ pub struct Image {
     pub photometric: Option<u16>,
     /// Compression (259).
     pub compression: u16,
-    /// Predictor (317): 1 none, 2 horizontal differencing, 3 floating point. As stored; it means nothing where the
-    /// compression knows no predictor (none, PackBits, JPEG, …).
+    /// Predictor (317) as stored: 1 none, 2 horizontal differencing, 3 floating point. It has no meaning for
+    /// compressions without a predictor (none, PackBits, JPEG, …).
     pub predictor: u16,
-    /// FillOrder (266) is 2: the least significant bit comes first.
+    /// Whether FillOrder (266) is 2: the least significant bit of a byte comes first.
     pub reversed_bits: bool,
-    /// PlanarConfiguration (284) is 2: one plane a sample. False where there is only one sample.
+    /// Whether PlanarConfiguration (284) is 2: one plane per sample. False for a single sample.
     pub planar: bool,
-    /// How the image is cut.
+    /// Division into strips or tiles.
     pub cut: Cut,
-    /// First byte of each strip or tile, in the order of the file: row-major, and plane by plane where planar. 0 where
-    /// there is none (sparse).
+    /// Offset of each strip or tile: row-major and, if planar, plane by plane. 0 for a missing (sparse) one.
     pub offsets: Vec<u64>,
-    /// Bytes of each strip or tile, as many as offsets; 0 where there is none. Uncompressed ones have at most the bytes
-    /// that they need, and the last strip those of its rows. All lie within the file.
+    /// Size in bytes of each strip or tile; 0 for a missing one. An uncompressed one has at most the bytes that its
+    /// pixels need. All are within the file.
     pub byte_counts: Vec<u64>,
-    /// Whether the file lacked byte counts, or had one that cannot be right, and they were derived as libtiff does.
+    /// Whether byte counts were missing or wrong and were derived by the rules of libtiff.
     pub derived_byte_counts: bool,
     /// JPEGTables (347).
     pub jpeg_tables: Option<Vec<u8>>,
-    /// YCbCrSubSampling (530), horizontal and vertical.
+    /// YCbCrSubSampling (530): horizontal and vertical factor.
     pub ycbcr_subsampling: (u16, u16),
-    /// YCbCrCoefficients (529): the shares of red, green and blue in Y.
+    /// YCbCrCoefficients (529): fractions of red, green and blue in Y.
     pub ycbcr_coefficients: Option<[f32; 3]>,
-    /// ReferenceBlackWhite (532): black and white of each of three components.
+    /// ReferenceBlackWhite (532): black and white level of each of three components.
     pub reference_black_white: Option<[f32; 6]>,
     /// ColorMap (320): all reds, then greens, then blues.
     pub color_map: Option<Vec<u16>>,
     /// T4Options (292) or T6Options (293).
     pub fax_options: u32,
-    /// LercParameters (50674): version, additional compression (0 none, 1 deflate, 2 zstd).
+    /// LercParameters (50674): version and additional compression (0 none, 1 deflate, 2 zstd).
     pub lerc_parameters: Option<Vec<u32>>,
 }
 
-/// How an image is cut into the pieces that are stored.
+/// Division of an image into strips or tiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// Rows; the last strip may have fewer.
+    /// Strips of consecutive rows. The last one may have fewer rows.
     Strips {
-        /// Rows of a strip (at most the height).
+        /// RowsPerStrip (278), at most the height of the image.
         rows: u64,
     },
-    /// Tiles; those at the edges are stored whole.
+    /// Tiles. Those at the edges are stored in full.
     Tiles {
-        /// Columns of a tile.
+        /// TileWidth (322), in pixels.
         width: u64,
-        /// Rows of a tile.
+        /// TileLength (323), in pixels.
         height: u64,
-        /// Planes of a tile.
+        /// TileDepth (32998), in planes.
         depth: u64,
     },
 }
@@ -139,19 +141,19 @@ pub enum Cut {
 /// SampleFormat (339).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SampleFormat {
-    /// 1, and the default.
+    /// 1, the default: unsigned integer.
     Unsigned,
-    /// 2.
+    /// 2: signed integer.
     Signed,
-    /// 3.
+    /// 3: IEEE floating point.
     Float,
-    /// 4: undefined data, read as unsigned integers.
+    /// 4: undefined; read as unsigned integer.
     Void,
-    /// 5.
+    /// 5: complex integer.
     ComplexInteger,
-    /// 6.
+    /// 6: complex IEEE floating point.
     ComplexFloat,
-    /// Anything else.
+    /// Any other code.
     Unknown(u16),
 }
 
@@ -162,26 +164,26 @@ pub struct GdalItem {
     pub domain: String,
     /// Name.
     pub name: String,
-    /// Band, counted from 0; `None` for the whole dataset.
+    /// Band, from 0; `None` for the whole dataset.
     pub sample: Option<u32>,
     /// Role (`scale`, `offset`, `unittype`, `description`, `colorinterp`, …).
     pub role: Option<String>,
-    /// Text, entities resolved.
+    /// Text, unescaped.
     pub value: String,
 }
 
-/// Georeferencing tags.
+/// Georeferencing tags (OGC GeoTIFF 1.1).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Geo {
-    /// ModelPixelScale (33550): sizes of a pixel along x, y, z.
+    /// ModelPixelScale (33550): pixel sizes along x, y and z, in model units.
     pub pixel_scale: Option<[f64; 3]>,
     /// ModelTiepoint (33922): raster i, j, k and model x, y, z of each point.
     pub tie_points: Vec<[f64; 6]>,
-    /// ModelTransformation (34264), row-major.
+    /// ModelTransformation (34264): 4 × 4 matrix, row-major.
     pub transformation: Option<[f64; 16]>,
-    /// Minor revision of the keys: 0 for GeoTIFF 1.0, 1 for 1.1. 0 where there are no keys.
+    /// Minor revision of the GeoKey directory: 0 for GeoTIFF 1.0 or without keys, 1 for GeoTIFF 1.1.
     pub minor_revision: u16,
-    /// GeoKeys by id, with their values resolved.
+    /// Values of the GeoKeys, by id.
     pub keys: BTreeMap<u16, GeoKey>,
     /// RPC coefficients (50844), 92 numbers.
     pub rpc: Option<Vec<f64>>,
@@ -190,10 +192,10 @@ pub struct Geo {
 /// The value of a GeoKey.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GeoKey {
-    /// Stored in the directory.
+    /// Stored in the GeoKey directory.
     Short(u16),
-    /// From GeoDoubleParams.
+    /// From GeoDoubleParams (34736).
     Double(Vec<f64>),
-    /// From GeoAsciiParams, without the closing bar.
+    /// From GeoAsciiParams (34737), without the terminating bar.
     Text(String),
 }

@@ -1,6 +1,6 @@
-//! Files that are wrong on purpose: an error that says what is wrong, in bounded time and memory.
+//! Damaged and hostile files: precise errors, in bounded time and memory.
 
-#![allow(clippy::cast_possible_truncation, reason = "numbers of the tests")]
+#![allow(clippy::cast_possible_truncation, reason = "small test data")]
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{
 use virtualize_bytes::{Endian, Limits, MemorySource};
 use virtualize_tiff::{Error, model::File};
 
-/// Far beyond what any of these takes; work that grows with the square of a file would need hours.
+/// A generous bound on the time of a test. Quadratic work would take hours.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn chain_error(file: &File) -> String {
@@ -22,14 +22,20 @@ fn chain_error(file: &File) -> String {
 }
 
 #[test]
-fn what_is_no_tiff_is_refused() {
+fn rejects_other_formats() {
     assert!(matches!(read_bytes(b"\x89HDF\r\n\x1a\n".to_vec()), Err(Error::NotTiff)));
     assert!(matches!(read_bytes(Vec::new()), Err(Error::NotTiff)));
     assert!(matches!(read_bytes(b"II*\0".to_vec()), Err(Error::Truncated { .. })));
     let no_directory = read_bytes(b"II*\0\0\0\0\0".to_vec()).unwrap_err();
-    assert_eq!(no_directory.to_string(), "header at 0x0: no first directory");
+    assert_eq!(
+        no_directory.to_string(),
+        "header at 0x0: offset 0 of the first directory, expected a positive one"
+    );
     let outside = read_bytes(b"II*\0\xff\0\0\0".to_vec()).unwrap_err();
-    assert_eq!(outside.to_string(), "directory at 0xff: 2 bytes at 0xff needed, but the file ends at 0x8");
+    assert_eq!(
+        outside.to_string(),
+        "directory at 0xff: 2 bytes at 0xff needed, beyond the end of the file at 0x8"
+    );
 }
 
 #[test]
@@ -46,7 +52,7 @@ fn cycles_end_the_chain() {
 }
 
 #[test]
-fn sub_ifds_in_a_cycle_are_noted() {
+fn cyclic_sub_ifds_are_recorded() {
     let mut builder = Builder::new(Endian::Little, false);
     let mut entries = gray(1, 1, 8);
     entries.push(long(330, &[8]));
@@ -58,7 +64,7 @@ fn sub_ifds_in_a_cycle_are_noted() {
 }
 
 #[test]
-fn sub_ifds_nest_as_deep_as_the_limit_allows() {
+fn nesting_of_sub_ifds_is_limited() {
     let mut builder = Builder::new(Endian::Little, false);
     let mut inner = builder.detached(&gray(1, 1, 8));
     for _ in 0..1000 {
@@ -73,11 +79,11 @@ fn sub_ifds_nest_as_deep_as_the_limit_allows() {
         (ifd, depth) = (inner, depth + 1);
     }
     assert_eq!(depth, Limits::default().depth);
-    assert!(ifd.unreadable_tags[0].to_string().contains("more than 64 levels"));
+    assert!(ifd.unreadable_tags[0].to_string().contains("limit of 64 levels"));
 }
 
 #[test]
-fn absurd_counts_are_refused() {
+fn rejects_excessive_counts() {
     let error = |changes| image_with(changes).unwrap_err().to_string();
     assert!(error(vec![short(258, &[8]).claiming(u64::from(u32::MAX))]).contains("8589934590 bytes"));
     let many = vec![long(256, &[1 << 16]), short(322, &[1]), short(323, &[1])];
@@ -92,15 +98,15 @@ fn absurd_counts_are_refused() {
 }
 
 #[test]
-fn a_table_may_claim_more_than_it_needs() {
+fn accepts_tables_that_are_too_long() {
     let image = image_with(vec![long(273, &[8]).claiming(u64::from(u32::MAX))]).unwrap();
     assert_eq!(image.offsets.len(), 1);
 }
 
 #[test]
-fn data_past_the_end_of_the_file_are_refused() {
+fn rejects_data_beyond_the_end_of_the_file() {
     let error = image_with(vec![long(273, &[1 << 20])]).unwrap_err().to_string();
-    assert!(error.contains("16 bytes at 0x100000 needed, but the file ends at"), "{error}");
+    assert!(error.contains("16 bytes at 0x100000 needed, beyond the end of the file"), "{error}");
     let compressed = vec![short(259, &[8]), long(279, &[u64::from(u32::MAX)])];
     assert!(matches!(image_with(compressed), Err(Error::Truncated { .. })));
     let wrapping = vec![entry(273, 16, 8, &[u64::MAX - 3]), short(259, &[8])];
@@ -108,7 +114,7 @@ fn data_past_the_end_of_the_file_are_refused() {
 }
 
 #[test]
-fn an_xml_bomb_is_noted_and_the_image_stays() {
+fn an_xml_bomb_does_not_affect_the_image() {
     let bomb = "<!DOCTYPE b [<!ENTITY a \"aaaaaaaa\"><!ENTITY b \"&a;&a;\">]><GDALMetadata/>";
     let ifd = only_ifd(vec![ascii(42112, bomb)]);
     assert!(ifd.image.is_ok() && ifd.gdal_metadata.is_empty());
@@ -116,7 +122,7 @@ fn an_xml_bomb_is_noted_and_the_image_stays() {
 }
 
 #[test]
-fn every_truncation_of_a_file_is_read_or_refused() {
+fn truncated_files_do_not_panic() {
     let whole = varied();
     for length in 0..whole.len() {
         let _ = read_bytes(whole[..length].to_vec());
@@ -124,8 +130,8 @@ fn every_truncation_of_a_file_is_read_or_refused() {
 }
 
 #[test]
-fn directories_that_overlap_at_each_byte_cost_bounded_work() {
-    // Each directory of 0x0101 entries begins one byte after the one before, and has 16 samples a byte.
+fn overlapping_directories_take_bounded_time() {
+    // Each directory has 0x0101 entries and starts one byte after the previous one, with 16 samples per byte.
     let mut bytes = b"II*\0\x08\0\0\0".to_vec();
     bytes.resize(1 << 20, 1);
     let start = Instant::now();
@@ -134,7 +140,7 @@ fn directories_that_overlap_at_each_byte_cost_bounded_work() {
 }
 
 #[test]
-fn many_pages_of_one_large_table_cost_bounded_memory() {
+fn shared_tables_take_bounded_memory() {
     let mut builder = Builder::new(Endian::Little, false);
     let table = builder.data(&[1; 1 << 20]);
     for _ in 0..2000 {
@@ -149,21 +155,21 @@ fn many_pages_of_one_large_table_cost_bounded_memory() {
         builder.bytes[entry + 8..][..4].copy_from_slice(&(table as u32).to_le_bytes());
     }
     let error = builder.read().unwrap_err().to_string();
-    assert!(error.contains("bytes of metadata"), "{error}");
+    assert!(error.contains("metadata exceeds the limit"), "{error}");
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     let mut builder = Builder::new(Endian::Little, false);
     for _ in 0..5 {
         builder.directory(&gray(1, 1, 8));
     }
     let limits = Limits { objects: 3, ..Limits::default() };
     let file = read_source(&MemorySource(Bytes::from(builder.bytes)), &limits).unwrap();
-    assert_eq!((file.ifds.len(), chain_error(&file).contains("more than 3 directories")), (3, true));
+    assert_eq!((file.ifds.len(), chain_error(&file).contains("the limit of 3")), (3, true));
 }
 
-/// A file that holds something of everything.
+/// Builds a file with every kind of structure.
 fn varied() -> Vec<u8> {
     let mut builder = Builder::new(Endian::Big, false);
     let sub = builder.detached(&gray(2, 2, 8));
@@ -192,14 +198,14 @@ fn varied() -> Vec<u8> {
     builder.bytes
 }
 
-/// Deterministic, so that a failure can be repeated (Knuth's MMIX constants).
+/// Deterministic, to make failures reproducible (Knuth's MMIX constants).
 fn random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as usize
 }
 
 #[test]
-fn mutated_files_are_read_or_refused_in_bounded_time() {
+fn mutated_files_take_bounded_time() {
     let (whole, mut state) = (varied(), 1_u64);
     let nasty = [0, 1, 2, 3, 0x7f, 0x80, 0xfe, 0xff];
     for round in 0..8_000 {

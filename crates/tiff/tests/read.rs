@@ -1,4 +1,4 @@
-//! Files in all four kinds of TIFF, their images, their tags, and which ranges are asked for.
+//! The four variants of TIFF: images, tags, and the ranges that are requested.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -36,7 +36,7 @@ fn reads_an_image_in_each_kind_of_tiff() {
         assert!(file.chain_error.is_none());
         let ifd = &file.ifds[0];
         assert_eq!(ifd.tags[&305], Value::Text(vec!["a program".into()]));
-        assert!(!ifd.tags.contains_key(&273) && !ifd.tags.contains_key(&279), "tables are in the image only");
+        assert!(!ifd.tags.contains_key(&273) && !ifd.tags.contains_key(&279), "tables are only in the image");
         let expected = Image {
             subfile_type: 0,
             width: 5,
@@ -77,7 +77,7 @@ fn absent_tags_have_the_defaults_of_tiff_6() {
 }
 
 #[test]
-fn a_required_tag_that_is_absent_is_named() {
+fn errors_name_missing_tags() {
     for (tag, name) in [(256, "ImageWidth"), (257, "ImageLength"), (273, "StripOffsets")] {
         let message = image_with(vec![without(tag)]).unwrap_err().to_string();
         assert!(message.starts_with(&format!("tag {tag} ({name}) at 0x")), "{message}");
@@ -108,7 +108,7 @@ fn tiles_are_counted_in_three_dimensions_and_planes() {
 }
 
 #[test]
-fn other_tags_of_decoding_are_read() {
+fn tags_for_decoding_are_read() {
     let image = image_with(vec![
         short(255, &[2]),
         short(259, &[3]),
@@ -131,25 +131,25 @@ fn other_tags_of_decoding_are_read() {
 }
 
 #[test]
-fn byte_counts_that_cannot_be_right_are_derived_as_libtiff_does() {
+fn implausible_byte_counts_are_derived() {
     let counts = |changes| {
         let image = image_with(changes).unwrap();
         (image.byte_counts, image.derived_byte_counts)
     };
     assert_eq!(counts(vec![without(279)]), (vec![16], true), "absent");
     assert_eq!(counts(vec![long(279, &[0])]), (vec![16], true), "zero");
-    assert_eq!(counts(vec![long(279, &[5])]), (vec![16], true), "too few for one strip");
-    assert_eq!(counts(vec![long(279, &[40])]), (vec![16], false), "more than a strip has");
-    assert_eq!(counts(vec![long(279, &[9000])]), (vec![16], true), "more than the file has");
+    assert_eq!(counts(vec![long(279, &[5])]), (vec![16], true), "too small for one strip");
+    assert_eq!(counts(vec![long(279, &[40])]), (vec![16], false), "more than the strip needs");
+    assert_eq!(counts(vec![long(279, &[9000])]), (vec![16], true), "beyond the end of the file");
     let strips = |counts: &[u64]| vec![short(278, &[2]), long(273, &[8, 16]), long(279, counts)];
-    assert_eq!(counts(strips(&[8])), (vec![8, 0], false), "no count, no strip");
-    assert_eq!(counts(strips(&[8, 5])), (vec![8, 5], false), "one of several strips is left as it is");
+    assert_eq!(counts(strips(&[8])), (vec![8, 0], false), "missing count");
+    assert_eq!(counts(strips(&[8, 5])), (vec![8, 5], false), "not derived for several strips");
     let compressed = |stored: &[u64]| {
         counts(vec![short(259, &[8]), short(278, &[2]), long(273, &[20, 8]), long(279, stored)])
     };
     assert_eq!(compressed(&[]), (vec![158 - 20, 12], true), "up to the next strip, or to the end");
-    assert_eq!(compressed(&[3]), (vec![3, 0], false), "no count, no strip");
-    assert_eq!(compressed(&[3, 0]), (vec![3, 0], false), "an empty strip is no strip");
+    assert_eq!(compressed(&[3]), (vec![3, 0], false), "missing count");
+    assert_eq!(compressed(&[3, 0]), (vec![3, 0], false), "empty strip");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn sparse_pieces_stay_zero() {
 }
 
 #[test]
-fn offsets_that_are_lacking_count_as_sparse_and_are_noted() {
+fn missing_offsets_are_sparse_and_recorded() {
     let ifd = only_ifd(vec![short(278, &[1]), long(273, &[8, 12]), long(279, &[4, 4])]);
     let image = ifd.image.unwrap();
     assert_eq!((&image.offsets[..], &image.byte_counts[..]), (&[8, 12, 0, 0][..], &[4, 4, 0, 0][..]));
@@ -169,30 +169,30 @@ fn offsets_that_are_lacking_count_as_sparse_and_are_noted() {
     assert_eq!(ifd.unreadable_tags[0].tag(), Some(273));
 }
 
-/// GDAL reads the file's header as samples, tifffile shows no samples.
+/// GDAL reads such a piece as samples in the file header, tifffile as missing.
 #[test]
-fn pieces_at_the_start_of_the_file_are_refused() {
+fn rejects_pieces_at_offset_0() {
     let message = only_ifd(vec![long(273, &[0]), long(279, &[0x20])]).image.unwrap_err().to_string();
     assert!(message.contains("tag 273 (StripOffsets)"), "{message}");
-    assert!(message.contains("0 for piece 0, which has 32 bytes"), "{message}");
+    assert!(message.contains("0 for piece 0 of 32 bytes"), "{message}");
     assert!(only_ifd(vec![long(273, &[0]), long(279, &[0])]).image.is_ok());
 }
 
-/// libtiff reads such a table as if it were shorter, tifffile as none; each gets other values.
+/// libtiff reads such a table as if it were shorter, tifffile ignores it, and their values differ.
 #[test]
-fn a_table_that_is_too_long_for_image_and_file_is_refused() {
+fn rejects_tables_beyond_the_end_of_the_file() {
     let ifd = only_ifd(vec![long(279, &[0x20; 2]).claiming(0x0100_0001)]);
     let message = ifd.image.unwrap_err().to_string();
     assert!(message.contains("tag 279 (StripByteCounts)"), "{message}");
-    assert!(message.contains("16777217 values, expected 1, reach beyond the end of the file"), "{message}");
+    assert!(message.contains("16777217 values, expected 1, beyond the end of the file"), "{message}");
     let strips =
         vec![long(257, &[999]), long(278, &[1]), long(273, &[8; 999]), long(279, &[1, 1]).claiming(999)];
     let message = only_ifd(strips).image.unwrap_err().to_string();
-    assert!(message.contains("999 values reach beyond the end of the file"), "{message}");
+    assert!(message.contains("999 values beyond the end of the file"), "{message}");
 }
 
 #[test]
-fn uncompressed_ycbcr_lies_in_blocks() {
+fn uncompressed_ycbcr_is_stored_in_blocks() {
     let changes = vec![
         short(256, &[5]),
         short(257, &[3]),
@@ -235,7 +235,7 @@ fn georeferencing_and_gdal_tags_are_resolved() {
 }
 
 #[test]
-fn pages_and_sub_ifds_stand_where_they_hang() {
+fn pages_and_sub_ifds_have_paths() {
     for (endian, big) in ALL_KINDS {
         let mut builder = Builder::new(endian, big);
         let inner = builder.detached(&gray(1, 1, 8));
@@ -257,7 +257,7 @@ fn pages_and_sub_ifds_stand_where_they_hang() {
 }
 
 #[test]
-fn metadata_in_the_first_block_costs_one_request() {
+fn metadata_in_the_first_block_takes_one_request() {
     let mut builder = Builder::new(Endian::Little, true);
     for _ in 0..5 {
         let mut page = gray(4, 4, 8);
@@ -289,7 +289,7 @@ fn values_of_all_pages_are_fetched_in_one_batch() {
 }
 
 #[test]
-fn of_a_table_only_what_the_image_needs_is_fetched() {
+fn only_the_needed_part_of_a_table_is_fetched() {
     let mut builder = Builder::new(Endian::Little, false);
     builder.data(&[1; 200_000]);
     let strips = [short(256, &[1]), short(257, &[3]), short(278, &[1]), long(273, &[8; 3]).claiming(40_000)];

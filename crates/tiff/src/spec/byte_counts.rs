@@ -1,13 +1,12 @@
-//! Bytes of strips and tiles: as stored, or derived where the file has none that can be right. The rules are those of
-//! libtiff, with which most files are written and read.
+//! Byte counts of strips and tiles: as stored, or derived if they are missing or implausible. The rules are those of
+//! libtiff, which writes and reads most files.
 
 use crate::model::{Cut, Image};
 
 const UNCOMPRESSED: u16 = 1;
 
-/// The byte counts of an image whose offsets are set, and whether they were derived. A table that is too short is filled
-/// up with 0, which means no such pieces; where there is no table at all, or one strip has a count that cannot be right,
-/// they are derived.
+/// Completes the byte counts of an image with offsets. Returns whether they were derived: if there is no table, or if
+/// the count of a single strip is implausible. A short table is padded with 0, which means missing strips or tiles.
 pub(crate) fn resolve(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u64>, bool) {
     let compressed = image.compression != UNCOMPRESSED;
     if stored.is_empty() || one_strip_looks_wrong(image, &stored, size) {
@@ -21,7 +20,7 @@ pub(crate) fn resolve(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u6
     (stored, false)
 }
 
-/// A compressed piece ends at the latest where the next one begins, or the file ends.
+/// Derives the counts of compressed strips or tiles, each of which ends before the next one or at the end of the file.
 fn up_to_the_next(image: &Image, size: u64) -> Vec<u64> {
     let mut sorted = image.offsets.clone();
     sorted.sort_unstable();
@@ -33,14 +32,14 @@ fn up_to_the_next(image: &Image, size: u64) -> Vec<u64> {
     image.offsets.iter().map(length).collect()
 }
 
-/// What uncompressed pieces need.
+/// Derives the counts of uncompressed strips or tiles from their size.
 fn computed(image: &Image) -> Vec<u64> {
     let lengths = Lengths::of(image);
     let length = |(index, &offset): (usize, &u64)| if offset == 0 { 0 } else { lengths.piece(index) };
     image.offsets.iter().enumerate().map(length).collect()
 }
 
-/// Takes away what uncompressed pieces have beyond what they need.
+/// Reduces the counts of uncompressed strips or tiles to the bytes that their pixels need.
 fn trim(image: &Image, counts: &mut [u64]) {
     let lengths = Lengths::of(image);
     for (index, count) in counts.iter_mut().enumerate() {
@@ -48,7 +47,7 @@ fn trim(image: &Image, counts: &mut [u64]) {
     }
 }
 
-/// libtiff's `ByteCountLooksBad`, which it asks of images of one strip only.
+/// libtiff's `ByteCountLooksBad`, which applies to images of one strip.
 fn one_strip_looks_wrong(image: &Image, stored: &[u64], size: u64) -> bool {
     let (&[offset], Some(&count), Cut::Strips { .. }) = (&image.offsets[..], stored.first(), image.cut)
     else {
@@ -59,12 +58,12 @@ fn one_strip_looks_wrong(image: &Image, stored: &[u64], size: u64) -> bool {
     offset != 0 && (count == 0 || (image.compression == UNCOMPRESSED && (too_small() || too_large())))
 }
 
-/// Bytes of the uncompressed strips or tiles of an image.
+/// Sizes of the uncompressed strips or tiles of an image.
 struct Lengths<'a> {
     image: &'a Image,
-    /// Strips or tiles of one plane.
+    /// Number of strips or tiles per plane.
     per_plane: usize,
-    /// Bits of a pixel in each plane.
+    /// Bits per pixel in each plane.
     bits: Vec<u64>,
 }
 
@@ -89,7 +88,7 @@ impl<'a> Lengths<'a> {
         }
     }
 
-    /// Bytes of `height` rows of `width` pixels.
+    /// Returns the size in bytes of `height` rows of `width` pixels.
     fn rows(&self, width: u64, height: u64, bits: u64) -> u64 {
         if let Some((horizontal, vertical)) = self.subsampled() {
             let block = horizontal.saturating_mul(vertical).saturating_add(2);
@@ -100,7 +99,7 @@ impl<'a> Lengths<'a> {
         width.saturating_mul(bits).div_ceil(8).saturating_mul(height)
     }
 
-    /// The subsampling of uncompressed YCbCr, whose samples lie in blocks.
+    /// Returns the subsampling factors of uncompressed YCbCr, whose samples are stored in blocks.
     fn subsampled(&self) -> Option<(u64, u64)> {
         let (horizontal, vertical) = self.image.ycbcr_subsampling;
         let ycbcr =

@@ -1,4 +1,4 @@
-//! An image file directory (TIFF 6.0, page 14): the list of a file's tags for one image.
+//! Image file directories (TIFF 6.0, section 2): lists of tags, one directory per image.
 //!
 //! ```text
 //!            | entries | tag | type | count | value or offset | … | offset of the next directory |
@@ -14,22 +14,22 @@ use virtualize_bytes::{ByteRange, Cursor, Limits, NeedBytes};
 use super::Format;
 use crate::{Error, Structure};
 
-/// A directory whose values are not read yet.
+/// A directory before its values are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
-    /// Where it lies.
+    /// Offset in the file.
     pub(crate) offset: u64,
-    /// Its entries in the order of the file; of entries with the same tag only the first.
+    /// Entries in the order of the file; only the first one of each tag.
     pub(crate) entries: Vec<Entry>,
-    /// Entries with an unknown field type, which are passed over.
+    /// Errors of entries with an unknown field type, which are skipped.
     pub(crate) skipped: Vec<Error>,
-    /// Offset of the next directory of the chain, or 0.
+    /// Offset of the next directory in the chain; 0 for none.
     pub(crate) next: u64,
-    /// Bytes that it takes up.
+    /// Size of the directory in bytes.
     pub(crate) length: u64,
 }
 
-/// One entry.
+/// An entry of a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) tag: u16,
@@ -38,17 +38,17 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
 }
 
-/// Where a value lies.
+/// Location of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// In the entry: its first bytes are the value.
+    /// In the entry, at its start.
     Inline([u8; 8]),
-    /// At this offset.
+    /// At this offset in the file.
     At(u64),
 }
 
 impl Directory {
-    /// Parses what lies at the cursor, in a file of `size` bytes. The outer error says which bytes are missing.
+    /// Parses the directory at the cursor, in a file of `size` bytes. The outer error contains the missing range.
     pub(crate) fn parse(
         cursor: Cursor<'_>,
         format: Format,
@@ -71,7 +71,7 @@ impl Directory {
         }
         directory.next = match if format.big { cursor.u64() } else { cursor.u32().map(u64::from) } {
             Ok(next) => next,
-            // The last directory may be the end of the file.
+            // The offset of the next directory may be missing at the end of the file.
             Err(missing) if missing.range.end() > size => 0,
             Err(missing) => return Err(missing),
         };
@@ -93,7 +93,7 @@ impl Directory {
     }
 }
 
-/// libtiff and its relatives take more entries than this for a wrong offset.
+/// Checks the number of entries. libtiff treats a larger one as a sign of a wrong offset.
 const MAX_ENTRIES: u64 = 0xffff;
 
 fn check_count(count: u64, offset: u64, limits: &Limits) -> Result<(), Error> {
@@ -107,7 +107,7 @@ fn check_count(count: u64, offset: u64, limits: &Limits) -> Result<(), Error> {
     }
 }
 
-/// An entry before its type is known.
+/// An entry before its type is checked.
 struct Raw {
     tag: u16,
     kind: u16,
@@ -138,7 +138,7 @@ impl Raw {
 }
 
 impl Entry {
-    /// Where the value lies, or `None` where it is in the entry.
+    /// Returns the range of the value; `None` if it is in the entry.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         match self.place {
             Place::Inline(_) => None,
@@ -146,12 +146,12 @@ impl Entry {
         }
     }
 
-    /// The same entry with at most `count` values.
+    /// Returns the entry with at most `count` values.
     pub(crate) fn shortened(self, count: u64) -> Self {
         Self { count: self.count.min(count), ..self }
     }
 
-    /// The value, where it is in the entry.
+    /// Returns the value if it is in the entry.
     pub(crate) fn inline(&self) -> Option<&[u8]> {
         match &self.place {
             Place::Inline(bytes) => bytes.get(..usize::try_from(value_length(self.kind, self.count)).ok()?),
@@ -164,7 +164,7 @@ fn value_length(kind: Type, count: u64) -> u64 {
     count.saturating_mul(size(kind))
 }
 
-/// Bytes of one value of a type.
+/// Returns the size in bytes of a value of this type.
 pub(crate) const fn size(kind: Type) -> u64 {
     match kind {
         Type::SHORT | Type::SSHORT => 2,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_unknown_types_and_repeated_tags() {
+    fn skips_unknown_types_and_repeated_tags() {
         let bytes = b"\x03\0\
             \x00\x01\x03\0\x01\0\0\0\x07\0\0\0\
             \x00\x01\x03\0\x01\0\0\0\x09\0\0\0\
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn says_which_bytes_it_lacks() {
+    fn errors_contain_the_missing_range() {
         let missing = parse(b"\x02\0\x00\x01", LITTLE).unwrap_err();
         assert_eq!(missing.range, ByteRange::new(0x12, 24));
         assert!(parse(b"\0\0", LITTLE).unwrap().is_err(), "no entries");

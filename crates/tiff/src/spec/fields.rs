@@ -1,38 +1,38 @@
-//! The values of a directory, asked for by tag and checked for what the reader needs.
+//! Access to the values of a directory by tag, with checks of type and range.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::tag;
 use crate::{Error, Structure, model::Value};
 
-/// The values of a directory by tag.
+/// Values of a directory by tag.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
-    /// Where the directory lies.
+    /// Offset of the directory.
     pub(crate) offset: u64,
-    /// What could be read.
+    /// Readable values.
     pub(crate) values: BTreeMap<u16, Value>,
-    /// What is there but could not be read.
+    /// Errors of the tags that could not be read.
     pub(crate) unreadable: BTreeMap<u16, Error>,
 }
 
 impl Fields {
-    /// No values yet.
+    /// Creates a directory without values.
     pub(crate) fn empty(offset: u64) -> Self {
         Self { offset, values: BTreeMap::new(), unreadable: BTreeMap::new() }
     }
 
-    /// An error that names the tag.
+    /// Creates an error for a tag.
     pub(crate) fn malformed(&self, tag: u16, problem: impl Into<String>) -> Error {
         Error::malformed(Structure::Tag(tag), self.offset, problem)
     }
 
-    /// A tag that must be there.
+    /// Creates an error for a missing tag.
     pub(crate) fn missing(&self, tag: u16) -> Error {
         self.malformed(tag, "missing")
     }
 
-    /// A value; an error where it is there but could not be read.
+    /// Returns a value, if the tag exists.
     pub(crate) fn value(&self, tag: u16) -> Result<Option<&Value>, Error> {
         match self.unreadable.get(&tag) {
             Some(error) => Err(error.clone()),
@@ -40,8 +40,8 @@ impl Fields {
         }
     }
 
-    /// Non-negative integers of any width. A value without elements counts as absent, but not where the layout of the
-    /// image depends on it, as libtiff has it.
+    /// Returns non-negative integers of any width. Like libtiff, treats an empty value as absent, unless the layout of
+    /// the image depends on the tag.
     pub(crate) fn integers(&self, tag: u16) -> Result<Option<Cow<'_, [u64]>>, Error> {
         let Some(value) = self.value(tag)? else { return Ok(None) };
         let numbers = match value {
@@ -50,13 +50,13 @@ impl Fields {
             other => return Err(self.malformed(tag, format!("{}, expected integers", describe(other)))),
         };
         match numbers.is_empty() {
-            true if tag::says_the_layout(tag) => Err(self.malformed(tag, "no value")),
+            true if tag::determines_layout(tag) => Err(self.malformed(tag, "no value, expected one")),
             true => Ok(None),
             false => Ok(Some(numbers)),
         }
     }
 
-    /// Integers from 0 on, which are taken away. Empty where the tag is absent.
+    /// Removes and returns non-negative integers; empty if the tag is absent.
     pub(crate) fn take_unsigned(&mut self, tag: u16) -> Result<Vec<u64>, Error> {
         self.value(tag)?;
         match self.values.remove(&tag) {
@@ -76,13 +76,13 @@ impl Fields {
         numbers.iter().map(convert).collect()
     }
 
-    /// Non-negative integers of at most 16 bits.
+    /// Returns non-negative integers of at most 16 bits.
     pub(crate) fn shorts(&self, tag: u16) -> Result<Option<Vec<u16>>, Error> {
         let Some(numbers) = self.integers(tag)? else { return Ok(None) };
         numbers.iter().map(|&number| self.narrow(tag, number)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// One integer. Old writers repeat it once a sample, which is fine where all are equal.
+    /// Returns one integer. Old writers repeat it for each sample, which is accepted if all are equal.
     pub(crate) fn integer(&self, tag: u16) -> Result<Option<u64>, Error> {
         let Some(numbers) = self.integers(tag)? else { return Ok(None) };
         match numbers.first() {
@@ -100,18 +100,18 @@ impl Fields {
         }
     }
 
-    /// One integer that fits the type asked for.
+    /// Returns one integer of the requested type.
     pub(crate) fn narrowed<T: TryFrom<u64>>(&self, tag: u16) -> Result<Option<T>, Error> {
         self.integer(tag)?.map(|number| self.narrow(tag, number)).transpose()
     }
 
     fn narrow<T: TryFrom<u64>>(&self, tag: u16, number: u64) -> Result<T, Error> {
-        let problem = || self.malformed(tag, format!("{number}, which is out of range"));
+        let problem = || self.malformed(tag, format!("{number}, out of range"));
         T::try_from(number).map_err(|_| problem())
     }
 
-    /// One number for each of `samples` samples: repeated where only one is stored, or `default` where none is. Libtiff
-    /// refuses other counts, but for more than there are samples.
+    /// Returns one number per sample: a single stored value applies to all, and `default` if there is none. Like
+    /// libtiff, accepts more values than samples and rejects other counts.
     pub(crate) fn per_sample(&self, tag: u16, samples: u16, default: u16) -> Result<Vec<u16>, Error> {
         let wanted = usize::from(samples);
         let mut numbers = self.shorts(tag)?.unwrap_or_else(|| vec![default]);
@@ -124,7 +124,7 @@ impl Fields {
         Ok(numbers)
     }
 
-    /// Numbers of any type as floats; `None` where there are none or they are no numbers.
+    /// Returns numbers of any type as floats; `None` if the tag is absent or not numeric.
     pub(crate) fn floats(&self, tag: u16) -> Option<Vec<f64>> {
         match self.values.get(&tag)? {
             Value::Float(numbers) => Some(numbers.clone()),
@@ -138,7 +138,7 @@ impl Fields {
         }
     }
 
-    /// All text of a tag, its strings joined by NULs; bytes are text too.
+    /// Returns the text of a tag, its strings joined by NULs. Bytes count as text.
     pub(crate) fn text(&self, tag: u16) -> Option<String> {
         match self.values.get(&tag)? {
             Value::Text(strings) => Some(strings.join("\0")),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_stands_for_all_samples() {
+    fn one_value_applies_to_all_samples() {
         let bits = |numbers: &[u64]| fields(Value::Unsigned(numbers.to_vec())).per_sample(258, 3, 1).ok();
         assert_eq!(bits(&[8]), Some(vec![8, 8, 8]));
         assert_eq!(bits(&[5, 6, 5, 9]), Some(vec![5, 6, 5]));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_element_counts_as_absent_where_the_layout_is_known_without() {
+    fn empty_values_are_absent_unless_they_determine_the_layout() {
         let empty = |tag| Fields {
             offset: 8,
             values: [(tag, Value::Unsigned(vec![]))].into(),
@@ -196,11 +196,11 @@ mod tests {
         };
         assert_eq!(empty(274).integer(274).unwrap(), None);
         let error = empty(284).integer(284).unwrap_err();
-        assert_eq!(error.to_string(), "tag 284 (PlanarConfiguration) at 0x8: no value");
+        assert_eq!(error.to_string(), "tag 284 (PlanarConfiguration) at 0x8: no value, expected one");
     }
 
     #[test]
-    fn a_wrong_type_is_named() {
+    fn errors_name_wrong_types() {
         let error = fields(Value::Text(vec!["8".into()])).integer(258).unwrap_err();
         assert_eq!(error.to_string(), "tag 258 (BitsPerSample) at 0x8: text, expected integers");
         let error = fields(Value::Signed(vec![-1])).integer(258).unwrap_err();

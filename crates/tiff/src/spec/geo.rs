@@ -3,8 +3,8 @@
 use super::{fields::Fields, geokeys, tag};
 use crate::{Error, model::Geo};
 
-/// The georeferencing of a directory, `None` where it has none; what is wrong with it goes to `problems`.
-/// `ascii` is the value of GeoAsciiParams as stored, since keys count its bytes.
+/// Returns the georeferencing of a directory, if it has any. Errors are added to `problems`. `ascii` is the value of
+/// GeoAsciiParams as stored, because keys refer to its bytes.
 pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) -> Option<Geo> {
     let mut geo = Geo {
         pixel_scale: fields.floats(tag::MODEL_PIXEL_SCALE).and_then(|scale| pixel_scale(&scale)),
@@ -32,7 +32,7 @@ pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) ->
     (geo != Geo::default()).then_some(geo)
 }
 
-/// GDAL takes two numbers for a scale without height.
+/// GDAL accepts two numbers for a pixel scale without height.
 fn pixel_scale(numbers: &[f64]) -> Option<[f64; 3]> {
     match *numbers {
         [x, y] => Some([x, y, 0.0]),

@@ -1,4 +1,4 @@
-//! GeoKeyDirectory (OGC GeoTIFF 1.1, section 7.1): four header numbers, then four for each key.
+//! GeoKeyDirectory (OGC GeoTIFF 1.1, section 7.1): a header of four numbers, then four numbers per key.
 //!
 //! ```text
 //! | version 1 | revision 1 | minor | keys | id | tag that holds the value, or 0 | count | value or index | …
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::tag;
 use crate::model::GeoKey;
 
-/// Keys by id, and what is wrong with those that were left out.
+/// Parses the keys, by id. Returns the errors of those that were omitted as well.
 pub(crate) fn parse(
     directory: &[u16],
     doubles: &[f64],
@@ -29,7 +29,7 @@ pub(crate) fn parse(
             Some(key) => drop(keys.entry(id).or_insert(key)),
             None => {
                 problems.push(format!(
-                    "key {id}: {length} values from {value} in tag {location}, which has fewer"
+                    "key {id}: {length} values from {value} in tag {location}, beyond its end"
                 ));
             }
         }
@@ -53,7 +53,7 @@ fn resolve(
     }
 }
 
-/// Text without the bar, or NUL, that ends it.
+/// Returns text without its terminating bar or NUL.
 fn text(bytes: &[u8]) -> String {
     let text = super::value::to_utf8(bytes);
     let text = text.trim_end_matches('\0');
@@ -77,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_keys_that_point_outside() {
+    fn omits_keys_beyond_the_end_of_their_tags() {
         let (keys, problems) = parse(&[1, 1, 0, 3, 1026, 34737, 9, 0, 2057, 34736, 1, 7], &[0.5], b"short|");
         assert!(keys.is_empty());
-        assert_eq!(problems.len(), 3, "two keys that point outside, and one that is missing");
+        assert_eq!(problems.len(), 3, "two keys beyond the end of their tags, and a missing one");
         assert_eq!(parse(&[1, 1], &[], b"").1, ["2 numbers, expected at least 4"]);
     }
 }

@@ -1,16 +1,16 @@
-//! How large an image is, and into how many strips or tiles it is cut (TIFF 6.0, sections 8 and 15).
+//! The size of an image and its division into strips or tiles (TIFF 6.0, sections 8 and 15).
 
 use super::{fields::Fields, samples::samples_per_pixel, tag};
 use crate::{Error, model::Cut};
 
-/// Extents of an image and of its pieces.
+/// Size of an image in pixels, and its division.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Geometry {
     pub(crate) width: u64,
     pub(crate) height: u64,
     pub(crate) depth: u64,
     pub(crate) samples: u16,
-    /// One plane a sample.
+    /// Whether each sample has a plane of its own.
     pub(crate) planar: bool,
     pub(crate) cut: Cut,
 }
@@ -29,7 +29,10 @@ impl Geometry {
         })
     }
 
-    /// How many strips or tiles there are, which may be `most`.
+    /// Returns the number of strips or tiles.
+    ///
+    /// # Errors
+    /// There are more than `most`.
     pub(crate) fn pieces(&self, fields: &Fields, most: u64) -> Result<usize, Error> {
         let pieces = self.count().filter(|&pieces| pieces <= most);
         pieces.and_then(|pieces| usize::try_from(pieces).ok()).ok_or_else(|| {
@@ -60,7 +63,7 @@ fn extent(fields: &Fields, tag: u16) -> Result<u64, Error> {
     }
 }
 
-/// SGI's writers leave the depth of a plane at 0 or out.
+/// Writers of SGI store a depth of 0, or none, for a single plane.
 fn depth(fields: &Fields, tag: u16) -> Result<u64, Error> {
     Ok(fields.integer(tag)?.unwrap_or(1).max(1))
 }

@@ -1,4 +1,4 @@
-//! The image file header (TIFF 6.0, page 13; BigTIFF design, "the header").
+//! The image file header (TIFF 6.0, section 2; BigTIFF design, "Header").
 //!
 //! ```text
 //! TIFF     | 'II' or 'MM' | 42 | offset of the first directory, 4 bytes |
@@ -9,11 +9,11 @@ use virtualize_bytes::{Cursor, Endian, NeedBytes};
 
 use crate::Error;
 
-/// Byte order and width of the numbers of a file.
+/// Byte order and offset size of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Format {
     pub(crate) endian: Endian,
-    /// BigTIFF: counts and offsets have 8 bytes.
+    /// Whether the file is a BigTIFF, with counts and offsets of 8 bytes.
     pub(crate) big: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Header {
     pub(crate) first_directory: u64,
 }
 
-/// Whether a file that begins with these bytes is a TIFF or BigTIFF; four bytes are enough to tell.
+/// Returns whether a file is a TIFF or BigTIFF, given its first four bytes.
 pub fn is_tiff(first_bytes: &[u8]) -> bool {
     signature(first_bytes).is_some()
 }
@@ -42,7 +42,7 @@ fn signature(first_bytes: &[u8]) -> Option<Format> {
 }
 
 impl Header {
-    /// Parses the first 8 (BigTIFF: 16) bytes of a file that has `size` bytes.
+    /// Parses the first 8 (BigTIFF: 16) bytes of a file with `size` bytes.
     pub(crate) fn parse(first_bytes: &[u8], size: u64) -> Result<Self, Error> {
         let format = signature(first_bytes).ok_or(Error::NotTiff)?;
         let mut cursor = Cursor::new(first_bytes, 0, format.endian);
@@ -54,7 +54,7 @@ impl Header {
         }
         let (offset_size, zero) = (cursor.u16().map_err(truncated)?, cursor.u16().map_err(truncated)?);
         if (offset_size, zero) != (8, 0) {
-            let problem = format!("offset size and constant are {offset_size} and {zero}, expected 8 and 0");
+            let problem = format!("offset size {offset_size} and constant {zero}, expected 8 and 0");
             return Err(Error::malformed("BigTIFF header", 0, problem));
         }
         Ok(Self { format, first_directory: cursor.u64().map_err(truncated)? })
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_other_bytes() {
+    fn rejects_other_signatures() {
         for bytes in [&b"II\0*"[..], b"MM*\0", b"\x89HDF\r\n", b"II*", b""] {
             assert!(!is_tiff(bytes));
             assert!(matches!(Header::parse(bytes, 100), Err(Error::NotTiff)));

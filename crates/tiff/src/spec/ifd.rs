@@ -1,4 +1,4 @@
-//! A directory with its values, interpreted.
+//! Interprets the values of a directory.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::{
     model::{GdalItem, Ifd, Value},
 };
 
-/// The bytes of an entry's value, or why they could not be had.
+/// Bytes of an entry's value, or the error of fetching it.
 pub(crate) type RawValue = Result<Bytes, Error>;
 
-/// How many entries the tables of strips or tiles must have, as far as the values in the directory itself say it. A
-/// table may claim to be much longer.
+/// Returns the number of strips or tiles, if the values within the directory determine it. The tables can declare a
+/// much larger one.
 pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> Option<u64> {
     let mut fields = Fields::empty(directory.offset);
     for entry in &directory.entries {
@@ -34,7 +34,7 @@ pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> 
     Geometry::of(&fields).ok()?.pieces(&fields, limits.chunks).ok().map(|pieces| pieces as u64)
 }
 
-/// The directory `path` of a file of `size` bytes. `raw` holds the values of its entries, in their order.
+/// Builds the directory at `path`, in a file of `size` bytes. `raw` contains the values of its entries, in their order.
 pub(crate) fn build(
     path: Vec<usize>,
     directory: Directory,

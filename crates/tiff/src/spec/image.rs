@@ -1,5 +1,4 @@
-//! How the samples of an image are stored: the baseline and extension tags with their defaults (TIFF 6.0, section 8
-//! and part 2).
+//! Storage of an image's samples: baseline and extension tags with their defaults (TIFF 6.0, section 8 and part 2).
 
 use super::{
     fields::Fields,
@@ -12,8 +11,8 @@ use crate::{
     model::{Image, Value},
 };
 
-/// The image that a directory of a file of `size` bytes describes; at most `most` strips or tiles. Takes the tables of
-/// strips and tiles out of `fields`, and puts what it doubts into `doubts`.
+/// Parses the image of a directory, in a file of `size` bytes, with at most `most` strips or tiles. Takes the tables of
+/// strips and tiles out of `fields`. Dubious values are added to `doubts`.
 pub(crate) fn parse(
     fields: &mut Fields,
     size: u64,
@@ -85,7 +84,7 @@ fn ycbcr_subsampling(fields: &Fields) -> Result<(u16, u16), Error> {
     })
 }
 
-/// So many numbers, as floats of single precision, which libtiff keeps them in.
+/// Returns `N` numbers in single precision, as libtiff does.
 fn numbers<const N: usize>(fields: &Fields, tag: u16) -> Result<Option<[f32; N]>, Error> {
     fields.value(tag)?;
     let Some(numbers) = fields.floats(tag) else { return Ok(None) };
@@ -112,7 +111,8 @@ fn fax_options(fields: &Fields, compression: u16) -> Result<u32, Error> {
 fn lerc_parameters(fields: &Fields) -> Result<Option<Vec<u32>>, Error> {
     let Some(numbers) = fields.integers(tag::LERC_PARAMETERS)? else { return Ok(None) };
     let narrow = |&number: &u64| {
-        u32::try_from(number).map_err(|_| fields.malformed(tag::LERC_PARAMETERS, "out of range"))
+        u32::try_from(number)
+            .map_err(|_| fields.malformed(tag::LERC_PARAMETERS, format!("{number}, out of range")))
     };
     numbers.iter().map(narrow).collect::<Result<_, _>>().map(Some)
 }

@@ -1,4 +1,4 @@
-//! The structures of TIFF 6.0, BigTIFF and GeoTIFF, one a file. Pure functions of bytes.
+//! The structures of TIFF 6.0, BigTIFF and GeoTIFF, one per file. The parsers are pure functions of bytes.
 
 mod byte_counts;
 mod directory;

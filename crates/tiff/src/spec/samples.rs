@@ -3,7 +3,7 @@
 use super::{fields::Fields, tag};
 use crate::{Error, model::SampleFormat};
 
-/// JPEG as TIFF 6.0 had it, whose writers leave out what the JPEG stream says too.
+/// JPEG as defined by TIFF 6.0. Its writers omit tags that the JPEG stream implies.
 const OLD_JPEG: u16 = 6;
 
 pub(crate) fn compression(fields: &Fields) -> Result<u16, Error> {
@@ -14,7 +14,7 @@ pub(crate) fn photometric(fields: &Fields) -> Result<Option<u16>, Error> {
     fields.narrowed(tag::PHOTOMETRIC)
 }
 
-/// SamplesPerPixel, with libtiff's default for old JPEG.
+/// Returns SamplesPerPixel, with libtiff's default for old-style JPEG.
 pub(crate) fn samples_per_pixel(fields: &Fields) -> Result<u16, Error> {
     match fields.narrowed(tag::SAMPLES_PER_PIXEL)? {
         Some(0) => Err(fields.malformed(tag::SAMPLES_PER_PIXEL, "0, expected 1 or more")),
@@ -35,10 +35,10 @@ pub(crate) fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -
     Ok(bits)
 }
 
-/// Corel's code for what is 2 elsewhere.
+/// Code of Corel's programs for unassociated alpha.
 const COREL_ALPHA: u16 = 999;
 
-/// Libtiff refuses codes above 2, but for one that Corel's programs wrote.
+/// Returns ExtraSamples. Like libtiff, rejects codes above 2, except for Corel's.
 pub(crate) fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
     let mut codes = fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default();
     for code in &mut codes {

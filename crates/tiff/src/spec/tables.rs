@@ -1,4 +1,5 @@
-//! The tables of strips or tiles: where each piece lies and how many bytes it has (TIFF 6.0, pages 40 and 67).
+//! The tables of strips or tiles: StripOffsets, StripByteCounts, TileOffsets and TileByteCounts (TIFF 6.0, sections 3
+//! and 15).
 
 use virtualize_bytes::ByteRange;
 
@@ -8,10 +9,10 @@ use crate::{
     model::{Cut, Image},
 };
 
-/// Offsets that a table may lack; more, and the file is refused.
+/// Number of offsets that a table may lack.
 const MOST_LACKING: usize = 100_000;
 
-/// Moves the tables from `fields` into `image`, which has that many pieces, in a file of `size` bytes.
+/// Moves the tables from `fields` to `image`, which has `pieces` strips or tiles, in a file of `size` bytes.
 pub(crate) fn fill(
     image: &mut Image,
     fields: &mut Fields,
@@ -31,7 +32,7 @@ pub(crate) fn fill(
     check_end(image, size, fields.offset)
 }
 
-/// The tags of both tables, the usual one first: some writers put the tables of tiles under the tags of strips.
+/// Tags of both tables, the standard one first: some writers store the tables of tiles under the tags of strips.
 #[derive(Clone, Copy)]
 struct Tags {
     offsets: [u16; 2],
@@ -59,7 +60,8 @@ fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error
     if table.is_empty() { fields.take_unsigned(other) } else { Ok(table) }
 }
 
-/// As many offsets as there are pieces, and how many of them the table has. Those that the table lacks are 0, as other readers have it: no such pieces.
+/// Returns one offset per strip or tile, and how many of them are stored. Like other readers, treats the others as 0:
+/// missing.
 fn offsets(
     fields: &mut Fields,
     tags: Tags,
@@ -87,19 +89,20 @@ fn note_if_short(fields: &Fields, [tag, _]: [u16; 2], stored: usize, pieces: usi
     }
 }
 
-/// Refuses pieces that are neither there nor left out: of an offset of 0, GDAL reads the file's header as samples.
+/// Rejects an offset of 0 with a byte count other than 0, which GDAL would read as samples in the file header.
 fn check_start(image: &Image, listed: usize, stored: &[u64], fields: &Fields) -> Result<(), Error> {
     let both = image.offsets.iter().take(listed).zip(stored);
     match both.enumerate().find(|(_, (offset, count))| **offset == 0 && **count != 0) {
         Some((index, (_, count))) => {
             let [tag, _] = Tags::of(image.cut).offsets;
-            Err(fields.malformed(tag, format!("0 for piece {index}, which has {count} bytes")))
+            Err(fields
+                .malformed(tag, format!("0 for piece {index} of {count} bytes, expected a positive offset")))
         }
         None => Ok(()),
     }
 }
 
-/// Refuses an image whose data the file does not hold.
+/// Rejects strips and tiles beyond the end of the file.
 fn check_end(image: &Image, size: u64, offset: u64) -> Result<(), Error> {
     let mut ranges = image.offsets.iter().zip(&image.byte_counts);
     let past = |&(&start, &length): &(&u64, &u64)| {

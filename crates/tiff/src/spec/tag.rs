@@ -1,4 +1,4 @@
-//! Numbers of the tags that are interpreted, and names for messages.
+//! Numbers of the tags that the reader interprets, and names for messages.
 
 use tiff::tags::Tag;
 
@@ -30,7 +30,7 @@ pub(crate) const JPEG_TABLES: u16 = Tag::JPEGTables.to_u16();
 pub(crate) const YCBCR_COEFFICIENTS: u16 = 529;
 pub(crate) const REFERENCE_BLACK_WHITE: u16 = 532;
 pub(crate) const YCBCR_SUBSAMPLING: u16 = Tag::ChromaSubsampling.to_u16();
-/// SGI's depth of a volume, and of its tiles.
+/// Depth of a volume and of its tiles (SGI).
 pub(crate) const IMAGE_DEPTH: u16 = 32997;
 pub(crate) const TILE_DEPTH: u16 = 32998;
 pub(crate) const MODEL_PIXEL_SCALE: u16 = Tag::ModelPixelScaleTag.to_u16();
@@ -44,18 +44,18 @@ pub(crate) const GDAL_NODATA: u16 = Tag::GdalNodata.to_u16();
 pub(crate) const LERC_PARAMETERS: u16 = 50674;
 pub(crate) const RPC_COEFFICIENTS: u16 = 50844;
 
-/// Whether the tag holds offsets or byte counts of strips or tiles.
+/// Returns whether the tag is a table of offsets or byte counts.
 pub(crate) const fn is_table(tag: u16) -> bool {
     matches!(tag, STRIP_OFFSETS | STRIP_BYTE_COUNTS | TILE_OFFSETS | TILE_BYTE_COUNTS)
 }
 
-/// Whether the tag holds byte counts of strips or tiles.
+/// Returns whether the tag is a table of byte counts.
 pub(crate) const fn is_byte_counts(tag: u16) -> bool {
     matches!(tag, STRIP_BYTE_COUNTS | TILE_BYTE_COUNTS)
 }
 
-/// Whether the place of samples depends on the tag.
-pub(crate) const fn says_the_layout(tag: u16) -> bool {
+/// Returns whether the layout of samples depends on the tag.
+pub(crate) const fn determines_layout(tag: u16) -> bool {
     matches!(
         tag,
         IMAGE_WIDTH
@@ -74,7 +74,7 @@ pub(crate) const fn says_the_layout(tag: u16) -> bool {
     )
 }
 
-/// Number and, where known, name of a tag: `tag 258 (BitsPerSample)`.
+/// Returns number and name of a tag: `tag 258 (BitsPerSample)`.
 pub(crate) fn name(tag: u16) -> String {
     match (Tag::from_u16(tag), tag) {
         (Some(known), _) => format!("tag {tag} ({known:?})"),

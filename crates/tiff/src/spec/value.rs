@@ -1,16 +1,16 @@
-//! The value of an entry (TIFF 6.0, page 15: field types; BigTIFF adds LONG8, SLONG8 and IFD8).
+//! Values of entries by field type (TIFF 6.0, section 2; BigTIFF adds LONG8, SLONG8 and IFD8).
 
 use tiff::tags::Type;
 use virtualize_bytes::Endian;
 
 use crate::model::Value;
 
-/// A text of more parts than this is read as one with NULs.
+/// Limit on the number of strings in a value. The last one contains the rest.
 const MAX_STRINGS: usize = 10_000;
 
-/// Decodes as many whole values as `bytes` holds.
+/// Decodes all complete values in `bytes`.
 pub(crate) fn decode(kind: Type, bytes: &[u8], endian: Endian) -> Value {
-    /// Every value of the array, converted by `$to`.
+    /// Converts every value of the array with `$to`.
     macro_rules! numbers {
         ($type:ty, $to:expr) => {
             match endian {
@@ -33,7 +33,7 @@ pub(crate) fn decode(kind: Type, bytes: &[u8], endian: Endian) -> Value {
         Type::RATIONAL => Value::Rational(pairs(numbers!(u32, u32::from))),
         Type::SRATIONAL => Value::SignedRational(pairs(numbers!(i32, i32::from))),
         Type::ASCII => Value::Text(strings(bytes)),
-        // UNDEFINED; the enumeration allows for more, but `Directory` passes only types of known size.
+        // UNDEFINED. Other variants cannot occur, because `Directory` skips unknown types.
         _ => Value::Bytes(bytes.to_vec()),
     }
 }
@@ -48,7 +48,7 @@ fn pairs<T: Copy>(numbers: Vec<T>) -> Vec<(T, T)> {
     pairs.iter().map(|&[numerator, denominator]| (numerator, denominator)).collect()
 }
 
-/// The NUL-terminated strings of an ASCII value; NULs that pad its end make no further strings.
+/// Returns the NUL-terminated strings of an ASCII value. Padding NULs at the end are ignored.
 fn strings(bytes: &[u8]) -> Vec<String> {
     let padding = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
     let text = bytes.get(..bytes.len().saturating_sub(padding)).unwrap_or_default();
@@ -58,7 +58,7 @@ fn strings(bytes: &[u8]) -> Vec<String> {
     to_utf8(text).splitn(MAX_STRINGS, '\0').map(str::to_owned).collect()
 }
 
-/// UTF-8, or else Latin-1.
+/// Decodes UTF-8 or, if it is invalid, Latin-1.
 pub(crate) fn to_utf8(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_last_number_is_left_out() {
+    fn incomplete_numbers_are_omitted() {
         assert_eq!(decode(Type::SHORT, &[1, 0, 2], Endian::Little), Value::Unsigned(vec![1]));
     }
 
     #[test]
-    fn text_is_split_at_its_nuls() {
+    fn text_is_split_at_nuls() {
         let text = |bytes: &[u8]| decode(Type::ASCII, bytes, Endian::Little);
         let strings = |parts: &[&str]| Value::Text(parts.iter().map(|part| (*part).to_owned()).collect());
         assert_eq!(text(b"one\0two\0"), strings(&["one", "two"]));

@@ -9,13 +9,13 @@ use crate::{
     spec::{Directory, Format},
 };
 
-/// Read where a directory is expected, in the hope that it holds all of it and perhaps the next.
+/// Bytes to fetch for a directory: usually all of it, and sometimes the next one.
 const WINDOW: u64 = 8 << 10;
-/// The window grows to this while directories lie close to each other.
+/// Limit to which the window grows while directories are close to each other, in bytes.
 const MOST_WINDOW: u64 = 1 << 20;
 
-/// The directories of the main chain, and why it ends early where it does. Each link is a round trip unless the next
-/// directory is at hand.
+/// Follows the main chain. Returns its directories and the error that ended it early. Each directory takes a round trip
+/// unless it is already fetched.
 pub(crate) async fn follow(
     io: &mut Io<'_>,
     format: Format,
@@ -28,7 +28,7 @@ pub(crate) async fn follow(
             return Ok((directories, Some(cycle(next))));
         }
         if directories.len() as u64 >= io.limits().objects {
-            let problem = format!("more than {} directories", io.limits().objects);
+            let problem = format!("more directories than the limit of {}", io.limits().objects);
             return Ok((directories, Some(Error::limit("directory", next, problem))));
         }
         let directory = read_all(io, format, &[next], window).await?.pop();
@@ -54,7 +54,7 @@ fn next_window(next: u64, here: u64, window: u64) -> u64 {
     if near { window.saturating_mul(2).min(MOST_WINDOW) } else { WINDOW }
 }
 
-/// The directories at all offsets, fetched together. The outer error is one of fetching.
+/// Reads the directories at all offsets together. The outer error is one of fetching bytes.
 pub(crate) async fn read_all(
     io: &mut Io<'_>,
     format: Format,
@@ -79,13 +79,13 @@ pub(crate) async fn read_all(
     results.into_iter().map(|attempt| attempt.finish(io)).collect()
 }
 
-/// The number of entries, the entries, and the offset of the next directory may each be missing once.
+/// The number of entries, the entries, and the offset of the next directory can each be missing once.
 const MOST_ATTEMPTS: usize = 4;
 
-/// What came of parsing a directory from the bytes at hand.
+/// Result of parsing a directory from the available bytes.
 enum Attempt {
     Done(Result<Directory, Error>),
-    /// Bytes from the start of the directory to the end of what it lacks.
+    /// The range from the start of the directory to the end of the missing bytes.
     Lacks(ByteRange),
 }
 

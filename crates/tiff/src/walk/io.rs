@@ -5,14 +5,14 @@ use virtualize_bytes::{ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
 
 use crate::Error;
 
-/// Bytes kept because more of the file's metadata may lie in them.
+/// Bytes to keep because they may contain more metadata.
 const MOST_HELD: u64 = 64 << 20;
-/// How often a file may name the same bytes as metadata, on average, before it is taken for an attack.
+/// Factor by which interpreted metadata may exceed the size of the file. Larger values only occur in attacks.
 const MOST_TIMES: u64 = 16;
-/// What even a small file may name.
+/// Bytes of metadata that a file of any size may have.
 const LEAST_METADATA: u64 = 16 << 20;
 
-/// A file, the blocks of it that are at hand, and how much of it was interpreted.
+/// A file, its fetched blocks, and the amount of metadata that was interpreted.
 pub(crate) struct Io<'a> {
     source: &'a dyn ReadRanges,
     limits: Limits,
@@ -30,12 +30,12 @@ impl<'a> Io<'a> {
         &self.limits
     }
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.source.size()
     }
 
-    /// What is at hand from `offset` on; nothing where no held block covers it.
+    /// Returns the fetched bytes from `offset` on; none if no block covers it.
     pub(crate) fn held_from(&self, offset: u64) -> Bytes {
         let Some((start, block)) = self.held.range(..=offset).next_back() else { return Bytes::new() };
         match usize::try_from(offset.saturating_sub(*start)) {
@@ -44,8 +44,8 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// The bytes of all ranges, those that are not at hand fetched together. A range that passes the end of the file
-    /// returns what exists.
+    /// Reads all ranges; those that are not available are fetched together. A range beyond the end of the file yields
+    /// the bytes that exist.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let mut parts: Vec<Bytes> = ranges.iter().map(|&range| self.held(range)).collect();
         let lacking =
@@ -64,7 +64,7 @@ impl<'a> Io<'a> {
         Ok(parts)
     }
 
-    /// Like [`Io::read`], and keeps the bytes at hand for later.
+    /// Reads ranges like [`Io::read`] and keeps the bytes.
     pub(crate) async fn read_and_hold(&mut self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let parts = self.read(ranges).await?;
         for (range, part) in ranges.iter().zip(&parts) {
@@ -82,16 +82,18 @@ impl<'a> Io<'a> {
         part
     }
 
-    /// Counts `bytes` as interpreted. Where directories and values overlap, a small file could otherwise stand for any
-    /// amount of metadata.
+    /// Counts interpreted metadata. Overlapping directories and values could otherwise make a small file describe any
+    /// amount of it.
     pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Error> {
         self.interpreted = self.interpreted.saturating_add(bytes);
         let most = self.size().saturating_mul(MOST_TIMES).saturating_add(LEAST_METADATA);
         let most = most.min(self.limits.metadata_bytes);
         if self.interpreted > most {
-            return Err(
-                ReadError::new(ReadErrorKind::Limit, format!("more than {most} bytes of metadata")).into()
-            );
+            return Err(ReadError::new(
+                ReadErrorKind::Limit,
+                format!("metadata exceeds the limit of {most} bytes"),
+            )
+            .into());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Fetches directories and values, in as few batches of ranges as the format allows.
+//! Fetches directories and values, in as few batches of ranges as the format permits.
 
 mod chain;
 mod io;

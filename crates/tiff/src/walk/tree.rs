@@ -10,15 +10,18 @@ use crate::{
     spec::{self, Directory, Entry, Format, Header, RawValue, tag},
 };
 
-/// The first read: enough for all metadata of most cloud-optimized files.
+/// Bytes of the first read: all metadata of most cloud-optimized files.
 const FIRST_READ: u64 = 64 << 10;
 /// Directories whose values are fetched in one batch.
 const BATCH: usize = 4096;
-/// A window for SubIFDs, which lie anywhere.
+/// Bytes to fetch for a SubIFD, which can be anywhere in the file.
 const SUB_WINDOW: u64 = 4 << 10;
 
-/// Reads all directories of a file. A directory that makes no image, or a value that cannot be read, is an error in the
-/// model only; an error is returned where there is no directory at all, or where bytes could not be fetched.
+/// Reads all directories of a file.
+///
+/// # Errors
+/// The file has no directory, or bytes cannot be fetched. Other errors are recorded in the model, at the affected
+/// directory or tag.
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
     let mut io = Io::new(source, *limits);
     let first = io.read_and_hold(&[ByteRange::new(0, FIRST_READ)]).await?;
@@ -26,27 +29,28 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let format = header.format;
     let (directories, chain_error) = chain::follow(&mut io, format, header.first_directory).await?;
     if directories.is_empty() {
-        let none = || Error::malformed("header", 0, "no first directory");
+        let none =
+            || Error::malformed("header", 0, "offset 0 of the first directory, expected a positive one");
         return Err(chain_error.unwrap_or_else(none));
     }
     let ifds = tree(&mut io, format, directories).await?;
     Ok(File { endian: format.endian, big: format.big, ifds, chain_error })
 }
 
-/// A directory whose place in the tree is known and whose values are not read.
+/// A directory with its position in the tree, whose values are not read.
 struct Pending {
     parent: Option<usize>,
     path: Vec<usize>,
     directory: Directory,
 }
 
-/// A directory with its values, and which node it hangs under.
+/// A directory with its values and the index of its parent.
 struct Node {
     parent: Option<usize>,
     ifd: Ifd,
 }
 
-/// The directories of the main chain with their values and all SubIFDs, read level by level.
+/// Reads the directories of the main chain with their values and all SubIFDs, level by level.
 async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<Vec<Ifd>, Error> {
     let mut seen: BTreeSet<u64> = chain.iter().map(|directory| directory.offset).collect();
     let pending = |(index, directory)| Pending { parent: None, path: vec![index], directory };
@@ -69,7 +73,7 @@ async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<
     Ok(assemble(nodes))
 }
 
-/// Fetches the values of directories in large batches, and appends the directories to `nodes`.
+/// Fetches the values of directories in large batches and appends the directories to `nodes`.
 async fn interpret(
     io: &mut Io<'_>,
     format: Format,
@@ -94,14 +98,14 @@ async fn interpret(
     Ok(())
 }
 
-/// Where the value of an entry comes from.
+/// Source of an entry's value.
 enum Plan {
     Inline(Bytes),
     Fetch(ByteRange),
     Fail(Error),
 }
 
-/// The outer error ends the whole file.
+/// Plans the values of a directory. An error fails the whole file.
 fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Plan>, Error> {
     let far_table = |entry: &Entry| tag::is_table(entry.tag) && entry.range().is_some();
     let pieces = match directory.entries.iter().any(far_table) {
@@ -115,10 +119,10 @@ fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Pl
 fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result<Plan, Error> {
     let table = tag::is_table(entry.tag);
     if tag::is_byte_counts(entry.tag) && entry.range().is_some_and(|range| range.end() > io.size()) {
-        // Counts that look wrong would be derived, which is for files that have none.
+        // Byte counts that look wrong are derived, but only for files without a table.
         let problem = match entry.count > pieces {
-            true => format!("{} values, expected {pieces}, reach beyond the end of the file", entry.count),
-            false => format!("{} values reach beyond the end of the file", entry.count),
+            true => format!("{} values, expected {pieces}, beyond the end of the file", entry.count),
+            false => format!("{} values beyond the end of the file", entry.count),
         };
         return Ok(Plan::Fail(Error::malformed(Structure::Tag(entry.tag), offset, problem)));
     }
@@ -126,7 +130,7 @@ fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result
     let Some(range) = entry.range() else {
         return Ok(Plan::Inline(Bytes::copy_from_slice(entry.inline().unwrap_or_default())));
     };
-    // What a table has beyond the end of the file it lacks, which its length will show.
+    // The part of a table beyond the end of the file is treated as missing.
     let range = if table { range.clamp_to(io.size()) } else { range };
     let most = io.limits().structure_bytes;
     if range.start.checked_add(range.length).is_none_or(|end| end > io.size()) {
@@ -148,7 +152,7 @@ impl Plan {
         }
     }
 
-    /// The value; `parts` yields what was fetched, in the order of the plans.
+    /// Returns the value. `parts` yields the fetched ranges in the order of the plans.
     fn fulfil(self, parts: &mut impl Iterator<Item = Bytes>) -> RawValue {
         match self {
             Self::Inline(bytes) => Ok(bytes),
@@ -158,21 +162,22 @@ impl Plan {
     }
 }
 
-/// Memory that a few bytes of a directory can stand for: numbers for each sample, and for each piece.
+/// Returns the memory in bytes for properties that an entry can repeat: per sample, and per strip or tile.
 fn memory(ifd: &Ifd) -> u64 {
     let Ok(image) = &ifd.image else { return 0 };
     let pieces = (image.offsets.len() as u64).saturating_mul(16);
     pieces.saturating_add(u64::from(image.samples_per_pixel).saturating_mul(8))
 }
 
-/// A SubIFD that is not read yet.
+/// A SubIFD to read.
 struct Link {
     parent: usize,
     index: usize,
     offset: u64,
 }
 
-/// The SubIFDs of `level`, whose first node is number `first`. Where one is linked twice, only the first link counts.
+/// Collects the SubIFDs of `level`, whose first node has the index `first`. Further links to a directory are recorded
+/// as errors.
 fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link> {
     let mut links = Vec::new();
     for (at, node) in level.iter_mut().enumerate() {
@@ -191,10 +196,10 @@ fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link
     links
 }
 
-/// Notes on the SubIFDs of one directory that are kept.
+/// Limit on the number of such errors per directory.
 const MOST_NOTES: usize = 100;
 
-/// Fetches the directories behind `links`; those that cannot be read are noted at their parents.
+/// Reads the directories of `links`. Errors are recorded at their parents.
 async fn sub_directories(
     io: &mut Io<'_>,
     format: Format,
@@ -203,7 +208,7 @@ async fn sub_directories(
 ) -> Result<Vec<Pending>, Error> {
     let room = io.limits().objects.saturating_sub(nodes.len() as u64);
     if links.len() as u64 > room {
-        let problem = format!("more than {} directories", io.limits().objects);
+        let problem = format!("more directories than the limit of {}", io.limits().objects);
         return Err(Error::limit(Structure::Tag(tag::SUB_IFDS), 0, problem));
     }
     let offsets: Vec<u64> = links.iter().map(|link| link.offset).collect();
@@ -226,14 +231,14 @@ async fn sub_directories(
 fn refuse_deeper(nodes: &mut [Node], links: &[Link], depth: u32) {
     for link in links {
         if let Some(parent) = nodes.get_mut(link.parent) {
-            let problem = format!("more than {depth} levels of SubIFDs");
+            let problem = format!("SubIFDs nested deeper than the limit of {depth} levels");
             let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
             parent.ifd.unreadable_tags.push(error);
         }
     }
 }
 
-/// Hangs each node under its parent; parents come before their children, and children in order.
+/// Attaches each node to its parent. Parents precede their children, and children are in order.
 fn assemble(mut nodes: Vec<Node>) -> Vec<Ifd> {
     let mut roots = Vec::new();
     while let Some(Node { parent, mut ifd }) = nodes.pop() {

@@ -1,4 +1,4 @@
-//! Builds small TIFF files in memory, and reads them.
+//! Builds small TIFF files in memory and reads them.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
@@ -17,17 +17,17 @@ use virtualize_tiff::{Error, model, read};
 pub const ALL_KINDS: [(Endian, bool); 4] =
     [(Endian::Little, false), (Endian::Big, false), (Endian::Little, true), (Endian::Big, true)];
 
-/// A file that grows: values and data first, then the directory that points to them.
+/// A file under construction: values and data first, then the directory that refers to them.
 #[derive(Clone)]
 pub struct Builder {
     endian: Endian,
     big: bool,
     pub bytes: Vec<u8>,
-    /// Where the offset of the next directory of the chain goes.
+    /// Position of the offset of the next directory in the chain.
     link: usize,
 }
 
-/// An entry: its value as numbers to be written with `width` bytes each.
+/// An entry, with a value of numbers of `width` bytes each.
 pub struct Entry {
     tag: u16,
     kind: u16,
@@ -58,7 +58,7 @@ pub fn entry(tag: u16, kind: u16, width: usize, numbers: &[u64]) -> Entry {
 }
 
 impl Entry {
-    /// Claims another count than there are values.
+    /// Declares another count than that of the values.
     pub fn claiming(self, count: u64) -> Self {
         Self { count, ..self }
     }
@@ -100,7 +100,7 @@ impl Builder {
         at
     }
 
-    /// A directory that only its offset leads to.
+    /// Adds a directory outside of the main chain.
     pub fn detached(&mut self, entries: &[Entry]) -> u64 {
         let fields: Vec<Vec<u8>> = entries.iter().map(|entry| self.field(entry)).collect();
         let at = self.bytes.len() as u64;
@@ -115,7 +115,7 @@ impl Builder {
         at
     }
 
-    /// The last field of an entry: the value where it fits, else where it lies.
+    /// Returns the last field of an entry: the value if it fits, else its offset.
     fn field(&mut self, entry: &Entry) -> Vec<u8> {
         let mut value: Vec<u8> = Vec::new();
         for &number in &entry.numbers {
@@ -129,7 +129,7 @@ impl Builder {
         value
     }
 
-    /// The next directory of the main chain.
+    /// Adds a directory to the main chain.
     pub fn directory(&mut self, entries: &[Entry]) -> u64 {
         let at = self.detached(entries);
         self.link_to(at);
@@ -137,7 +137,7 @@ impl Builder {
         at
     }
 
-    /// Lets the last directory of the chain point to `offset`.
+    /// Links the last directory of the chain to `offset`.
     pub fn link_to(&mut self, offset: u64) {
         let bytes = self.encode(offset, self.word());
         self.bytes[self.link..][..bytes.len()].copy_from_slice(&bytes);
@@ -148,7 +148,7 @@ impl Builder {
     }
 }
 
-/// The entries of an uncompressed 8-bit image of one strip.
+/// Returns the entries of an uncompressed 8-bit image of one strip.
 pub fn gray(width: u64, height: u64, offset: u64) -> Vec<Entry> {
     vec![
         short(256, &[width]),
@@ -159,12 +159,13 @@ pub fn gray(width: u64, height: u64, offset: u64) -> Vec<Entry> {
     ]
 }
 
-/// The only image of a little-endian classic TIFF: [`gray`] 4 × 4 with entries put in place of those with their tags.
+/// Reads the only image of a little-endian classic TIFF: [`gray`] 4 × 4, with `changes` replacing entries with their
+/// tags.
 pub fn image_with(changes: Vec<Entry>) -> Result<model::Image, Error> {
     only_ifd(changes).image
 }
 
-/// The only directory of such a file.
+/// Reads the only directory of such a file.
 pub fn only_ifd(changes: Vec<Entry>) -> model::Ifd {
     let mut builder = Builder::new(Endian::Little, false);
     let offset = builder.data(&[7; 64]);
@@ -175,7 +176,7 @@ pub fn only_ifd(changes: Vec<Entry>) -> model::Ifd {
     builder.read().unwrap().ifds.remove(0)
 }
 
-/// Takes the entry with this tag away in [`image_with`].
+/// Removes the entry with this tag in [`image_with`].
 pub fn without(tag: u16) -> Entry {
     short(tag, &[])
 }
@@ -184,7 +185,7 @@ pub fn read_bytes(bytes: Vec<u8>) -> Result<model::File, Error> {
     read_source(&MemorySource(Bytes::from(bytes)), &Limits::default())
 }
 
-/// Memory never waits, so one poll is enough.
+/// One poll is enough, because memory is always ready.
 pub fn read_source(source: &dyn ReadRanges, limits: &Limits) -> Result<model::File, Error> {
     match pin!(read(source, limits)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -192,7 +193,7 @@ pub fn read_source(source: &dyn ReadRanges, limits: &Limits) -> Result<model::Fi
     }
 }
 
-/// A file in memory that remembers which ranges were asked for, a batch each time.
+/// A file in memory that records the requested ranges, one batch per read.
 pub struct Metered {
     memory: MemorySource,
     pub batches: Mutex<Vec<Vec<ByteRange>>>,
