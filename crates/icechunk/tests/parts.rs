@@ -1,4 +1,4 @@
-//! Commits in parts: what is seen at the end, and what stays when one fails.
+//! Commits in parts: what readers see afterwards, and what a failed commit leaves.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -55,7 +55,7 @@ async fn repository(folder: &Path) -> Repository {
     Repository::open(storage).execute().await.unwrap()
 }
 
-/// Every chunk of an array as (first index, second index, url, offset).
+/// Returns every chunk of an array as (first index, second index, url, offset).
 async fn chunks(folder: &Path, path: &str) -> Vec<(u32, u32, String, u64)> {
     let repository = repository(folder).await;
     let session = repository.readonly_session(&VersionInfo::BranchTipRef("main".to_owned())).await.unwrap();
@@ -124,7 +124,7 @@ async fn parts_become_visible_together() {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_leaves_nothing() {
+async fn failed_commits_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let location = RepositoryLocation::Local(folder.path().to_owned());
     let options = CommitOptions { chunks_in_memory: 10_000, ..CommitOptions::default() };

@@ -1,4 +1,4 @@
-//! What was committed is read back as it was; what cannot be is said.
+//! Reading back what was committed, and errors for what cannot be read.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,8 @@ fn column(source: u32, positions: &[u64], lengths: Lengths) -> References {
     }
 }
 
-/// Chunks of two sources, one of them beyond 4 GiB, one inline and some missing; a group with attributes.
+/// A group with attributes and an array with chunks in two sources, one of them over 4 GiB, an inline chunk and missing
+/// chunks.
 fn hierarchy() -> Hierarchy {
     let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
     for (url, etag, modified) in [
@@ -80,7 +81,7 @@ fn chunks(hierarchy: &Hierarchy, array: &Array) -> Vec<(u64, String, u64, u64)> 
 }
 
 #[tokio::test]
-async fn what_was_committed_is_read() {
+async fn reads_what_was_committed() {
     let folder = tempfile::tempdir().unwrap();
     let snapshot = committed(folder.path()).await;
     for version in ["main", &snapshot] {
@@ -94,7 +95,7 @@ async fn what_was_committed_is_read() {
             (&one.shape, &one.data_type, &one.chunk_grid, &one.fill_value, &one.codecs),
             (&other.shape, &other.data_type, &other.chunk_grid, &other.fill_value, &other.codecs)
         );
-        // An axis without a name gets one when it is written.
+        // Unnamed dimensions get a name when they are written.
         assert_eq!(other.dimension_names, [Some("y".to_owned()), Some("a_dim_1".to_owned())]);
         assert_eq!(one.attributes, other.attributes);
         assert_eq!(found.group("g").unwrap().attributes, expected.group("g").unwrap().attributes);
@@ -106,7 +107,7 @@ async fn what_was_committed_is_read() {
 }
 
 #[tokio::test]
-async fn places_without_a_repository_and_other_versions() {
+async fn missing_repositories_and_branches() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(read_back(folder.path(), "main").await.unwrap(), None);
     assert_eq!(read_back(&folder.path().join("nowhere"), "main").await.unwrap(), None);
@@ -119,9 +120,9 @@ async fn places_without_a_repository_and_other_versions() {
     }
 }
 
-/// A chunk that lies in the repository itself is inline; an array that has no place here is told.
+/// Native chunks become inline chunks. Arrays that are not supported are reported.
 #[tokio::test]
-async fn what_others_wrote() {
+async fn reads_what_other_writers_committed() {
     let folder = tempfile::tempdir().unwrap();
     committed(folder.path()).await;
     let storage = new_local_filesystem_storage(folder.path()).await.unwrap();

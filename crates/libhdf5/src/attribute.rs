@@ -1,4 +1,4 @@
-//! Attributes and their values.
+//! Reads attributes and their values.
 
 use std::os::raw::c_uint;
 
@@ -15,10 +15,10 @@ use crate::{
     format::Format,
 };
 
-/// Most bytes of an attribute's value in memory.
+/// Limit on the size of an attribute's value in memory, in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// Attributes of the object that is open as `object`, and those that could not be read.
+/// Returns the attributes of an open object, and the errors of those that could not be read.
 pub(crate) fn read_all(
     at: At,
     object: &Handle,
@@ -50,7 +50,7 @@ fn count(at: At, object: &Handle) -> Result<u64> {
     Ok(info.num_attrs)
 }
 
-/// By creation where the object tracks it, else as stored.
+/// Returns creation order if the object tracks it, else storage order.
 fn order(at: At, properties: &Handle) -> Result<(H5_index_t, H5_iter_order_t)> {
     const TRACKED: c_uint = 1;
     let mut flags: c_uint = 0;
@@ -96,6 +96,6 @@ fn buffer(at: At, datatype: &Type, elements: u64) -> Result<Vec<u8>> {
     let bytes = (datatype.size as u64).saturating_mul(elements);
     match usize::try_from(bytes) {
         Ok(size) if bytes <= LARGEST => Ok(vec![0; size]),
-        _ => Err(at.malformed(format!("value of {bytes} bytes"))),
+        _ => Err(at.malformed(format!("value of {bytes} bytes, expected at most {LARGEST}"))),
     }
 }

@@ -1,25 +1,25 @@
-//! Calls of the C library: identifiers that close themselves, and its error stack as one line.
+//! Calls of the C library: identifiers that are closed when dropped, and errors as one line.
 
 use std::{ffi::CStr, os::raw::c_char};
 
 use hdf5_metno_sys::{h5e, h5i};
 use virtualize_hdf5::Error;
 
-/// Results of this crate.
+/// Result of this crate.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// The C library's "unlimited" and "undefined address".
+/// Value of "unlimited" and "undefined address" in the C library.
 pub(crate) const UNDEFINED: u64 = u64::MAX;
 
-/// Longest name or path that is taken from a file, in bytes.
+/// Limit on the length of a name or path, in bytes.
 const LONGEST_NAME: usize = 1 << 20;
 
-/// An open identifier of the library, closed when dropped.
+/// An open identifier, which is closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Handle(h5i::hid_t);
 
 impl Handle {
-    /// The identifier, for a call that does not keep it.
+    /// Returns the identifier, for a call that does not keep it.
     pub(crate) const fn id(&self) -> h5i::hid_t {
         self.0
     }
@@ -32,56 +32,56 @@ impl Drop for Handle {
     }
 }
 
-/// What is being read, for messages.
+/// The structure that is read, for error messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     /// Name of the structure.
     pub(crate) structure: &'static str,
-    /// Address of the object header that it belongs to.
+    /// Address of its object header.
     pub(crate) address: u64,
 }
 
 impl At {
-    /// The same object, another structure.
+    /// Returns the same object with another structure.
     pub(crate) const fn structure(self, structure: &'static str) -> Self {
         Self { structure, address: self.address }
     }
 
-    /// The identifier that a call returned.
+    /// Converts the identifier that a call returned.
     pub(crate) fn handle(self, id: h5i::hid_t) -> Result<Handle> {
         if id < 0 { Err(self.failed()) } else { Ok(Handle(id)) }
     }
 
-    /// Whether a call succeeded.
+    /// Converts the status that a call returned.
     pub(crate) fn done(self, status: i32) -> Result<()> {
         if status < 0 { Err(self.failed()) } else { Ok(()) }
     }
 
-    /// The answer of a call that returns true, false or an error.
+    /// Converts the result of a call that returns true, false or an error.
     pub(crate) fn truth(self, status: i32) -> Result<bool> {
         self.done(status).map(|()| status > 0)
     }
 
-    /// The number that a call returned, where a negative one means failure.
+    /// Converts the number that a call returned, which is negative on failure.
     pub(crate) fn number<T: TryInto<usize>>(self, number: T) -> Result<usize> {
         number.try_into().map_err(|_| self.failed())
     }
 
-    /// The library's last failure.
+    /// Returns the library's last error.
     pub(crate) fn failed(self) -> Error {
         self.malformed(last_failure())
     }
 
-    /// Something that this crate cannot take from the library.
+    /// Creates an error for a value that the model cannot represent.
     pub(crate) fn malformed(self, problem: impl Into<String>) -> Error {
         Error::Malformed { structure: self.structure, address: self.address, problem: problem.into() }
     }
 
-    /// Text from a call that writes at most `size` bytes, its NUL included, and returns the whole length.
+    /// Returns the text of a call that writes at most `size` bytes, including a NUL, and returns the full length.
     pub(crate) fn text<T: TryInto<usize>>(self, call: impl Fn(*mut c_char, usize) -> T) -> Result<String> {
         let length = self.number(call(std::ptr::null_mut(), 0))?;
         if length > LONGEST_NAME {
-            return Err(self.malformed(format!("a name of {length} bytes")));
+            return Err(self.malformed(format!("name of {length} bytes, expected at most {LONGEST_NAME}")));
         }
         let mut bytes = vec![0_u8; length.saturating_add(1)];
         self.number(call(bytes.as_mut_ptr().cast(), bytes.len()))?;
@@ -90,18 +90,18 @@ impl At {
     }
 }
 
-/// A property list of an object.
+/// Wraps the property list of an object.
 pub(crate) fn property_list(at: At, id: h5i::hid_t) -> Result<Handle> {
     at.handle(id)
 }
 
-/// Keeps the library from printing its errors.
+/// Disables the library's error output.
 pub(crate) fn silence() {
     // SAFETY: no callback is set, and the library takes a null pointer for its data.
     unsafe { h5e::H5Eset_auto2(h5e::H5E_DEFAULT, None, std::ptr::null_mut()) };
 }
 
-/// The innermost entry of the library's error stack.
+/// Returns the innermost entry of the library's error stack.
 fn last_failure() -> String {
     let mut text = String::new();
     // SAFETY: the callback fits the signature, and its data outlive the call.

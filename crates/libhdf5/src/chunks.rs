@@ -1,4 +1,4 @@
-//! Where chunks lie.
+//! Reads chunk tables.
 
 use std::{
     collections::BTreeMap,
@@ -10,15 +10,15 @@ use virtualize_hdf5::model::{ChunkIndexKind, ChunkSizes, ChunkTable, Chunked, Da
 
 use crate::call::{At, Handle, Result};
 
-/// Layout flag: chunks that stick out of the extent are not filtered.
+/// Layout flag: chunks that exceed the extent are unfiltered.
 const DONT_FILTER_PARTIAL_CHUNKS: c_uint = 2;
 
-/// Layout and chunks of a chunked dataset.
+/// Reads layout and chunks of a chunked dataset.
 pub(crate) fn read(at: At, dataset: &Handle, properties: &Handle, dataspace: &Dataspace) -> Result<Chunked> {
     let chunk_shape = chunk_shape(at, properties)?;
     let shape = dataspace.shape().unwrap_or_default();
     if shape.len() != chunk_shape.len() || chunk_shape.contains(&0) {
-        return Err(at.malformed(format!("chunks of {chunk_shape:?} in an extent of {shape:?}")));
+        return Err(at.malformed(format!("chunk shape {chunk_shape:?}, expected the rank of {shape:?}")));
     }
     let mut options: c_uint = 0;
     // SAFETY: the handle is open, and the number outlives the call.
@@ -38,13 +38,13 @@ pub(crate) fn read(at: At, dataset: &Handle, properties: &Handle, dataspace: &Da
     })
 }
 
-/// Numbering of an extensible array whose unlimited axis is not the first: as if that axis were the first. The library's
-/// iteration takes the numbers for row-major ones of an endless extent, from which the true places follow.
+/// Correction of chunk offsets in an extensible array whose unlimited axis is not the first. The array numbers chunks
+/// as if it were, but the library's iteration treats the numbers as row-major over an unlimited extent.
 #[derive(Debug)]
 struct Rearranged {
     /// The unlimited axis.
     axis: usize,
-    /// The most chunks along each axis; 1 for the unlimited one.
+    /// Maximum number of chunks along each axis; 1 for the unlimited one.
     limits: Vec<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Rearranged {
         Some(Self { axis, limits: max.iter().zip(chunk).map(limit).collect() })
     }
 
-    /// Where a chunk really is (in chunks) that the library reports at `place`.
+    /// Returns the position, in chunks along each axis, of the chunk that the library reports at `place`.
     fn put_back(&self, place: &[u64]) -> Option<Vec<u64>> {
         let mut number = 0_u64;
         for (index, limit) in place.iter().zip(&self.limits) {
@@ -95,13 +95,13 @@ fn index(at: At, dataset: &Handle) -> Result<ChunkIndexKind> {
     }
 }
 
-/// How chunks lie in the extent.
+/// The grid of chunks.
 struct Grid {
-    /// Chunks along each axis.
+    /// Number of chunks along each axis.
     counts: Vec<u64>,
     /// Chunk shape in elements.
     chunk: Vec<u64>,
-    /// How the library misplaces the chunks, if it does.
+    /// Correction of offsets, if needed.
     rearranged: Option<Rearranged>,
 }
 
@@ -111,7 +111,7 @@ impl Grid {
         Self { counts, chunk: chunk.to_vec(), rearranged: None }
     }
 
-    /// Row-major position of the chunk at an offset in elements; `None` outside the extent.
+    /// Returns the row-major position of the chunk at an offset in elements; `None` outside of the extent.
     fn position(&self, offset: &[u64]) -> Option<u64> {
         let place = offset.iter().zip(&self.chunk).map(|(offset, chunk)| offset.checked_div(*chunk));
         let place: Vec<_> = place.collect::<Option<_>>()?;
@@ -157,7 +157,9 @@ unsafe extern "C" fn note_chunk(
 fn table(at: At, found: Found) -> Result<ChunkTable> {
     let Found { grid, mut chunks } = found;
     chunks.sort_by_key(|chunk| chunk.position);
-    let size = |chunk: &Chunk| u32::try_from(chunk.size).map_err(|_| at.malformed("chunk over 4 GiB"));
+    let size = |chunk: &Chunk| {
+        u32::try_from(chunk.size).map_err(|_| at.malformed("chunk size, expected less than 4 GiB"))
+    };
     let masks: BTreeMap<_, _> =
         chunks.iter().filter(|chunk| chunk.mask != 0).map(|chunk| (chunk.position, chunk.mask)).collect();
     Ok(ChunkTable {

@@ -1,4 +1,4 @@
-//! Datasets: fill values and filters, and all that the other files read.
+//! Reads datasets: fill values and filters here, the rest in other modules.
 
 use std::os::raw::c_uint;
 
@@ -19,9 +19,9 @@ use crate::{
     layout::{self, Opened},
 };
 
-/// Most parameters of a filter that the library gives away.
+/// Number of filter parameters to request.
 const MOST_PARAMETERS: usize = 256;
-/// Room for a filter's name.
+/// Size of the buffer for a filter's name.
 const LONGEST_NAME: usize = 1 << 10;
 
 /// Reads an open dataset.
@@ -102,8 +102,8 @@ fn fill(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Resul
     Ok(FillMessage { version: None, write_time, allocation_time, value })
 }
 
-/// The stored bytes of one element. Where the library gives pointers: zeros for empty text or an empty sequence, no
-/// bytes for all else.
+/// Returns the stored bytes of one element. If the library returns pointers instead: zeros for empty text or an empty
+/// sequence, else no bytes.
 fn user_value(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Result<Bytes> {
     let mut value = vec![0_u8; datatype.size];
     let pointer = value.as_mut_ptr().cast();

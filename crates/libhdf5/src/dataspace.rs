@@ -1,4 +1,4 @@
-//! Dataspaces.
+//! Reads dataspaces.
 
 use hdf5_metno_sys::{
     h5i::hid_t,
@@ -8,7 +8,7 @@ use virtualize_hdf5::model::Dataspace;
 
 use crate::call::{At, Handle, Result, UNDEFINED};
 
-/// The extent that a dataspace has. The library always knows the largest extent.
+/// Reads a dataspace. The library always reports a maximum extent.
 pub(crate) fn read(at: At, space: &Handle) -> Result<Dataspace> {
     let at = at.structure("dataspace message");
     // SAFETY: the handle is open.
@@ -29,13 +29,13 @@ fn simple(at: At, space: hid_t) -> Result<Dataspace> {
     Ok(Dataspace::Simple { shape, max_shape: Some(max.iter().map(limit).collect()) })
 }
 
-/// How many dimensions a dataspace has.
+/// Returns the rank of a dataspace.
 pub(crate) fn rank(at: At, space: hid_t) -> Result<usize> {
     // SAFETY: the library checks the identifier.
     at.number(unsafe { h5s::H5Sget_simple_extent_ndims(space) })
 }
 
-/// How many elements an extent has.
+/// Returns the number of elements of a dataspace.
 pub(crate) fn elements(dataspace: &Dataspace) -> u64 {
     dataspace.shape().map_or(0, |shape| shape.iter().copied().fold(1, u64::saturating_mul))
 }

@@ -1,4 +1,4 @@
-//! Datatypes: as the file has them, and as the library lays them out in memory.
+//! Reads datatypes: as stored in the file, and as the library represents elements in memory.
 
 use std::ffi::CStr;
 
@@ -16,21 +16,21 @@ use crate::{
     value::{Memory, MemoryMember},
 };
 
-/// Types in types, as in the other reader.
+/// Limit on the nesting depth, as in the native reader.
 const MAX_DEPTH: u32 = 64;
 
-/// A type, and how its elements lie in memory.
+/// A datatype and its representation in memory.
 #[derive(Debug)]
 pub(crate) struct Type {
-    /// As the file has it.
+    /// The datatype in the file.
     pub(crate) file: Datatype,
-    /// As the library gives its elements.
+    /// The representation in memory.
     pub(crate) memory: Memory,
     /// Size of an element in memory, in bytes.
     pub(crate) size: usize,
 }
 
-/// Reads a type. `offset_size` is the file's size of addresses: it counts in what points elsewhere.
+/// Reads a datatype. `offset_size` is the size of addresses in the file, on which the stored size of pointers depends.
 pub(crate) fn read(at: At, id: &Handle, offset_size: u8) -> Result<Type> {
     Reader { at: at.structure("datatype message"), offset_size }.read(id.id(), MAX_DEPTH)
 }
@@ -43,7 +43,7 @@ struct Reader {
 
 impl Reader {
     fn read(self, id: hid_t, depth: u32) -> Result<Type> {
-        let depth = depth.checked_sub(1).ok_or_else(|| self.at.malformed("types nested too deep"))?;
+        let depth = depth.checked_sub(1).ok_or_else(|| self.at.malformed("datatypes nested too deep"))?;
         // SAFETY: the library checks the identifier.
         let (class, size) = unsafe { (h5t::H5Tget_class(id), h5t::H5Tget_size(id)) };
         let bytes = u32::try_from(size).map_err(|_| self.at.malformed(format!("type of {size} bytes")))?;
@@ -83,7 +83,7 @@ impl Reader {
         }
     }
 
-    /// First significant bit, and how many there are.
+    /// Returns the position of the least significant bit and the number of significant bits.
     fn bits(self, id: hid_t) -> Result<(u16, u16)> {
         // SAFETY: the library checks the identifier.
         let (offset, precision) = unsafe { (h5t::H5Tget_offset(id), h5t::H5Tget_precision(id)) };
@@ -160,7 +160,7 @@ impl Reader {
         Ok(leaf(Datatype::String { size, padding, charset }, bytes_of(size)))
     }
 
-    /// Bytes of a pointer into the global heap: length 4, address, index 4.
+    /// Returns the stored size of a pointer to the global heap in bytes: length 4, address, index 4.
     fn pointer_size(self) -> u32 {
         u32::from(self.offset_size).saturating_add(8)
     }
@@ -172,7 +172,7 @@ impl Reader {
         Ok(leaf(Datatype::Opaque { size, tag }, bytes_of(size)))
     }
 
-    /// Members of a compound or an enumeration, with their names.
+    /// Reads the members of a compound or an enumeration with their names.
     fn members(self, id: hid_t) -> Result<Vec<(u32, String)>> {
         // SAFETY: the library checks the identifier.
         let count = self.at.number(unsafe { h5t::H5Tget_nmembers(id) })?;
@@ -197,7 +197,7 @@ impl Reader {
         parts.sort_by_key(|(offset, ..)| *offset);
         let fit = |number: i64| u32::try_from(number).map_err(|_| self.at.malformed("compound too large"));
         let signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        // What points elsewhere has another size in memory; all that follows is moved by the difference.
+        // Pointers differ in size between memory and file, which moves all members behind them.
         let mut moved = 0_i64;
         let (mut members, mut memory) = (Vec::new(), Vec::new());
         for (offset, name, part) in parts {
@@ -273,10 +273,10 @@ fn bytes_of(size: u32) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// Text that the library allocated, which is freed; `None` for null.
+/// Copies text that the library allocated, and frees it; `None` for null.
 ///
 /// # Safety
-/// `text` is null, or memory of the library that ends with a NUL and that nobody else frees.
+/// `text` is null, or NUL-terminated memory of the library that nothing else frees.
 unsafe fn owned_text(text: *mut std::os::raw::c_char) -> Option<String> {
     if text.is_null() {
         return None;

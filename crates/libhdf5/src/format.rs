@@ -1,4 +1,4 @@
-//! Widths of addresses and lengths in a file, and addresses of object headers.
+//! Sizes of addresses and lengths in a file, and addresses of object headers.
 
 use std::os::raw::c_int;
 
@@ -12,18 +12,18 @@ use virtualize_bytes::Address;
 use crate::call::{At, Handle, Result};
 
 unsafe extern "C" {
-    /// The address that a token of the native file format stands for, counted from the base address.
+    /// Returns the address behind a token of the native file format, relative to the base address.
     fn H5VLnative_token_to_addr(location: hid_t, token: H5O_token_t, address: *mut u64) -> c_int;
 }
 
-/// What all parts of a file share.
+/// Parameters of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
-    /// Where the superblock lies.
+    /// Base address: that of the superblock.
     pub(crate) base: u64,
-    /// Bytes of an address.
+    /// Size of an address in bytes.
     pub(crate) offset_size: u8,
-    /// Bytes of a length.
+    /// Size of a length in bytes.
     pub(crate) length_size: u8,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn format(at: At, creation: &Handle) -> Result<Format> {
     Ok(Format { base, offset_size: byte(offset_size)?, length_size: byte(length_size)? })
 }
 
-/// The address of an open object's header.
+/// Returns the address of an open object's header.
 pub(crate) fn address_of(at: At, object: &Handle, format: Format) -> Result<Address> {
     token_of(at, object).and_then(|token| address(at, object, token, format))
 }
@@ -55,11 +55,11 @@ pub(crate) fn token_of(at: At, object: &Handle) -> Result<H5O_token_t> {
     Ok(info.token)
 }
 
-/// The address of the object header that a token stands for.
+/// Returns the address of the object header behind a token.
 pub(crate) fn address(at: At, location: &Handle, token: H5O_token_t, format: Format) -> Result<Address> {
     let mut address = 0;
     // SAFETY: the token belongs to the handle's file, and the number outlives the call.
     at.done(unsafe { H5VLnative_token_to_addr(location.id(), token, &raw mut address) })?;
-    let address = format.base.checked_add(address).ok_or_else(|| at.malformed("address past 64 bits"))?;
+    let address = format.base.checked_add(address).ok_or_else(|| at.malformed("address over 64 bits"))?;
     Ok(Address(address))
 }

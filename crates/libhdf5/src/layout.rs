@@ -1,4 +1,4 @@
-//! Where the elements of a dataset lie.
+//! Reads data layouts.
 
 use bytes::Bytes;
 use hdf5_metno_sys::{
@@ -15,9 +15,9 @@ use crate::{
     selection,
 };
 
-/// Largest compact dataset: its message has at most 64 KiB.
+/// Limit on the size of a compact dataset in bytes, that of its message.
 const LARGEST_COMPACT: u64 = 1 << 16;
-/// Room for the name of an external file, whose length the library does not tell.
+/// Size of the buffer for an external file name, whose length the library does not report.
 const LONGEST_NAME: usize = 1 << 16;
 
 /// An open dataset.
@@ -29,7 +29,7 @@ pub(crate) struct Opened<'a> {
     pub(crate) dataspace: &'a Dataspace,
 }
 
-/// Reads the layout; what is wrong with it is noted in its place.
+/// Reads the layout. Errors become part of it.
 pub(crate) fn read(at: At, opened: &Opened<'_>) -> Layout {
     let at = at.structure("data layout message");
     opened.layout(at).unwrap_or_else(Layout::Unreadable)
@@ -49,7 +49,7 @@ impl Opened<'_> {
         }
     }
 
-    /// The bytes of a compact dataset: the library gives them only as elements.
+    /// Returns the stored bytes of a compact dataset, which the library only returns as elements.
     fn compact(&self, at: At) -> Result<Bytes> {
         let bytes = dataspace::elements(self.dataspace).saturating_mul(self.datatype.size as u64);
         if !self.datatype.memory.is_flat() || bytes > LARGEST_COMPACT {

@@ -1,17 +1,17 @@
-//! What the HDF5 C library says of a file, in the same model as `virtualize-hdf5`: the second opinion in tests, and a
-//! reader for files of the local disk that a user can ask for.
+//! Reads HDF5 files with the HDF5 C library into the model of `virtualize-hdf5`: an independent implementation for
+//! tests, and an alternative reader for local files.
 //!
-//! Without the feature `link` this crate is empty, so that the workspace builds with Rust alone; with it, the C library
-//! is built from source, which needs a C compiler and CMake 3.26 or newer.
+//! Without the feature `link` this crate is empty, so that the workspace builds without a C toolchain. With it, the C
+//! library is built from source, which requires a C compiler and CMake 3.26 or newer.
 //!
-//! What the C library does not tell, and what the model holds instead:
-//! - the version of a fill value message: `None`; an allocation time that the file does not give: the library's default;
-//! - the user's fill value of a type with pointers: zeros for empty text or an empty sequence, else no bytes;
-//! - which reference of HDF5 1.12 a type means: object; the stored size of such references: 64;
-//! - a filter without a name: the name that the library knows it by;
-//! - storage order of attributes that are not tracked: the library's own order.
+//! The C library does not report some properties. The model then contains:
+//! - for the version of a fill value message, `None`; for an allocation time that is not stored, the library's default;
+//! - for a user-defined fill value with pointers, zeros if it is empty text or an empty sequence, else no bytes;
+//! - for the reference kinds of HDF5 1.12, object references with a stored size of 64 bytes;
+//! - for a filter without a stored name, the library's name of the filter;
+//! - for attributes without creation order, the library's order.
 //!
-//! The library can crash or hang on damaged files. Whoever reads files of unknown origin does so in a process of its own.
+//! The library can crash or hang on damaged files. Callers should read untrusted files in a separate process.
 #![cfg(feature = "link")]
 
 mod attribute;

@@ -1,4 +1,4 @@
-//! Links of groups.
+//! Reads the links of groups.
 
 use std::{
     ffi::{CStr, CString},
@@ -19,11 +19,11 @@ use crate::{
     format::{Format, address},
 };
 
-/// Largest value of a soft or external link, in bytes.
+/// Limit on the size of a soft or external link's value, in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// `H5L_info2_t`, declared here because the bindings make its class an enumeration without the classes that users
-/// define.
+/// `H5L_info2_t`. Declared here because in the bindings, its link class is an enumeration that lacks user-defined
+/// classes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct LinkInfo {
@@ -37,9 +37,9 @@ struct LinkInfo {
 #[repr(C)]
 #[derive(Clone, Copy)]
 union LinkValue {
-    /// Hard links.
+    /// Target of a hard link.
     token: H5O_token_t,
-    /// Other links.
+    /// Size in bytes of the value of any other link.
     size: usize,
 }
 
@@ -56,20 +56,20 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A link of the model, and the token of its target if it is a hard one.
+/// A link, and the token of a hard link's target.
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) target: LinkTarget,
     pub(crate) token: Option<H5O_token_t>,
 }
 
-/// A link as the library lists it.
+/// A link as listed by the library.
 struct Listed {
     name: CString,
     info: LinkInfo,
 }
 
-/// The links of a group: in order of creation where it is tracked, else of name.
+/// Returns the links of a group: by creation order if it is tracked, else by name.
 pub(crate) fn links_of(at: At, group: &Handle, properties: &Handle, format: Format) -> Result<Vec<Found>> {
     const TRACKED: c_uint = 1;
     let at = at.structure("link");
@@ -134,12 +134,12 @@ fn target(
     }
 }
 
-/// What a soft or external link holds.
+/// Returns the value of a soft or external link.
 fn value(at: At, group: &Handle, listed: &Listed) -> Result<Vec<u8>> {
     // SAFETY: the value of such a link is its size.
     let size = unsafe { listed.info.value.size };
     if size > LARGEST {
-        return Err(at.malformed(format!("link of {size} bytes")));
+        return Err(at.malformed(format!("link value of {size} bytes, expected at most {LARGEST}")));
     }
     let mut value = vec![0_u8; size];
     let (group, name) = (group.id(), listed.name.as_ptr());
@@ -148,7 +148,7 @@ fn value(at: At, group: &Handle, listed: &Listed) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// One of several texts that each end with a NUL.
+/// Returns one of several NUL-terminated strings.
 fn part(bytes: &[u8], index: usize) -> String {
     let mut parts = bytes.split(|&byte| byte == 0);
     String::from_utf8_lossy(parts.nth(index).unwrap_or_default()).into_owned()

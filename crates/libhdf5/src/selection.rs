@@ -1,4 +1,4 @@
-//! Selections of dataspaces, and the mappings of virtual datasets.
+//! Reads selections of dataspaces and the mappings of virtual datasets.
 
 use hdf5_metno_sys::{
     h5i::hid_t,
@@ -12,10 +12,10 @@ use crate::{
     dataspace,
 };
 
-/// Most blocks or points of an irregular selection.
+/// Limit on the number of blocks or points in an irregular selection.
 const LARGEST: usize = 1 << 24;
 
-/// The mappings of a virtual dataset.
+/// Reads the mappings of a virtual dataset.
 pub(crate) fn mappings(at: At, properties: &Handle) -> Result<Vec<VirtualMapping>> {
     let id = properties.id();
     let mut count = 0;

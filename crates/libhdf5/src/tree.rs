@@ -1,4 +1,4 @@
-//! From a file to its model: objects and links.
+//! Assembles the model of a file from its objects and links.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -22,10 +22,10 @@ use crate::{
     links::links_of,
 };
 
-/// Reads what a local file holds and where, with the HDF5 C library. Only one file is read at a time in a process.
+/// Reads the metadata of a local file with the HDF5 C library. Calls are serialized within a process.
 ///
 /// # Errors
-/// The library refuses the file or its root group. What it refuses of the rest is noted in the model.
+/// The library rejects the file or its root group. Any other error is recorded in the model, at the affected item.
 pub fn read(path: &Path) -> Result<File> {
     let at = At { structure: "file", address: 0 };
     let _alone = LOCK.lock();
@@ -50,7 +50,7 @@ pub fn read(path: &Path) -> Result<File> {
     })
 }
 
-/// Opens a file for reading. Whatever is still open goes with it, and nothing is locked.
+/// Opens a file for reading, without locking it. Closing it closes all of its objects.
 fn open(at: At, path: &Path) -> Result<Handle> {
     let opened = hdf5_metno::File::with_options()
         .with_fapl(|access| access.fclose_degree(FileCloseDegree::Strong).file_locking(false))
@@ -68,7 +68,7 @@ fn superblock_version(at: At, file: &Handle) -> Result<u8> {
     u8::try_from(info.super_.version).map_err(|_| at.malformed("superblock version"))
 }
 
-/// Objects found so far.
+/// Objects read so far.
 struct Objects<'a> {
     file: &'a Handle,
     format: Format,
@@ -76,7 +76,7 @@ struct Objects<'a> {
 }
 
 impl Objects<'_> {
-    /// Reads all that hard links lead to from the root group.
+    /// Reads all objects that hard links reach from the root group.
     fn root(&mut self, at: At) -> Result<Address> {
         // SAFETY: the handle is open, and the path ends with a NUL.
         let root = at.handle(unsafe { h5o::H5Oopen(self.file.id(), c"/".as_ptr(), 0) })?;

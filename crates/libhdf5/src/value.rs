@@ -1,4 +1,4 @@
-//! Elements as the library puts them in memory.
+//! Decodes elements from the library's representation in memory.
 
 use std::ffi::CStr;
 
@@ -11,24 +11,24 @@ use virtualize_hdf5::{
 
 use crate::call::Handle;
 
-/// How an element lies in memory.
+/// Representation of an element in memory.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// As in the file.
+    /// The stored bytes.
     Flat(Datatype),
     /// A number that the library converts.
     Number(Handle, Datatype),
-    /// A pointer to text.
+    /// Pointer to text.
     Text,
-    /// Length and pointer; size and form of an item.
+    /// Length and pointer; size and representation of an item.
     Sequence(usize, Box<Memory>),
-    /// Items one after the other; size and form of an item.
+    /// Consecutive items; size and representation of an item.
     Array(usize, Box<Memory>),
-    /// Members.
+    /// Members of a compound.
     Compound(Vec<MemoryMember>),
-    /// An address, counted from the base address.
+    /// Address, relative to the base address.
     Object,
-    /// What has no value that we know.
+    /// An element without a supported value.
     Unknown(&'static str),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct MemoryMember {
 }
 
 impl Memory {
-    /// Whether elements hold no pointers, so that their bytes are those of the file.
+    /// Returns whether elements contain no pointers, so that their bytes are those of the file.
     pub(crate) fn is_flat(&self) -> bool {
         match self {
             Self::Flat(_) | Self::Number(..) => true,
@@ -52,22 +52,23 @@ impl Memory {
         }
     }
 
-    /// Whether elements own memory of the library.
+    /// Returns whether elements own memory of the library.
     pub(crate) fn owns(&self) -> bool {
         match self {
             Self::Text | Self::Sequence(..) => true,
             Self::Array(_, base) => base.owns(),
             Self::Compound(members) => members.iter().any(|member| member.memory.owns()),
             Self::Flat(_) | Self::Number(..) | Self::Object => false,
-            // References of HDF5 1.12 own what they point at.
+            // References of HDF5 1.12 own the memory that they point to.
             Self::Unknown(_) => true,
         }
     }
 
-    /// Decodes an element; `base` is the file's base address.
+    /// Decodes an element. `base` is the base address of the file.
     ///
     /// # Safety
-    /// `bytes` is one element of this form as the library wrote it: its pointers are null or valid, its lengths true.
+    /// `bytes` is one element in this representation, written by the library: pointers are null or valid, lengths are
+    /// correct.
     pub(crate) unsafe fn decode(&self, bytes: &[u8], base: u64) -> Element {
         match self {
             Self::Flat(datatype) => decode_element(datatype, bytes),
@@ -92,7 +93,10 @@ impl Memory {
                     let part = bytes.get(member.offset..).and_then(|rest| rest.get(..member.size));
                     // SAFETY: as promised by the caller.
                     let value = part.map(|part| unsafe { member.memory.decode(part, base) });
-                    (member.name.clone(), value.unwrap_or(Element::Unknown("member passes its compound")))
+                    (
+                        member.name.clone(),
+                        value.unwrap_or(Element::Unknown("member beyond the end of its compound")),
+                    )
                 };
                 Element::Compound(members.iter().map(decode).collect())
             }
@@ -101,24 +105,24 @@ impl Memory {
         }
     }
 
-    /// Decodes elements of `size` bytes that lie one after the other.
+    /// Decodes consecutive elements of `size` bytes.
     ///
     /// # Safety
-    /// As [`Memory::decode`], for each of them.
+    /// As for [`Memory::decode`], for each element.
     pub(crate) unsafe fn decode_all(&self, size: usize, bytes: &[u8], base: u64) -> Vec<Element> {
         // SAFETY: as promised by the caller.
         bytes.chunks_exact(size.max(1)).map(|bytes| unsafe { self.decode(bytes, base) }).collect()
     }
 }
 
-/// The pointer-sized number at a place.
+/// Reads the pointer-sized number at an offset.
 fn word(bytes: &[u8], index: usize) -> usize {
     let mut words = bytes.chunks_exact(size_of::<usize>());
     words.nth(index).and_then(|word| word.try_into().ok()).map_or(0, usize::from_ne_bytes)
 }
 
 /// # Safety
-/// `address` is 0 or that of text which ends with a NUL.
+/// `address` is 0 or that of NUL-terminated text.
 unsafe fn text(address: usize) -> Element {
     if address == 0 {
         return Element::Text(String::new());
@@ -137,7 +141,7 @@ fn object(bytes: &[u8], base: u64) -> Option<Address> {
     (!null).then(|| Address(base.saturating_add(address)))
 }
 
-/// The library's conversion to the widest number, where that is exact.
+/// Converts a number with the library to the widest type, if that is exact.
 fn number(handle: &Handle, datatype: &Datatype, bytes: &[u8]) -> Element {
     let ours = decode_element(datatype, bytes);
     let native = match (&ours, datatype) {
@@ -156,7 +160,7 @@ fn number(handle: &Handle, datatype: &Datatype, bytes: &[u8]) -> Element {
     };
     match (status, &ours) {
         (0.., Element::Float(_)) => match f64::from_ne_bytes(buffer) {
-            // The library's conversion makes payloads of its own.
+            // The library's conversion does not preserve NaN payloads.
             value if value.is_nan() => Element::Float(f64::NAN),
             value => Element::Float(value),
         },

@@ -1,6 +1,6 @@
-//! Differences that are known, each with its reason.
+//! Known differences, each with a reason.
 
-/// Why a difference is no fault of ours; `None` where nobody knows.
+/// Returns the reason for a difference; `None` if it is unknown.
 pub(crate) fn reason(file: &str, class: &str, detail: &str) -> Option<&'static str> {
     ALLOWANCES
         .iter()
@@ -9,10 +9,10 @@ pub(crate) fn reason(file: &str, class: &str, detail: &str) -> Option<&'static s
 }
 
 struct Allowance {
-    /// How the file's name starts; empty for all files.
+    /// Prefix of the file's name; empty for all files.
     file: &'static str,
     class: &'static str,
-    /// What the detail holds; empty for anything.
+    /// Part of the detail; empty for any.
     detail: &'static str,
     reason: &'static str,
 }
@@ -28,36 +28,36 @@ const ALLOWANCES: &[Allowance] = &[
         file: "",
         class: "libhdf5 refuses the layout",
         detail: "does not give the stored bytes",
-        reason: "the C API gives compact elements with pointers only as memory, never as the bytes that are stored",
+        reason: "the C API returns compact elements with pointers only in memory representation, not as stored bytes",
     },
     Allowance {
         file: "brtnfld+hdf5/tools__test__h5dump__testfiles__vds__",
         class: "extent of a virtual dataset",
         detail: "",
-        reason: "the library computes the extent of an unlimited virtual dataset from its source files, which lie elsewhere; ours is the stored one",
+        reason: "the library computes the extent of an unlimited virtual dataset from its source files, which are missing here; ours is the stored one",
     },
     Allowance {
         file: "jamesmudd+jhdf/",
         class: "libhdf5 refuses attributes",
         detail: "global heap size is too small",
-        reason: "the library refuses global heap collections under 4096 bytes, ours reads them",
+        reason: "the library rejects global heap collections under 4096 bytes, ours reads them",
     },
     Allowance {
         file: "brtnfld+hdf5/test__testfiles__cve_2020_10810.h5",
         class: "libhdf5 refuses the file",
         detail: "",
-        reason: "the damage is in what the superblock extension says of free space, which no reader needs",
+        reason: "the damage affects the free space information of the superblock extension, which a reader does not need",
     },
     Allowance {
         file: "brtnfld+hdf5/test__testfiles__tmisc38",
         class: "libhdf5 refuses the object",
         detail: "H5Pset_relax_file_integrity_checks",
-        reason: "a heuristic of HDF5 2 that can be switched off: a number with many unused bits is taken for damage",
+        reason: "HDF5 2 treats a number with many unused bits as damage, a heuristic that can be disabled",
     },
     Allowance {
         file: "brtnfld+hdf5/tools__test__h5stat__testfiles__h5stat_err_old_layout.h5",
         class: "libhdf5 refuses the object",
         detail: "dimensionality",
-        reason: "the layout message is damaged: the library refuses the dataset, ours its layout",
+        reason: "the layout message is damaged: the library rejects the dataset, ours only its layout",
     },
 ];

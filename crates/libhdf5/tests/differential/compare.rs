@@ -1,4 +1,4 @@
-//! Model against model.
+//! Compares two models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -12,18 +12,18 @@ use virtualize_hdf5::{
     },
 };
 
-/// Where the two readers say different things.
+/// A difference between the two readers.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// One of [`CLASSES`], or what happened to the process.
+    /// One of [`CLASSES`], or a failure of the process.
     pub(crate) class: &'static str,
-    /// Which object.
+    /// The affected object.
     pub(crate) place: String,
-    /// What each of them says.
+    /// The two results.
     pub(crate) detail: String,
 }
 
-/// All classes of differences between models.
+/// Classes of differences.
 pub(crate) const CLASSES: &[&str] = &[
     "ours refuses the file",
     "libhdf5 refuses the file",
@@ -51,7 +51,7 @@ pub(crate) const CLASSES: &[&str] = &[
     "chunks",
 ];
 
-/// What two readers of a file say differently.
+/// Compares the results of the two readers.
 pub(crate) fn files(ours: &Result<File, Error>, theirs: &Result<File, Error>) -> Vec<Difference> {
     let mut found = Differences::default();
     match (ours, theirs) {
@@ -75,7 +75,7 @@ impl Differences {
     }
 
     fn same<T: Debug>(&mut self, class: &'static str, what: &str, ours: &T, theirs: &T) {
-        // Texts, because NaN must equal NaN and -0 must not equal 0.
+        // Compared as text, because NaN must equal NaN and -0 must not equal 0.
         let (ours, theirs) = (format!("{ours:?}"), format!("{theirs:?}"));
         if ours != theirs {
             self.note(class, format!("{what}: ours {ours:.1500}, libhdf5 {theirs:.1500}"));
@@ -92,7 +92,7 @@ impl Differences {
         let only = |one: &BTreeSet<Address>, other| one.difference(other).copied().collect::<Vec<_>>();
         self.same(
             "objects",
-            "found by one alone",
+            "found by one reader only",
             &only(&our_addresses, &their_addresses),
             &only(&their_addresses, &our_addresses),
         );
@@ -187,7 +187,7 @@ impl Differences {
 
     fn fills(&mut self, ours: &FillMessage, theirs: &FillMessage, points: bool) {
         match (&ours.value, &theirs.value) {
-            // The library gives no bytes for elements with pointers.
+            // The library returns no bytes for elements with pointers.
             (FillValue::User(_), FillValue::User(bytes)) if bytes.is_empty() || points => {}
             (ours, theirs) => self.same("fill value", "value", ours, theirs),
         }
@@ -198,7 +198,7 @@ impl Differences {
     }
 
     fn filters(&mut self, ours: &[Filter], theirs: &[Filter]) {
-        // The library fills in names that the file lacks.
+        // The library supplies names that are not stored.
         let named = |(ours, theirs): (&Filter, &Filter)| Filter {
             name: ours.name.as_ref().and(theirs.name.clone()),
             ..theirs.clone()
@@ -239,7 +239,7 @@ impl Differences {
     }
 }
 
-/// Address, size and mask of each chunk by position.
+/// Returns address, size and mask of each chunk by position.
 fn chunks(table: &ChunkTable) -> BTreeMap<u64, (u64, u64, u32)> {
     let size = |index: usize| match &table.sizes {
         ChunkSizes::Uniform(size) => *size,
@@ -253,7 +253,7 @@ fn chunks(table: &ChunkTable) -> BTreeMap<u64, (u64, u64, u32)> {
     table.addresses.iter().enumerate().map(chunk).collect()
 }
 
-/// Size and largest size: the library always knows the latter.
+/// Returns shape and maximum shape. The library always reports the latter.
 fn extent(dataspace: &Dataspace) -> (Option<Vec<u64>>, Option<Vec<Option<u64>>>) {
     let shape = dataspace.shape().map(<[u64]>::to_vec);
     let max = match dataspace {
@@ -263,7 +263,7 @@ fn extent(dataspace: &Dataspace) -> (Option<Vec<u64>>, Option<Vec<Option<u64>>>)
     (shape, max)
 }
 
-/// A type without what the library does not tell: kind and stored size of HDF5 1.12's references.
+/// Removes what the library does not report: kind and stored size of references of HDF5 1.12.
 fn plain(datatype: &Datatype) -> Datatype {
     match datatype.clone() {
         Datatype::Reference { kind: ReferenceKind::Standard(_), .. } => {
@@ -276,7 +276,7 @@ fn plain(datatype: &Datatype) -> Datatype {
     }
 }
 
-/// References that the other reader does not follow.
+/// Removes references that the other reader does not resolve.
 fn has_references_to_parts(datatype: &Datatype) -> bool {
     match datatype {
         Datatype::Reference { kind, .. } => *kind != ReferenceKind::Object,

@@ -1,8 +1,8 @@
-//! Our reader against the HDF5 C library: model with model, for every file of fixtures/hdf5 and, where the environment
-//! variable CORPUS points to a folder, for every file in it.
+//! Compares the native reader with the HDF5 C library, model by model, for every file in fixtures/hdf5 and, if the
+//! environment variable CORPUS names a folder, for every file in it.
 //!
-//! The library can crash or hang on damaged files, so each file is read in a process of its own: this binary again,
-//! running the test `one_file`.
+//! The library can crash or hang on damaged files, so each file is read in a separate process: this binary with the
+//! test `one_file`.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -27,11 +27,11 @@ use virtualize_bytes::{Limits, MemorySource};
 
 use compare::Difference;
 
-/// How long both readers may take for one file.
+/// Limit on the time that both readers take for a file.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Names the file for [`one_file`].
+/// Passes the file to [`one_file`].
 const FILE: &str = "DIFFERENTIAL_FILE";
-/// What the child prints before each reader's turn, and at the end.
+/// Printed by the child process before each reader, and at the end.
 const TURNS: [&str; 3] = ["turn: ours", "turn: libhdf5", "turn: done"];
 
 #[test]
@@ -47,7 +47,7 @@ fn corpus() {
     }
 }
 
-/// Compares one file; run by the others in a process of its own.
+/// Compares one file, in a process that the other tests start.
 #[test]
 #[ignore = "run by the other tests"]
 fn one_file() {
@@ -101,7 +101,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
     files.sort();
 }
 
-/// Whether a signature stands where one may stand.
+/// Returns whether the file has an HDF5 signature.
 fn is_hdf5(path: &Path) -> bool {
     let bytes = fs::read(path).unwrap_or_default();
     let places = std::iter::once(0).chain(std::iter::successors(Some(512), |place| Some(place * 2)));
