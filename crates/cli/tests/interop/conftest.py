@@ -1,4 +1,4 @@
-"""Makes the helpers importable, and says at once when there is no binary."""
+"""Makes the helpers importable and fails early without a binary."""
 import os, pathlib, sys
 
 import pytest

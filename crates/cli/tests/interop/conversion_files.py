@@ -1,4 +1,4 @@
-"""Random HDF5 and TIFF files of the kinds that the two Zarr formats spell differently."""
+"""Random HDF5 and TIFF files with everything that the two Zarr formats encode differently."""
 import numpy as np
 
 NUMBERS = ["u1", "i1", "<i2", ">i2", "<u4", ">u4", "<i8", ">i8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c8", ">c16", "?"]
@@ -9,7 +9,7 @@ STRUCTURES = [
 
 
 def hdf5_file(path, pick):
-    """Arrays of all types, byte orders, filters, fill values and sentinels, of which chunks are missing."""
+    """Writes arrays of all types, byte orders, filters, fill values and sentinels, with missing chunks."""
     import h5py
     with h5py.File(path, "w") as f:
         f.attrs["title"] = "random"
@@ -38,7 +38,7 @@ def chunked(group, name, shape, dtype, chunks, fill, compression):
     try:
         return group.create_dataset(name, shape, dtype, chunks=chunks, fillvalue=fill, **compression)
     except ValueError:
-        # Some plugins fail in a process that has two HDF5 libraries, h5py's and netCDF4's.
+        # Some plugins fail in a process with two HDF5 libraries (those of h5py and netCDF4).
         return group.create_dataset(name, shape, dtype, chunks=chunks, fillvalue=fill)
 
 
@@ -112,7 +112,7 @@ def value_of(dtype, pick):
 
 
 def tiff_file(path, pick):
-    """Images of one band and of several, chunky and planar, in strips and tiles, of both byte orders and bit orders."""
+    """Writes images of one and of several bands, chunky and planar, in strips and tiles, in both byte orders and bit orders."""
     import tifffile
     with tifffile.TiffWriter(path, byteorder=pick.choice("<>"), bigtiff=pick.random() < 0.2) as out:
         reversed_ones = [write_image(out, pick) for _ in range(pick.choice([1, 1, 2]))]
@@ -149,7 +149,7 @@ def write_image(out, pick):
 
 
 def reverse_bits(path, kinds):
-    """tifffile writes no FillOrder (266) of 2: another tag becomes it, and the bits are turned round, behind its back."""
+    """Sets FillOrder (266) to 2, which tifffile cannot write, in place of another tag, and reverses the bits of the data."""
     import struct
     import tifffile
     table = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))

@@ -1,8 +1,8 @@
-"""Google Cloud Storage for tests, over loopback: what of its XML API (https://cloud.google.com/storage/docs/xml-api/overview) and of its
-JSON API (https://cloud.google.com/storage/docs/json_api) the binary and gcsfs use. No emulator of the registries has the XML API's pages,
-conditions and uploads, nor checks credentials.
+"""A Google Cloud Storage emulator on loopback: the parts of its XML API (https://cloud.google.com/storage/docs/xml-api/overview) and of its JSON API
+(https://cloud.google.com/storage/docs/json_api) that the binary and gcsfs use. Published emulators lack pagination, conditions and uploads of the XML
+API, and do not check credentials.
 
-Bucket `private` asks for the bearer token, bucket `public` refuses any. Listings have PAGE keys a page."""
+Bucket `private` requires the bearer token, bucket `public` rejects any. Listings have PAGE keys per page."""
 import base64, contextlib, email.utils, hashlib, http.server, json, re, threading, time, urllib.parse
 from xml.sax.saxutils import escape
 
@@ -11,7 +11,7 @@ PAGE = 4
 
 
 class Store:
-    """Objects of all buckets, in memory: {bucket: {key: (bytes, generation, seconds)}}."""
+    """Objects of all buckets in memory: {bucket: {key: (bytes, generation, seconds)}}."""
 
     def __init__(self):
         self.buckets, self.uploads, self.log, self.generation = {"private": {}, "public": {}}, {}, [], 1_700_000_000_000_000
@@ -22,7 +22,7 @@ class Store:
         self.buckets[bucket][key] = (bytes(data), self.generation, time.time())
 
     def page(self, bucket, prefix, delimiter, after):
-        """(keys, common prefixes, where the next page starts): a page of what starts so."""
+        """Returns a page of keys with a prefix: (keys, common prefixes, start of the next page)."""
         keys, prefixes = [], []
         for key in sorted(self.buckets[bucket], key=lambda key: key.encode()):
             if not key.startswith(prefix):
@@ -109,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(404, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>")
         data, generation, seconds = found
         wanted = self.headers.get("If-Match")
-        # Icechunk leaves the quotes out, for every store; Google's documentation does not say whether that is taken.
+        # Icechunk omits the quotation marks for every store. Google's documentation does not say whether that is accepted.
         if wanted and wanted.strip('"') not in ("*", etag(data)) or self.query.get("generation", str(generation)) != str(generation):
             return self.send(412, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>PreconditionFailed</Code><Message>x</Message></Error>")
         headers = {"ETag": f'"{etag(data)}"', "x-goog-generation": str(generation), "Last-Modified": email.utils.formatdate(int(seconds), usegmt=True),
@@ -166,7 +166,7 @@ def rfc3339(seconds):
 
 @contextlib.contextmanager
 def started():
-    """(url, store) of a server that is stopped at the end."""
+    """Yields (url, store) of a server that is stopped at the end."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads, server.store = True, Store()
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -16,7 +16,7 @@ def free_port():
 
 @contextlib.contextmanager
 def started(*folders, arguments=()):
-    """The address of a service that may read these folders."""
+    """Yields the address of a service with access to these folders."""
     address = f"127.0.0.1:{free_port()}"
     allow = [word for folder in folders for word in ("--allow", url(folder) + "/")]
     log = tempfile.TemporaryFile("w+")

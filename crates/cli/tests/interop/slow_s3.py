@@ -1,16 +1,16 @@
-"""An S3-like server on loopback whose objects lie in memory: slow, failing or changing on demand, and it counts what is asked of it."""
+"""An S3-like server on loopback with objects in memory. It can be slow, fail or change objects, and counts requests."""
 import collections, hashlib, http.server, threading, time
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 
 class SlowS3:
-    """Objects of one bucket. `latency` in seconds; `failing` gives, by key, how many requests are answered with 503 yet; `private` keys are
-    denied. An `outage` is a status and a code: after `healthy` more requests of objects, all are answered so, `lasting` times."""
+    """Objects of one bucket. `latency` is in seconds; `failing` is the number of requests per key that still fail with 503; `private` keys are denied.
+    An `outage` is a status and a code: after `healthy` more requests for objects, the next `lasting` requests fail with it."""
 
     def __init__(self, objects, latency=0.0):
         self.objects, self.latency, self.failing = dict(objects), latency, collections.Counter()
-        # Requests by key: those for bytes, and those that only look.
+        # Numbers of requests by key: for bytes, and for metadata.
         self.asked, self.looked = collections.Counter(), collections.Counter()
         self.private, self.outage, self.healthy, self.lasting, self.refused = set(), None, 0, 10**9, 0
         self.lock = threading.Lock()
@@ -75,7 +75,7 @@ class SlowS3:
             return self.send(request, 404, b"<Error><Code>NoSuchKey</Code></Error>", {}, with_body)
         tag = etag(body)
         head = {"ETag": tag, "Accept-Ranges": "bytes", "Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
-        # S3 takes a tag with or without its quotation marks.
+        # S3 accepts an entity tag with and without quotation marks.
         if request.headers.get("If-Match", tag).strip('"') not in (tag.strip('"'), "*"):
             return self.send(request, 412, b"", {}, with_body)
         wanted = request.headers.get("Range")

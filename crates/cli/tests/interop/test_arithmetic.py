@@ -1,6 +1,6 @@
-"""`scale_offset` and `cast_value` beside zarr-python's own codecs: the same number or the same kind of error, for hundreds of
-thousands of generated numbers. Where the two differ, `arithmetic_model` says who follows the specification, and the kind
-of difference must be one of those in docs/semantics.md.
+"""Compares `scale_offset` and `cast_value` with zarr-python's codecs: the same number or the same kind of error, for hundreds of thousands of generated
+numbers. Where the two differ, `arithmetic_model` decides which follows the specification, and the kind of difference must be listed in
+docs/semantics.md.
 
 The seed is printed; ARITHMETIC_SEED=… repeats a run."""
 import collections, functools, itertools, json, math, os, subprocess
@@ -24,7 +24,7 @@ KINDS = {"out of range": "!range", "outside the range": "!range", "Cannot cast":
 
 @functools.cache
 def example(crate, name):
-    """An example of the workspace, built as the tests of a crate are."""
+    """Builds an example of the workspace, like the tests of a crate."""
     built = subprocess.run(["cargo", "build", "--quiet", "--package", crate, "--example", name,
                             "--message-format", "json"], cwd=clients.ROOT, stdout=subprocess.PIPE, check=True)
     artifacts = map(json.loads, built.stdout.splitlines())
@@ -32,7 +32,7 @@ def example(crate, name):
 
 
 def ours(cases):
-    """What virtualize makes of each case."""
+    """Returns the results of virtualize for each case."""
     lines = "".join(json.dumps({**case, "elements": case["elements"].tobytes().hex()}) + "\n" for case in cases)
     done = subprocess.run([example("virtualize-zarr", "arithmetic")], input=lines.encode(), stdout=subprocess.PIPE, check=True)
     return list(map(json.loads, done.stdout.splitlines()))
@@ -44,7 +44,7 @@ def spec(data_type, count=1, fill=0):
 
 
 def theirs(case):
-    """zarr-python's codecs of a case, with the types of the arrays before them."""
+    """Returns zarr-python's codecs of a case, with the types of their input arrays."""
     data_type, steps = case["data_type"], []
     for metadata in case["codecs"]:
         codec = {"scale_offset": ScaleOffset, "cast_value": CastValue}[metadata["name"]].from_dict(metadata)
@@ -62,7 +62,7 @@ def run(steps, direction, numbers):
 
 
 def one(steps, direction, number):
-    """The bytes or the kind of error of one number alone, since zarr-python refuses whole arrays."""
+    """Returns the bytes or the kind of error of a single number, because zarr-python rejects whole arrays."""
     try:
         return run(steps, direction, number.reshape(1)).tobytes().hex()
     except ValueError as error:
@@ -70,7 +70,7 @@ def one(steps, direction, number):
 
 
 def all_of(steps, direction, numbers, expected):
-    """As `one`, for many; those that virtualize can do are tried together."""
+    """Like `one`, for many numbers. Those that virtualize accepts are tried together."""
     found = [None] * len(numbers)
     fine = [at for at, result in enumerate(expected) if not result.startswith("!")]
     try:
@@ -95,7 +95,7 @@ def result_type(case):
 
 
 def same(one, other, kind, case):
-    """Equal to the bit; NaNs that were calculated with have any payload."""
+    """Compares bits. NaNs that result from arithmetic may have any payload."""
     calculated = any(codec["name"] == "scale_offset" for codec in case["codecs"])
     if one == other or "!" in one + other or kind.kind != "f" or not calculated:
         return one == other
@@ -109,7 +109,7 @@ PASSES = "scale_offset lets values on the way leave the type"
 
 
 def difference(case, number, found):
-    """The kind of difference, as rule A5 in docs/semantics.md lists them, where virtualize follows the specification."""
+    """Returns the kind of a difference by rule A5 in docs/semantics.md, if virtualize follows the specification."""
     [codec], name = case["codecs"], case["data_type"]
     configuration = codec["configuration"]
     if codec["name"] == "cast_value":
@@ -124,7 +124,7 @@ def difference(case, number, found):
 
 
 def compare(cases):
-    """Compares, and returns how many numbers there were and how often which difference occurred."""
+    """Compares both implementations. Returns the number of values and the number of differences by kind."""
     count, differences = 0, collections.Counter()
     for case, answer in zip(cases, ours(cases), strict=True):
         numbers, kind = case["elements"], result_type(case)
@@ -148,8 +148,7 @@ def compare(cases):
 
 @functools.cache
 def edges(name):
-    """Numbers of a type at which something happens: ends, powers of two, halves, and what lies halfway between the numbers
-    of other types."""
+    """Returns critical numbers of a type: limits, powers of two, halves, and midpoints between the numbers of other types."""
     kind = np.dtype(name)
     powers = [sign * 2**k + step for k in range(65) for sign in (1, -1) for step in (-1, 0, 1)]
     if name in INTEGERS:
@@ -176,7 +175,7 @@ def edges(name):
 
 
 def numbers(random, name, count):
-    """Edges, numbers of any bits, and numbers of ordinary size."""
+    """Returns edge cases, numbers with random bits, and numbers of ordinary size."""
     kind = np.dtype(name)
     third = count // 3
     any_bits = random.integers(0, 256, third * kind.itemsize, dtype=np.uint8).view(kind)
@@ -189,7 +188,7 @@ def numbers(random, name, count):
 
 
 def scalar_map(random, array, stored, elements):
-    """Entries for some of the elements, none of them twice (zarr-python takes the last of two, the specification the first)."""
+    """Returns scalar map entries for some of the elements, without duplicates (zarr-python applies the last one, the specification the first)."""
     result = {}
     for direction, (source, target) in {"encode": (array, stored), "decode": (stored, array)}.items():
         entries = {}
@@ -217,7 +216,7 @@ def test_casts_between_all_types():
 
 
 def parameter(random, name):
-    """An offset or scale."""
+    """Returns an offset or scale."""
     if name in FLOATS:
         return model.json_of(np.dtype(name).type(random.choice([0.1, 10.0, -3.5, 1 / 3, 273.15, 1e-4, 65504.0])))
     small = np.array([1, 2, 3, 10, 127], dtype=name)
@@ -243,7 +242,7 @@ def test_scale_offset_of_all_types():
 
 
 def test_packed_chains():
-    """As `--unpack` writes them: floats, packed into integers with a sentinel for NaN."""
+    """As written by `--unpack`: floats packed into integers, with a sentinel for NaN."""
     random, cases = np.random.default_rng(SEED + 2), []
     for array, stored, _ in itertools.product(["float32", "float64"], INTEGERS, range(10)):
         sentinel = [np.iinfo(stored).min, np.iinfo(stored).max][random.integers(2)]
@@ -257,7 +256,7 @@ def test_packed_chains():
 
 
 def test_fill_values():
-    """zarr-python encodes the fill value when it opens an array, and does not look whether it comes back."""
+    """zarr-python encodes the fill value when it opens an array, without checking that it round-trips."""
     random, cases = np.random.default_rng(SEED + 3), []
     for array, stored in itertools.product(TYPES, TYPES):
         cast = {"name": "cast_value", "configuration": {"data_type": stored, "out_of_range": "clamp"}}
@@ -336,7 +335,7 @@ def test_nans_with_a_payload_map_where_zarr_python_fails():
 
 
 def test_float64_is_rounded_once_to_float16_and_twice_by_zarr_python():
-    """Just past halfway between 1 and the next number, and halfway once it is a float32."""
+    """A number slightly above the midpoint between 1 and its successor, which rounds to the midpoint as float32."""
     cast = {"name": "cast_value", "configuration": {"data_type": "float16"}}
     case = {"data_type": "float64", "codecs": [cast], "direction": "encode", "elements": np.array([1 + 2.0**-11 + 2.0**-40])}
     assert ours([case])[0]["results"] == ["013c"] == [by_specification(case, case["elements"][0])]
@@ -344,7 +343,7 @@ def test_float64_is_rounded_once_to_float16_and_twice_by_zarr_python():
 
 
 def packed():
-    """The arrays that the example writes: {name: values}, the last chunk being the fill value."""
+    """The arrays that the example writes, {name: values}. The last chunk consists of the fill value."""
     at = np.arange(20).reshape(4, 5)
 
     def expected(values, fill):
@@ -354,7 +353,7 @@ def packed():
     numbers = (at * 7 - 50) / 10 + 10
     numbers[at == 3] = np.nan
     steps = at.astype("f4") * np.float32(20.9) - np.float32(30)
-    # 1 + k / 4096 in steps of 1 / 1024, halves up.
+    # 1 + k / 4096 in steps of 1 / 1024, with halves rounded up.
     halves = 1 + np.floor(at / 4 + 0.5).astype("f4") / 1024
     return {
         "packed": expected(numbers, np.nan),

@@ -1,4 +1,4 @@
-"""Attributes of every kind, on a group and on an array, beside what h5py reads; those that JSON cannot say have a diagnostic."""
+"""Attributes of every kind, on a group and on an array, compared with h5py. Those that JSON cannot represent cause a diagnostic."""
 import json
 
 import clients
@@ -15,7 +15,7 @@ def enum(values):
 
 
 def kinds():
-    """name → (value for h5py, its type if not the value's, what JSON must say; None where it cannot)."""
+    """name → (value for h5py, its type if it differs from the value's, expected JSON; None if there is none)"""
     import h5py
     text, objects = h5py.string_dtype(), np.empty(2, object)
     objects[:] = [np.array([1, 2, 3], "i4"), np.array([], "i4")]
@@ -84,7 +84,7 @@ def test_each_kind_of_attribute(tmp_path, fmt, holder):
 
 
 def test_what_h5py_reads_is_what_was_meant(tmp_path):
-    """The list above is not only ours: numbers and text are those that h5py reads back."""
+    """Checks the list above itself: h5py must read back the same numbers and text."""
     import h5py
     path = tmp_path / "kinds.h5"
     write(path)

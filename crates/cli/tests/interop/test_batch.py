@@ -1,5 +1,5 @@
-"""Many files at once: outputs of single files, combined datasets against `xr.open_mfdataset` on the originals, and the journal: killed runs,
-changed files, failed files."""
+"""`batch`: outputs per file, combined datasets compared with `xr.open_mfdataset` on the originals, and the journal: killed runs, changed files, failed
+files."""
 import json, os, pathlib, random, signal, sqlite3, subprocess, time, warnings
 
 import clients
@@ -12,7 +12,7 @@ DAYS = 12
 
 
 def day(path, k, *, scale=0.01, units="hours since 2020-01-01", start=None):
-    """A day of packed numbers, as archives have them."""
+    """Writes a day of packed numbers, as in archives."""
     import netCDF4
     with netCDF4.Dataset(path, "w") as d:
         for name, size in (("time", None), ("lat", 4), ("lon", 6)):
@@ -32,14 +32,14 @@ def day(path, k, *, scale=0.01, units="hours since 2020-01-01", start=None):
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory, request):
-    """So many files as the module that uses it says, `DAYS`."""
+    """As many files as the constant `DAYS` of the using module."""
     folder = tmp_path_factory.mktemp("days")
     return [day(folder / f"day_{k:02}.nc", k) for k in range(request.module.DAYS)]
 
 
 @pytest.fixture
 def bucket(days, request):
-    """A server that has them; with the `LATENCY` of the module that uses it."""
+    """A server with the files, with the `LATENCY` of the using module."""
     with SlowS3({f"era/{path.name}": path.read_bytes() for path in days}, latency=getattr(request.module, "LATENCY", 0)) as server:
         yield server
 
@@ -62,7 +62,7 @@ def together(paths):
 
 
 def printed(run, cwd):
-    """The dataset that the printed lines open."""
+    """Opens the dataset with the printed snippet."""
     scope, before = {}, os.getcwd()
     os.chdir(cwd)
     try:
@@ -75,14 +75,14 @@ def printed(run, cwd):
 
 
 def content(output):
-    """All bytes of an output."""
+    """Returns all bytes of an output."""
     output = pathlib.Path(output)
     if output.is_file():
         return {"": output.read_bytes()}
     return {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.rglob("*")) if p.is_file()}
 
 
-# ---- one output a file
+# ---- one output per file
 
 def test_each_file_has_an_output_of_its_own(days, tmp_path):
     out = tmp_path / "refs"
@@ -96,7 +96,7 @@ def test_each_file_has_an_output_of_its_own(days, tmp_path):
         got = json.loads(next(out.rglob(f"{path.name}.json")).read_bytes())
         assert got == json.loads(clients.convert(path, "kerchunk-json").stdout)
     assert not list(out.rglob(".virtualize-*"))
-    # What is gone is made again, what is there stays as it is.
+    # Missing outputs are written again, existing ones stay.
     gone, kept = next(out.rglob(f"{days[0].name}.json")), next(out.rglob(f"{days[1].name}.json"))
     gone.unlink()
     before = kept.stat().st_mtime_ns
@@ -104,7 +104,7 @@ def test_each_file_has_an_output_of_its_own(days, tmp_path):
     assert gone.is_file() and kept.stat().st_mtime_ns == before
 
 
-# ---- one dataset of all files
+# ---- one dataset from all files
 
 @pytest.mark.parametrize("name", ["out.json", "out.parquet", "out.zarr", "out.icechunk", "v3.json"])
 def test_combined_files_read_as_open_mfdataset_reads_them(days, tmp_path, name):
@@ -135,7 +135,7 @@ def test_files_that_disagree_are_not_merged(days, tmp_path):
     run = batch(*days, other, "--concat-dim", "time", "-o", out, status=1)
     assert "scale_factor" in run.stderr and "--on-mismatch" in run.stderr and not out.exists()
     import xarray as xr
-    # What is in the journal is not read again for another way of putting it together.
+    # Files in the journal are not read again to combine them differently.
     run = batch(*days, other, "--concat-dim", "time", "-o", out, "--on-mismatch", "skip")
     assert f" 0 read" in run.stderr and "other.nc" in run.stderr
     xr.testing.assert_equal(printed(run, tmp_path), together(days))
@@ -170,7 +170,7 @@ def test_two_processes_do_not_work_on_one_journal(days, tmp_path):
 # ---- the journal
 
 def states(journal):
-    """State of each file, read from a copy: the journal of a killed run is left as it is."""
+    """Returns the state of each file, from a copy: the journal of a killed run must not be modified."""
     copy = journal.with_name("copy")
     for end in ("", "-wal"):
         source = pathlib.Path(f"{journal}{end}")
@@ -221,7 +221,7 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(bucket, 
             if status == 0:
                 break
             assert status == -signal.SIGKILL, said
-            # What is there of the output is whole.
+            # An existing output is complete.
             if output.is_file():
                 assert content(output) == expected
             elif output.is_dir():
@@ -299,7 +299,7 @@ def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
     assert subprocess.run(**command(bucket, out, "--concat-dim", "time")).returncode == 0 and out.exists()
 
 
-# ---- what is new, what has changed, what is gone
+# ---- new, changed and deleted files
 
 @pytest.mark.parametrize("name", ["out.json", "out.icechunk"])
 def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, name):
@@ -316,7 +316,7 @@ def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, n
     if name.endswith(".icechunk"):
         import icechunk
         repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(out)))
-        # The repository's own first snapshot, and one a run.
+        # The initial snapshot of the repository, and one per run.
         log = [snapshot.id for snapshot in repository.ancestry(branch="main")]
         assert len(log) == 4
         changes = repository.diff(from_snapshot_id=log[1], to_snapshot_id=log[0])
@@ -326,7 +326,7 @@ def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, n
 
 
 def check_values(run, out, bucket, days):
-    """Values through the references: their bytes come from the server's memory."""
+    """Reads values through the references, with bytes from the server's memory."""
     import xarray as xr
     expected = together(days)
     if out.suffix == ".json":
@@ -345,7 +345,7 @@ def check_values(run, out, bucket, days):
 
 
 def test_files_with_other_units_are_appended_all_the_same(days, tmp_path):
-    """The new part cannot be appended as it is: all is written anew, and times are right."""
+    """The new part cannot be appended as it is: everything is written again, with correct times."""
     import xarray as xr
     pytest.importorskip("icechunk")
     out = tmp_path / "out.icechunk"

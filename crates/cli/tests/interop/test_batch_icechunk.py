@@ -1,4 +1,4 @@
-"""`batch` into an Icechunk repository, killed at any moment: the same command ends with one commit, whose dataset is that of a run that nobody disturbed."""
+"""`batch` to an Icechunk repository, killed at any moment: after a rerun there is one commit, with the dataset of an undisturbed run."""
 import os, random, shutil, signal, subprocess, time, warnings
 
 import clients
@@ -13,7 +13,7 @@ KILLS = 17
 
 
 def opened(output):
-    """The log of main, newest first, and its dataset, through icechunk-python."""
+    """Returns the log of main, newest first, and its dataset, through icechunk-python."""
     import xarray as xr
     storage = icechunk.local_filesystem_storage(str(output))
     containers = icechunk.Repository.fetch_config(storage).virtual_chunk_containers
@@ -26,7 +26,7 @@ def opened(output):
 
 
 def run(arguments, seconds=None):
-    """Whether it ended before it was killed."""
+    """Returns whether the run completed before it was killed."""
     with subprocess.Popen(**arguments) as process:
         try:
             process.wait(seconds)
@@ -43,7 +43,7 @@ def timed(arguments):
 
 
 def moments(seed, took):
-    """When to kill: mostly in the last part, where the commit is."""
+    """Returns moments to kill the run: mostly near its end, during the commit."""
     choose = random.Random(seed)
     while True:
         yield took * choose.choice([choose.uniform(0, 1), choose.uniform(0.6, 1), choose.uniform(0.6, 1)])
@@ -69,7 +69,7 @@ def test_killed_at_any_moment_one_commit_is_made(bucket, days, tmp_path):
 
 @pytest.mark.parametrize("change", ["new files", "a changed file"])
 def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path, change):
-    """Neither twice, nor taken for done since the repository knows all urls already."""
+    """The update is neither made twice nor skipped because the repository already knows all urls."""
     import xarray as xr
     key = "era/day_05.nc"
     changed = day(tmp_path / "changed.nc", 105, start=24 * 5)
@@ -105,7 +105,7 @@ def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path,
 
 
 def test_a_repository_whose_creation_was_killed_is_made(days, bucket, tmp_path):
-    """Icechunk leaves its first snapshot and transaction log without the file that makes them a repository; with anything else beside, the folder is not ours."""
+    """An interrupted creation leaves Icechunk's initial snapshot and transaction log. A folder with any other file is rejected."""
     import xarray as xr
     output = tmp_path / "out.icechunk"
     icechunk.Repository.create(icechunk.local_filesystem_storage(str(output)))

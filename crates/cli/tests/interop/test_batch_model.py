@@ -1,6 +1,6 @@
-"""Sequences of `batch` commands at random, on files and outputs that change meanwhile, some of them killed, beside a model of what the output must
-hold. A killed run may have come to several points, so that the model is a set of worlds; what is seen rules worlds out, and one must be left.
-More sequences: RANDOM_BATCHES=100."""
+"""Random sequences of `batch` commands with changing files and outputs, some of them killed, checked against a model of the output. A killed run can
+have reached several states, so the model is a set of possible worlds. Observations eliminate worlds, and one must remain. More sequences:
+RANDOM_BATCHES=100."""
 import dataclasses, hashlib, itertools, os, random, shutil, signal, subprocess, warnings
 
 import clients
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """What is known of a file: whether it was read, and of which version; the version that the output has."""
+    """Knowledge about a file: whether and in which version it was read, and the version in the output."""
     state: str = "pending"
     version: object = None
     written: object = None
@@ -29,7 +29,7 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """What the journal can hold: files by name, and digests of what it takes for its own output."""
+    """A possible content of the journal: files by name, and digests of what it considers its own output."""
     files: tuple = ()
     outputs: frozenset = frozenset()
 
@@ -38,7 +38,7 @@ class World:
 
 
 def write(path, name, version):
-    """A file of one time, which the output copies, and of values, which it does not; versions differ in both, and some cannot be read."""
+    """Writes a file with one time, which is copied to the output, and values, which are not. Versions differ in both; some are unreadable."""
     path.unlink(missing_ok=True)
     if not good(version):
         path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(50 + version))
@@ -49,7 +49,7 @@ def write(path, name, version):
             f["time"].attrs["units"] = "days since 2000-01-01"
             f["time"].make_scale("time")
             f.create_dataset("t", data=np.array([[version, 0.5, k]], "f8"), chunks=(1, 3)).dims[0].attach_scale(f["time"])
-    # Of this version alone, however fast the test goes.
+    # Different times for different versions, however fast the test runs.
     os.utime(path, ns=(10**18 + version * 10**10,) * 2)
 
 
@@ -63,7 +63,7 @@ def digest(path):
 
 
 def held(path):
-    """{name: version} of the output, as xarray reads it: all values of a file are of one version."""
+    """Returns {name: version} of the output as read by xarray. All values of a file must be of one version."""
     import xarray as xr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -74,7 +74,7 @@ def held(path):
 
 
 def accepted(world, names, flags, disk, there, is_folder):
-    """The files of the journal once the listing is accepted; None where the command is refused."""
+    """Returns the files of the journal after the listing; None if the command fails."""
     files, append = dict(world.files), "--append" in flags
     if any(disk.get(name) is None for name in names):
         return None
@@ -104,12 +104,12 @@ def accepted(world, names, flags, disk, there, is_folder):
 
 
 def read(file, version):
-    """A file that is read as it is now, if it is to be."""
+    """Returns a file after it was read in its current version, if it needs reading."""
     return dataclasses.replace(file, state="done" if good(version) else "failed", version=version) if file.state == "pending" else file
 
 
 def finished(world, files, flags, disk, after):
-    """(what the output then holds, or None where the run fails; the world) of a run that is not disturbed."""
+    """Returns (content of the output, or None if the run fails; the world) after an undisturbed run."""
     files = {name: read(file, disk.get(name)) for name, file in files.items()}
     holds = {name: file.version for name, file in files.items() if file.state == "done"}
     if not holds or (len(holds) < len(files) and "--skip-failed" not in flags):
@@ -119,7 +119,7 @@ def finished(world, files, flags, disk, after):
 
 
 def partly(world, files, disk):
-    """Worlds in which some of the files were read."""
+    """Yields the worlds in which some of the files were read."""
     pending = [name for name, file in files.items() if file.state == "pending"]
     some = itertools.chain.from_iterable(itertools.combinations(pending, count) for count in range(len(pending) + 1))
     return {world.with_files({**files, **{name: read(files[name], disk.get(name)) for name in done}}) for done in some}
@@ -167,13 +167,13 @@ def test_any_sequence_of_runs(tmp_path, seed, name):
             names = choose.sample(sorted(disk), choose.randint(1, min(3, len(disk)))) if disk and choose.random() < 0.95 else [choose.choice(NAMES)]
             moment = choose.choice([choose.uniform(0, 0.05), choose.uniform(0, 0.4)]) if what == "kill" else None
             worlds = run(worlds, names, flags, disk, folder, output, moment, f"{told} {names} {flags}")
-    # What killed runs left goes with the next one.
+    # The next run removes what killed runs left.
     run(worlds, NAMES[:1], ["--overwrite"], disk, folder, output, None, "the last run")
     assert not [path for path in tmp_path.glob(".virtualize-*") if not (path / "whole").exists()]
 
 
 def damage(output, choose):
-    """Takes the output away, or makes another one of it."""
+    """Removes the output or replaces it with another one."""
     parts = [output] if output.is_file() else sorted(p for p in output.rglob("*") if p.is_file()) if output.is_dir() else []
     if not parts:
         return
@@ -190,7 +190,7 @@ def damage(output, choose):
 
 
 def run(worlds, names, flags, disk, folder, output, moment, told):
-    """The worlds that are left after a command."""
+    """Returns the worlds that remain after a command."""
     there = digest(output)
     arguments = [clients.BINARY, "batch", *(str(folder / name) for name in names), "--concat-dim", "time", "-o", str(output), "--attempts", "2", *flags]
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -210,7 +210,7 @@ def run(worlds, names, flags, disk, folder, output, moment, told):
             left.add(final)
         elif has is None and not is_killed and holds is None and after == there:
             left.add(final)
-        # A folder is replaced in two steps: there may be none between them.
+        # A folder is replaced in two steps, between which it may be missing.
         elif is_killed and (after == there or (is_folder and after is None)):
             left |= {world} | (set() if files is None else partly(world, files, disk))
             if holds is not None and there in world.outputs and after == there:

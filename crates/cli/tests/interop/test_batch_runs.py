@@ -1,5 +1,4 @@
-"""What a run of `batch` finds from earlier ones: outputs that are not what was written, files that are no longer what they were, journals that are
-damaged, other runs at the same time."""
+"""`batch` with the remains of earlier runs: modified outputs, changed files, damaged journals, concurrent runs."""
 import json, pathlib, shutil, subprocess, time
 
 import clients
@@ -92,7 +91,7 @@ def test_a_copied_journal_does_not_undo_what_another_one_wrote(files, tmp_path):
     batch(files["c"], *TIME, "-o", out, "--append")
     run = batch(files["d"], *TIME, "-o", out, "--append", "--journal", copy, status=2)
     assert "not what this journal wrote" in run.stderr and held(out) == expected("abc")
-    # Nor does a new one.
+    # Neither does a new journal.
     run = batch(files["d"], *TIME, "-o", out, "--append", "--journal", tmp_path / "new", status=2)
     assert "--journal" in run.stderr and held(out) == expected("abc")
 
@@ -108,7 +107,7 @@ def test_outputs_of_single_files_are_compared_too(files, tmp_path):
     assert "2 read" in run.stderr and content(out) == whole
 
 
-# ---- older files
+# ---- earlier files
 
 def test_older_files_are_checked_when_others_are_appended(files, tmp_path):
     out = tmp_path / "out.json"
@@ -128,7 +127,7 @@ def test_older_files_are_checked_when_others_are_appended(files, tmp_path):
 
 @pytest.mark.parametrize("count", [5, 40])
 def test_older_objects_are_looked_at_without_being_read(tmp_path, count):
-    """One by one where they are few, by a listing where they are many."""
+    """By single requests for a few files, by a listing for many."""
     out = tmp_path / "out.json"
     with SlowS3({f"era/d{k:03}.nc": day(k) for k in range(count + 1)}) as server:
         urls = [f"s3://bucket/{key}" for key in sorted(server.objects)]
@@ -145,7 +144,7 @@ def test_older_objects_are_looked_at_without_being_read(tmp_path, count):
         run = batch(urls[-1], *TIME, "-o", out, "--append", status=1, env=server.env)
         assert changed in run.stderr and "--reread-changed" in run.stderr
         batch(urls[-1], *TIME, "-o", out, "--append", "--reread-changed", env=server.env)
-        # The same command, whose urls say nothing of the files, finds it too.
+        # Nor does the same command, whose urls do not identify the versions of the files.
         server.objects[changed] = day(1)
         server.asked.clear()
         batch(*urls, *TIME, "-o", out, env=server.env)
@@ -159,7 +158,7 @@ def test_older_objects_are_looked_at_without_being_read(tmp_path, count):
         assert gone not in out.read_text()
 
 
-# ---- one output a file
+# ---- one output per file
 
 @pytest.mark.parametrize("urls", [("http://localhost:1/a.nc?x=1", "http://localhost:1/a.nc?x=2"), ("s3://b/a.nc", "s3://b/a.nc.json/c.nc")])
 def test_two_files_with_one_output_are_refused_before_reading(tmp_path, urls):
@@ -182,7 +181,7 @@ def test_a_sibling_folder_can_be_appended(files, tmp_path):
     assert "/2025/b.nc" in (out / "2025" / "b.nc.json").read_text()
 
 
-# ---- journals, other runs
+# ---- journals and other runs
 
 def test_a_damaged_journal_can_be_begun_anew(files, tmp_path):
     out = tmp_path / "out.json"
@@ -212,7 +211,7 @@ def test_an_output_has_one_run_at_a_time_whatever_their_journals(tmp_path):
         assert "another process is writing it" in run.stderr
         assert first.wait(120) == 0
         first.stderr.close()
-        # A process that was killed leaves no lock.
+        # A killed process leaves no lock.
         first = subprocess.Popen([*arguments, "--restart"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         server.asked.clear()
         while not +server.asked:

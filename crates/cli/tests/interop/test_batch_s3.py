@@ -1,5 +1,5 @@
-"""`scan` and `batch` from S3 to S3 (moto, which speaks the protocol, behind a gate that checks credentials): signed, refused and anonymous, and
-more keys than a page of a listing has."""
+"""`scan` and `batch` from S3 to S3 (moto, which implements the protocol, behind a proxy that checks credentials): signed, denied and anonymous access,
+and listings of several pages."""
 import io, json, warnings
 
 import clients
@@ -14,7 +14,7 @@ OUTPUTS = {"out.json": [], "v3.json": ["--format", "zarr3-json"], "out.zarr": []
 
 
 def day(k):
-    """The bytes of a file with one time and three values, some hundred of them in an instant."""
+    """Builds a file with one time and three values, hundreds per second."""
     with io.BytesIO() as made:
         with h5py.File(made, "w", libver="latest") as f:
             f["time"] = np.array([k], "i4")
@@ -31,7 +31,7 @@ def values(*days):
 
 @pytest.fixture(scope="module")
 def filled(s3):  # noqa: F811
-    """(endpoint, gate, client) of the server, with files in both buckets."""
+    """Yields (endpoint, proxy, client) of a server with files in both buckets."""
     import boto3
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
@@ -41,7 +41,7 @@ def filled(s3):  # noqa: F811
     for k in range(DAYS):
         client.put_object(Bucket="private", Key=f"days/d{k:04}.nc", Body=day(k))
         client.put_object(Bucket="public", Key=f"days/d{k:04}.nc", Body=day(k), ACL="public-read")
-    # So many over HTTP would take half a minute.
+    # Over HTTP, that many uploads would take half a minute.
     memory = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
     for k in range(MANY):
         memory.put_object("private", f"many/d{k:04}.nc", day(k))
@@ -51,7 +51,7 @@ def filled(s3):  # noqa: F811
 
 @pytest.fixture
 def signed(filled, monkeypatch):
-    """An environment with the right key, for the binary and for the lines that it prints."""
+    """An environment with the right key, for the binary and for the snippet that it prints."""
     environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": filled[0]}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -65,7 +65,7 @@ def batch(tmp_path, inputs, output, *more, status=0, env=None):
 
 
 def opened(references, **options):
-    """The dataset as xarray reads it through fsspec, with the files' bytes from S3."""
+    """Opens the dataset in xarray through fsspec, with the bytes of the files from S3."""
     import xarray as xr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -74,7 +74,7 @@ def opened(references, **options):
 
 
 def fetched(client, prefix, folder):
-    """An output as boto3 fetches it: the text of its references, or the folder of Parquet files."""
+    """Fetches an output with boto3: the text of the references, or the folder of Parquet files."""
     keys = [entry["Key"] for entry in client.list_objects_v2(Bucket="private", Prefix=prefix)["Contents"]]
     for key in keys:
         path = folder / key
@@ -107,11 +107,11 @@ def test_from_s3_to_s3_with_credentials(filled, signed, tmp_path, name):
         return
     references = fetched(client, f"refs/{name}", tmp_path)
     check(opened(references, **remote(endpoint, key="the-key", secret="the-secret")), range(DAYS))
-    # The same command finds that nothing is new.
+    # The same command reports that nothing is new.
     gate.log.clear()
     run = batch(tmp_path, "s3://private/days/*.nc", f"s3://private/refs/{name}", *OUTPUTS[name], env=signed)
     assert "nothing is new" in run.stderr
-    # But for the lock nothing is written; object_store deletes by POST.
+    # Only the lock is written; object_store deletes with POST.
     assert {method for method, path, _ in gate.log if not path.startswith("/private/refs/.virtualize-")} <= {"GET", "HEAD", "POST"}
 
 
@@ -153,7 +153,7 @@ def test_outputs_of_single_files_on_s3_are_compared_too(filled, signed, tmp_path
 
 
 def test_an_output_on_s3_has_one_writer(filled, signed, tmp_path):
-    """A lock that is written anew belongs to a living process; one that stays the same is taken over."""
+    """A lock that is refreshed belongs to a running process; a stale one is taken over."""
     import threading
     _, _, client = filled
     lock = dict(Bucket="private", Key="locked/.virtualize-out.json.lock")
@@ -220,13 +220,13 @@ def test_a_wrong_key_is_denied_in_one_clear_line(filled, signed, tmp_path):
             last = run.stderr.splitlines()[-1]
             assert "s3://private/days/" in last and "access denied: " in last and "AWS_ACCESS_KEY_ID" in last, run.stderr
             assert "the-secret" not in run.stderr
-    # With the right key the same journal goes on.
+    # With the right key, the same journal continues.
     batch(tmp_path, "s3://private/days/*.nc", output, "--retry-failed", env=signed)
     assert output.exists()
 
 
 def test_an_output_that_may_not_be_written_says_so(filled, signed, tmp_path):
-    """The inputs are public, the output's bucket is not."""
+    """The sources are public, the bucket of the output is not."""
     endpoint, _, _ = filled
     anonymous = ["--anonymous", "--endpoint", endpoint, "--store-option", f"aws_region={REGION}", "--store-option", "aws_allow_http=true"]
     run = batch(tmp_path, "s3://public/days/*.nc", "s3://private/refs/denied.json", *anonymous, status=1)

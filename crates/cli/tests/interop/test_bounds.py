@@ -1,7 +1,6 @@
-"""Small files that name one structure many times: they are refused in one line, in bounded time and memory, or mapped right.
+"""Small files that refer to one structure many times: rejected with one message, in bounded time and memory, or mapped correctly.
 
-The cap on time only keeps a hang from lasting; what is held is memory and the message. Sizes: BOUNDS_SCALE=4 for larger ones.
-"""
+The time limit only prevents hangs; memory and message are checked. Larger files: BOUNDS_SCALE=4."""
 import os, subprocess, sys
 
 import clients
@@ -14,7 +13,7 @@ SECONDS = 120
 MEGABYTES = 300
 
 
-# A process of its own, as the memory of this one would count for what it starts.
+# In a separate process, because child processes inherit the memory statistics of this one.
 MEASURE = """
 import resource, subprocess, sys
 status = subprocess.run(sys.argv[2:], timeout=float(sys.argv[1])).returncode
@@ -87,7 +86,7 @@ def references_in_attributes(f):
 
 
 def virtual_strides(f):
-    """Each mapping cuts an axis into as many spans as it has elements."""
+    """Each mapping divides an axis into as many spans as it has elements."""
     f.create_dataset("x", (1_000_000,), "u1", chunks=(1_000_000,))[...] = 1
     layout = h5py.VirtualLayout((2_000_000,), "u1")
     for _ in range(200 * SCALE):
@@ -96,7 +95,7 @@ def virtual_strides(f):
 
 
 def virtual_sources(f):
-    """Each virtual dataset looks at all chunks of one source."""
+    """Each virtual dataset reads all chunks of one source."""
     f.create_dataset("x", (50_000,), "u1", chunks=(1,))[...] = 1
     for n in range(200 * SCALE):
         layout = h5py.VirtualLayout((50_000,), "u1")
@@ -135,7 +134,7 @@ def test_one_structure_many_times(tmp_path, kind):
         assert megabytes < MEGABYTES, f"{megabytes:.0f} MB for {path.stat().st_size} bytes"
         assert status in (0, 1), errors
         if status:
-            # Where an array of the file has a limit of its own, that is said beside what else is left out.
+            # If an array also exceeds a limit of its own, its diagnostic accompanies those of other omitted arrays.
             said = "takes more than" if kind == "references to long paths" else "the limit for"
             assert output == b"" and said in errors and len(errors.splitlines()) <= 2, errors[-500:]
 
@@ -143,7 +142,7 @@ def test_one_structure_many_times(tmp_path, kind):
 @pytest.mark.parametrize("count", [5_000, 10_000, 20_000])
 @pytest.mark.parametrize("kind", ["soft links", "links to nothing", "attributes", "dimensions", "members", "external links", "mappings"])
 def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
-    """As many of one kind as a group, an object or a type may have: each is shown, or said to be left out."""
+    """As many items of one kind as a group, an object or a type can contain: each is mapped or reported as omitted."""
     import json
     path, count = tmp_path / "many.h5", count // (20 if kind in ("members", "mappings", "dimensions") else 2) * SCALE
     with h5py.File(path, "w", libver="latest") as f:

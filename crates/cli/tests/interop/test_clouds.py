@@ -1,8 +1,8 @@
-"""Google Cloud Storage and Azure Blob Storage through the binary: a server of ours after Google's API (gcs_server.py), and Azurite. What is written
-is read back by gcsfs and adlfs. Keys of all kinds on S3 too."""
+"""Google Cloud Storage and Azure Blob Storage: our emulator of Google's API (gcs_server.py), and Azurite. gcsfs and adlfs read the output. Also keys of
+all kinds on S3."""
 import contextlib, gc, io, json, os, sqlite3, warnings
 
-# Else gcsfs asks for the kind of each bucket by gRPC at Google's own host.
+# Otherwise gcsfs requests the type of each bucket by gRPC from Google.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 import azure_server, clients, gcs_server
@@ -71,7 +71,7 @@ def google():
     import gcsfs
     with gcs_server.started() as (url, store):
         yield filled(Google(url, store))
-        # Its connections cannot be closed any more when Python ends.
+        # Its connections cannot be closed at the exit of Python.
         gcsfs.GCSFileSystem.clear_instance_cache()
         gc.collect()
 
@@ -185,7 +185,7 @@ def test_from_a_bucket_to_a_bucket(cloud, tmp_path, name, pattern):
     batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed)
     dataset = opened(fetched(cloud, output, tmp_path), cloud.remote("private"))
     assert dataset["time"].values.tolist() == list(range(DAYS)) and np.array_equal(dataset["t"].values, values(*range(DAYS)))
-    # What was listed of each file stays in the journal, and the same command finds that nothing is new.
+    # The journal keeps the listing of each file, and the same command reports that nothing is new.
     with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as database:
         rows = database.execute("select url, size, etag from files order by url").fetchall()
     assert [(url, size) for url, size, _ in rows] == [(f"{cloud.scheme}://private/days/d{k:04}.nc", len(day(k))) for k in range(DAYS)]
@@ -219,7 +219,7 @@ def test_references_in_a_bucket_are_read_validated_and_compared(cloud, tmp_path)
 
 
 def test_a_file_that_was_replaced(cloud, tmp_path):
-    """Icechunk keeps the tag with each chunk; a batch finds the change in the listing."""
+    """Icechunk records the entity tag of each chunk; `batch` detects the change in the listing."""
     start = f"{cloud.scheme}://private/changing"
     for k in range(3):
         cloud.put("private", f"changing/d{k:04}.nc", day(k))
@@ -263,7 +263,7 @@ def test_a_file_that_is_replaced_while_it_is_read(google, tmp_path):
 
 @pytest.mark.parametrize("repository", ["local", "bucket"])
 def test_icechunk(cloud, tmp_path, monkeypatch, repository):
-    """Sources in a bucket, the repository on disk or in the bucket too; the client reads through the lines that are printed."""
+    """Sources in a bucket, the repository on disk or in the bucket; the printed snippet opens it."""
     pytest.importorskip("icechunk")
     import zarr
     for name, value in cloud.signed.items():
@@ -290,7 +290,7 @@ MARKERS = ["folder/", "deep/"]
 
 
 def putter(request, kind):
-    """(scheme, bucket, environment, function that puts)."""
+    """Yields (scheme, bucket, environment, function to upload)."""
     if kind != "s3":
         cloud = request.getfixturevalue({"gs": "google", "az": "azure"}[kind])
         return cloud.scheme, cloud.signed, lambda key, data: cloud.put("private", key, data)
@@ -305,7 +305,7 @@ def putter(request, kind):
 def test_keys_of_all_kinds(request, tmp_path, kind):
     scheme, env, put = putter(request, kind)
     root = "odd"
-    # Azure's clients, and Azurite, take steps out of urls before they are sent.
+    # Clients of Azure, and Azurite, normalize dot segments in urls.
     bad = [key for key in BAD if kind != "az" or ".." not in key]
     for k, key in enumerate(GOOD):
         put(f"{root}/{key}", day(k))
@@ -320,7 +320,7 @@ def test_keys_of_all_kinds(request, tmp_path, kind):
     failed = {entry["url"]: entry for entry in report["failed"]}
     assert set(failed) == {start + key for key in bad}
     assert all("key" in json.dumps(entry) for entry in failed.values())
-    # Those that can be read are: each by its own key.
+    # Readable ones are read by their own keys.
     batch(start, tmp_path / "all.json", "--skip-failed", env=env)
     references = json.loads((tmp_path / "all.json").read_text())["refs"]
     named = [references[f"t/{k}.0"][0] for k in range(len(GOOD))]
@@ -330,7 +330,7 @@ def test_keys_of_all_kinds(request, tmp_path, kind):
         assert single.status == 0, single.stderr
         chunk = [value for name, value in single.references["refs"].items() if name == "t/0.0"]
         assert chunk == [references[f"t/{k}.0"]]
-    # Patterns reach them too, level by level.
+    # Patterns find them as well, level by level.
     for pattern, count in [("*.nc", len([key for key in GOOD if "/" not in key])), ("deep/*.nc", 0), ("deep/er/*.nc", 1), ("é/*.nc", 1), ("a[?]b.nc", 1)]:
         run = virtualize("scan", f"{start}{pattern}", "--json", env=env)
         assert (json.loads(run.stdout)["files"] if run.stdout else 0) == count, (pattern, run)
@@ -362,6 +362,6 @@ def test_profiles(s3, tmp_path):  # noqa: F811
         assert done.status == 1 and expected in done.stderr and len(done.stderr.splitlines()) == 1, done
     public = virtualize("s3://public/cog.tif", "--anonymous", env={**files, "AWS_PROFILE": "mine"})
     assert public.status == 0, public.stderr
-    # Icechunk's own store takes them too.
+    # The repository's storage uses them as well.
     listed = virtualize(url, "-f", "icechunk", "-o", "s3://private/profile.icechunk", env={**files, "AWS_PROFILE": "mine"})
     assert listed.status == 0, listed.stderr

@@ -1,4 +1,4 @@
-"""Files put together along dimensions, compared value by value with `xr.open_mfdataset` on the originals, or with the dataset that was cut into them."""
+"""Files combined along dimensions, compared value by value with `xr.open_mfdataset` on the originals or with the dataset that was split into them."""
 import json, random, warnings
 
 import numpy as np
@@ -11,7 +11,7 @@ MINIMAL = dict(combine="nested", concat_dim="time", data_vars="minimal", coords=
 
 
 def combined(tmp_path, fmt, files, *arguments, status=0, text=None, **decode):
-    """What clients open of the files put together, and what was said; or the error."""
+    """Returns what clients read from the combined files and the messages, or the error."""
     run = virtualize("batch", *files, *arguments, "--format", fmt, "-o", tmp_path / "all.json", "--overwrite", "--restart")
     assert run.status == status, run.stderr
     if text:
@@ -38,7 +38,7 @@ def write(path, dataset, **how):
 
 
 def days(path, first, n, units="hours since 2000-01-01", chunk=None, offset=0, down=False, dtype="i8", calendar="standard"):
-    """Packed and plain data, time on the first and the second axis, bounds, a coordinate beside time, and one without it."""
+    """Writes packed and plain data, time on the first and the second axis, bounds, a coordinate along time, and one without it."""
     rng = np.random.default_rng(first)
     t = (np.arange(n) + first - offset)[::-1 if down else 1].astype(dtype)
     ds = xr.Dataset(
@@ -94,7 +94,7 @@ def test_decreasing(tmp_path, fmt):
     dict(first=24 * 400, n=4, units="hours since 1999-01-01"), dict(first=60, n=4, units="minutes since 2001-03-01 00:00:00", dtype="f8"),
     dict(first=7, n=4, units="days since 2004-02-28 12:00", dtype="f4"), dict(first=11, n=3, units="seconds since 2002-1-1T01:30:00+01:00")])
 def test_other_reference_times(tmp_path, fmt, calendar, second):
-    """Times are compared by their dates; bounds follow."""
+    """Times are compared by date; bounds are converted as well."""
     files = [days(tmp_path / "a.nc", 0, 4, calendar=calendar, dtype=second.get("dtype", "i8")), days(tmp_path / "b.nc", calendar=calendar, **second)]
     how = dict(decode_times=xr.coders.CFDatetimeCoder(use_cftime=True))
     got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", **how)
@@ -123,7 +123,7 @@ NEVER = ("--copy-limit", "0")
 @pytest.mark.parametrize("grid", [(), ("--chunk-grid", "rectilinear")])
 @pytest.mark.parametrize("parts", [(12, 16, 20), (31, 28, 31), (5, 1, 2)])
 def test_contiguous_data_of_other_lengths(tmp_path, fmt, parts, grid):
-    """Plain elements are cut into slices that fit all files."""
+    """Uncompressed data is divided into slices that fit all files."""
     if grid and fmt == "kerchunk-json":
         pytest.skip("Zarr v2 has one chunk size")
     files = [rows(tmp_path / f"{k}.nc", sum(parts[:k]), n) for k, n in enumerate(parts)]
@@ -133,7 +133,7 @@ def test_contiguous_data_of_other_lengths(tmp_path, fmt, parts, grid):
 
 @pytest.mark.parametrize("grid", [(), ("--chunk-grid", "rectilinear")])
 def test_chunks_larger_than_the_file(tmp_path, fmt, grid):
-    """Chunks of 512 along a dimension of 24: cut where they are plain, copied where they are small, else refused."""
+    """Chunks of 512 along a dimension of 24: split if uncompressed, copied if small, else rejected."""
     if grid and fmt == "kerchunk-json":
         pytest.skip("Zarr v2 has one chunk size")
     plain = [rows(tmp_path / f"p{k}.nc", 24 * k, 24, 512) for k in range(3)]
@@ -165,7 +165,7 @@ def test_what_does_not_vary_must_be_equal(tmp_path, fmt):
 
 @pytest.mark.parametrize("zlib", [False, True])
 def test_new_dimension(tmp_path, fmt, zlib):
-    """Data variables get it, coordinates and grid mappings do not; names give its coordinate."""
+    """Data variables get it, coordinates and grid mappings do not; file names provide its coordinate."""
     files = []
     for k in range(3):
         ds = xr.Dataset({"t": (("y", "x"), np.random.default_rng(k).random((4, 5)), {"grid_mapping": "crs"}), "crs": ((), 0)},
@@ -183,7 +183,7 @@ def test_new_dimension(tmp_path, fmt, zlib):
 
 
 def test_single_coordinate_becomes_the_dimension(tmp_path, fmt):
-    """A scalar `time` of each file, as satellites have it; in other units too."""
+    """A scalar `time` in each file, as in satellite products, also with different units."""
     files = []
     for k, (time, units) in enumerate([(5, "hours since 2000-01-01"), (240, "minutes since 2000-01-01"), (3, "hours since 2000-01-01")]):
         ds = xr.Dataset({"t": (("y", "x"), np.random.default_rng(k).random((4, 5)), {"coordinates": "time"})},
@@ -249,7 +249,7 @@ def test_arrays_of_some_files(tmp_path, fmt):
 
 
 def test_groups(tmp_path, fmt):
-    """A dimension of one name grows in each group that has its own."""
+    """A dimension of the same name grows separately in each group."""
     files = []
     for k in range(2):
         path = rows(tmp_path / f"{k}.nc", 3 * k, 3)
@@ -283,7 +283,7 @@ def test_empty_files_and_files_without_coordinates(tmp_path, fmt):
 
 
 def test_texts(tmp_path, fmt):
-    """Strings of any length and of a fixed one."""
+    """Variable-length and fixed-length strings."""
     files = []
     for k in range(3):
         ds = xr.Dataset({"name": ("time", np.array([f"n{k}", "long name" * k], object)), "code": ("time", np.array([b"ab", b"%d" % k]))},
@@ -296,7 +296,7 @@ def test_texts(tmp_path, fmt):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_cuts_make_the_whole(tmp_path, fmt, seed):
-    """Any dataset cut at multiples of its chunks, along one or two dimensions, any axis order, comes back; last parts may be shorter than a chunk."""
+    """A dataset split at multiples of its chunks, along one or two dimensions in any axis order, is restored. Last parts may be shorter than a chunk."""
     rng = random.Random(seed)
     sizes = {"a": rng.randint(3, 9), "b": rng.randint(3, 9), "c": rng.randint(1, 4)}
     chunk = {"a": rng.randint(1, 3), "b": rng.randint(1, 3), "c": rng.randint(1, sizes["c"])}

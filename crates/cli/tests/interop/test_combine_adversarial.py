@@ -1,4 +1,4 @@
-"""Archives with a trap in them: what comes of them is what xarray makes of the originals, or is refused with a reason that says what to do."""
+"""Archives with a pitfall: the result is that of xarray on the originals, or the files are rejected with a reason and a remedy."""
 import warnings
 
 import numpy as np
@@ -12,7 +12,7 @@ CONCAT = ("--concat-dim", "time")
 
 def day(path, first, n=4, *, packed=True, scale=0.5, fill=-9, units="hours since 2000-01-01", chunk=None, dtype="i2", time_dtype="f8", lat=None, zlib=True,
         fill_t=None, **more):
-    """Packed data with a missing value, and time."""
+    """Writes packed data with a missing value, and time."""
     data = np.random.default_rng(first).integers(0, 99, (n, 3, 2)).astype("f8") * scale + 5
     data[0, 0, 0] = np.nan
     lat = np.array([1.0, 0.0, -1.0]) if lat is None else lat
@@ -55,7 +55,7 @@ def test_packed_data(tmp_path, fmt):
 @pytest.mark.parametrize("changed", [dict(fill=-8), dict(scale=0.25), dict(dtype="i4"), dict(chunk=2), dict(zlib=False), dict(packed=False)], ids=str)
 @pytest.mark.parametrize("limit", [(), ("--copy-limit", "0")])
 def test_optional_arrays_that_disagree(tmp_path, fmt, changed, limit):
-    """They are no part of what tells eras apart: they are held against each other when they are joined."""
+    """They are not part of an era's signature, but compared when they are joined."""
     files = [day(tmp_path / "a.nc", 0), day(tmp_path / "b.nc", 4, **changed)]
     run = virtualize("batch", *files, *CONCAT, *limit, "--optional-var", "t", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     if run.status == 0:
@@ -79,7 +79,7 @@ def test_time_units_changed(tmp_path, fmt, dtype):
 @pytest.mark.parametrize("since, fine", [("2000-01-01 -06:00", True), ("2000-01-01 12:00 +0530", True), ("2000-01-01T00:00:00Z", True), ("2000-01-01 -6:00", False),
                                          ("2000-01-01 12", False), ("2000-01-01  12:00", False)])
 def test_reference_times_in_zones(tmp_path, fmt, since, fine):
-    """What xarray and cftime read differently is not converted."""
+    """Reference times that xarray and cftime interpret differently are not converted."""
     files = [day(tmp_path / "a.nc", 0, units="hours since 2000-03-01"), day(tmp_path / "b.nc", 24 * 365, units=f"hours since {since}")]
     for use_cftime in (False, True):
         how = dict(decode_times=xr.coders.CFDatetimeCoder(use_cftime=use_cftime))
@@ -142,7 +142,7 @@ def test_a_missing_file_leaves_a_gap(tmp_path, fmt):
 
 
 def test_scalar_coordinates(tmp_path, fmt):
-    """A scalar beside the data: equal in all files, or told."""
+    """A scalar next to the data must be equal in all files, or is reported."""
     files = [day(tmp_path / f"{k}.nc", 4 * k, height=((), 2.0), run=((), 7)) for k in range(3)]
     got, _ = combined(tmp_path, fmt, files, *CONCAT)
     same(got, files)
@@ -154,7 +154,7 @@ def test_scalar_coordinates(tmp_path, fmt):
 @pytest.mark.parametrize("n", [1, 24, 512])
 @pytest.mark.parametrize("limit", [(), ("--copy-limit", "0")])
 def test_default_chunks_of_unlimited_dimensions(tmp_path, fmt, n, limit):
-    """netCDF4 gives a coordinate along an unlimited dimension chunks of 512 or 1024, and one-step chunks to data."""
+    """netCDF4 chooses chunks of 512 or 1024 for a coordinate along an unlimited dimension, and chunks of one step for data."""
     netCDF4 = pytest.importorskip("netCDF4")
     files = []
     for k in range(3):
@@ -180,7 +180,7 @@ def test_default_chunks_of_unlimited_dimensions(tmp_path, fmt, n, limit):
 @pytest.mark.parametrize("chunk", ["file", 1, 4])
 @pytest.mark.parametrize("limit", [(), ("--copy-limit", "0")])
 def test_lengths_and_chunks(tmp_path, fmt, lengths, chunk, limit):
-    """Compressed chunks: copied, or referred to where only the last file ends within a chunk, or refused; never shifted."""
+    """Compressed chunks are copied, or referenced if only the last file ends within a chunk, or rejected; never shifted."""
     files, at = [], 0
     for n in lengths:
         files.append(day(tmp_path / f"{at}.nc", at, n, chunk=n if chunk == "file" else chunk))
@@ -206,7 +206,7 @@ def test_texts_along_time(tmp_path, fmt):
 
 
 def test_text_coordinates(tmp_path, fmt):
-    """Stations by name: in the order of the names, or of what the files' names say."""
+    """Stations by name: sorted by name, or in the order of the file names."""
     files = [write(tmp_path / f"{k}.nc", xr.Dataset({"t": ("station", [1.0 * k])}, coords={"station": np.array([name], object)}))
              for k, name in enumerate(("oslo", "bern"))]
     got, _ = combined(tmp_path, fmt, files, "--concat-dim", "station")
@@ -273,7 +273,7 @@ def test_images_that_disagree(tmp_path, fmt, changed, text):
 
 
 def test_images_side_by_side(tmp_path, fmt):
-    """Tiles of a mosaic, along x and y; y decreases."""
+    """Tiles of a mosaic along x and y; y is descending."""
     pytest.importorskip("rioxarray")
     files = {(i, j): image(tmp_path / f"t{j}{i}.tif", west=320.0 * j, north=-320.0 * i, seed=3 * i + j) for i in range(2) for j in range(3)}
     got, _ = combined(tmp_path, fmt, list(files.values())[::-1], "--concat-dim", "y", "--concat-dim", "x", mask_and_scale=False)
@@ -288,7 +288,7 @@ def test_images_side_by_side(tmp_path, fmt):
 
 
 def test_a_group_with_other_times(tmp_path, fmt):
-    """Groups with a dimension of the same name and lengths of their own."""
+    """Groups with dimensions of the same name and different lengths."""
     files = []
     for k in range(3):
         path = day(tmp_path / f"{k}.nc", 4 * k)
@@ -304,7 +304,7 @@ def test_a_group_with_other_times(tmp_path, fmt):
 
 
 def test_times_beside_the_coordinate(tmp_path, fmt):
-    """Small arrays of times that count from another time in each file are converted; large ones must agree."""
+    """Small arrays of times with different reference times are converted; large ones must be equal."""
     for width, status in ((50, 0), (5000, 1)):
         files = []
         for k in range(2):
@@ -327,7 +327,7 @@ def test_bounds_larger_than_what_is_copied(tmp_path, fmt):
 
 
 def test_files_on_both_sides_of_the_limit(tmp_path, fmt):
-    """Some are read to be copied, and some are too large for it."""
+    """Some files are small enough to be copied, others are not."""
     files, at = [], 0
     for n in (75, 85, 70):
         ds = xr.Dataset({"v": (("time", "x"), np.random.default_rng(n).random((n, 100)))}, coords={"time": np.arange(n) + at})

@@ -1,4 +1,4 @@
-"""Files that agree but for how they store what they hold, or for types of times: put together where parts can stand beside each other, eras where they cannot."""
+"""Files that only differ in storage, or in the types of times: combined if their parts are compatible, else separate eras."""
 import json, os, random
 
 import numpy as np
@@ -23,7 +23,7 @@ def part(path, first, n, chunk, width=100, **encoding):
 
 
 def test_both_sides_of_the_limit(tmp_path, fmt):
-    """Files of 51 KB, which are read, beside files of 102 KB, which are not: their chunks fit."""
+    """Files of 51 KB, which are read, next to files of 102 KB, which are not: their chunks are compatible."""
     files = [part(tmp_path / "a.nc", 0, 64, 32), part(tmp_path / "b.nc", 64, 128, 32), part(tmp_path / "c.nc", 192, 64, 32)]
     got, _ = combined(tmp_path, fmt, files, *CONCAT)
     xr.testing.assert_identical(got, originals(files))
@@ -47,7 +47,7 @@ def test_chunks_that_do_not_fit_stay_eras(tmp_path, fmt):
 
 @pytest.mark.parametrize("order", ["last", "first", "middle"])
 def test_single_steps_among_others(tmp_path, fmt, order):
-    """A file of one step, whose chunk is that step."""
+    """A file with a single step, whose chunk is that step."""
     at = {"first": 0, "middle": 4, "last": 8}[order]
     firsts = {"first": (1, 5), "middle": (0, 5), "last": (0, 4)}[order]
     starts = sorted([at, *firsts])
@@ -127,7 +127,7 @@ def test_sentinels_that_do_not_occur(tmp_path, fmt, fills):
 
 @pytest.mark.parametrize("types", [("i4", "i8"), ("i8", "f8"), ("f4", "f8"), ("i4", "f4"), ("i2", "i4"), ("i2", "f4"), ("u2", "i4")], ids=str)
 def test_types_of_other_coordinates(tmp_path, fmt, types):
-    """Numbers without units: values are those of xarray; types too where NumPy's are 64 bits wide or those of one kind."""
+    """Numbers without units: values equal those of xarray; types as well if NumPy's are 64 bits wide or of one kind."""
     files = [write(tmp_path / f"{k}.nc", xr.Dataset({"v": ("level", np.arange(3.0))}, coords={"level": ("level", (np.arange(3) + 3 * k).astype(dtype))}),
                    encoding={"level": {"_FillValue": None}}) for k, dtype in enumerate(types)]
     got, _ = combined(tmp_path, fmt, files, "--concat-dim", "level")
@@ -145,7 +145,7 @@ def test_data_of_other_types_stay_eras(tmp_path, fmt):
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 12))))
 def test_random_kinds(tmp_path, fmt, seed):
-    """Lengths, chunks, codecs, limits and types of times at random: the same as xarray, or eras told with a reason."""
+    """Random lengths, chunks, codecs, limits and types of times: equal to xarray, or eras with a reason."""
     rng = random.Random(seed)
     files, at = [], 0
     unit = rng.choice([1, 2, 4])

@@ -1,4 +1,4 @@
-"""Attributes that values depend on: files in which one of them differs are never put together, neither by `batch` nor by appending to a repository."""
+"""Attributes that determine values: files in which one of them differs are never combined, neither by `batch` nor by appending to a repository."""
 import numpy as np
 import pytest
 import rasterio
@@ -6,7 +6,7 @@ import xarray as xr
 from clients import virtualize
 from rasterio.transform import from_origin
 
-# Attribute, and two values of it. CF conventions 1.12, the NetCDF Users Guide, xarray, HDF-EOS5, ODIM_H5.
+# Attribute, and two values. From CF conventions 1.12, the NetCDF Users Guide, xarray, HDF-EOS5, ODIM_H5.
 PAIRS = {
     "scale_factor": (0.5, 0.25), "add_offset": (1.0, 2.0), "_FillValue": (np.int32(-1), np.int32(-2)), "missing_value": (np.int32(3), np.int32(4)),
     "valid_min": (np.int32(0), np.int32(1)), "valid_max": (np.int32(8), np.int32(9)), "valid_range": (np.array([0, 5], "i4"), np.array([0, 6], "i4")),
@@ -27,7 +27,7 @@ def netcdf(path, k, name, value):
 
 
 def refused(tmp_path, files, dimension, *names):
-    """Neither way puts them together, and both name what differs."""
+    """Neither command combines them, and both name the difference."""
     how = "--concat-dim" if dimension != "moment" else "--stack-dim"
     for fmt in ("kerchunk-json", "zarr3-json"):
         run = virtualize("batch", *files, how, dimension, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
@@ -50,7 +50,7 @@ def test_attributes_of_arrays(tmp_path, name, absent):
 
 @pytest.mark.parametrize("name, one, other", [("crs_wkt", "A", "B"), ("semi_major_axis", 6378137.0, 6371000.0), ("straight_vertical_longitude_from_pole", 0.0, -45.0)])
 def test_grid_mappings(tmp_path, name, one, other):
-    """All of a grid mapping counts, and nothing of its remarks."""
+    """All attributes of a grid mapping count, except for remarks."""
     files = []
     for k, value in enumerate((one, other, one)):
         path = netcdf(tmp_path / f"{k}.nc", min(k, 1), "grid_mapping", "crs")
@@ -102,7 +102,7 @@ IMAGES = {
 @pytest.mark.parametrize("what", IMAGES)
 @pytest.mark.parametrize("dimension", ["y", "moment"])
 def test_images(tmp_path, what, dimension):
-    """Beside each other, and one behind the other."""
+    """Side by side, and stacked."""
     case = IMAGES[what]
     at = int(dimension == "y")
     files = [tif(tmp_path / "a.tif", 0, **case["one"]), tif(tmp_path / "b.tif", at, **case["other"])]

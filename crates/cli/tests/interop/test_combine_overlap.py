@@ -1,4 +1,4 @@
-"""Files that overlap in part, with `--on-duplicate`: what `drop_duplicates` makes of `xr.open_mfdataset` on the originals, or refused with the reason."""
+"""Files that partly overlap, with `--on-duplicate`: equal to `drop_duplicates` of `xr.open_mfdataset` on the originals, or rejected with a reason."""
 import os, random
 
 import numpy as np
@@ -12,7 +12,7 @@ NEVER = ("--copy-limit", "0")
 
 
 def run_of(path, first, n, *, chunk=None, zlib=True, units="hours since 2000-01-01", dtype="f8", down=False, seed=None, step=1, shape=(3,)):
-    """A run of a forecast: it says other things of the same hours than the run before."""
+    """Writes a forecast run, whose values for the same hours differ from those of the previous run."""
     rng = np.random.default_rng(first + 1000 * n if seed is None else seed)
     time = (np.arange(n) * step + first)[::-1 if down else 1].astype(dtype)
     ds = xr.Dataset({"t": (("time", "x"), rng.random((n, *shape))), "i": (("x", "time"), rng.integers(0, 99, (*shape, n)).astype("i2")), "z": ("x", np.arange(shape[0]))},
@@ -40,14 +40,14 @@ def test_days_with_hours_of_the_next(tmp_path, fmt, keep, limit, zlib, down):
 
 @pytest.mark.parametrize("keep", ["first", "last"])
 def test_a_cut_within_a_chunk(tmp_path, fmt, keep):
-    """Copied where it is small, cut where it is plain, else refused."""
+    """Copied if small, split if uncompressed, else rejected."""
     packed = [run_of(tmp_path / f"{k}.nc", 24 * k, 30, chunk=12) for k in range(3)]
     got, _ = combined(tmp_path, fmt, packed, *CONCAT, "--on-duplicate", keep)
     xr.testing.assert_identical(got, wanted(packed, keep))
     if keep == "first":
         combined(tmp_path, fmt, packed, *CONCAT, *NEVER, "--on-duplicate", keep, status=1, text="chunks of 12 elements do not begin there")
     else:
-        # The files' own days are whole numbers of chunks.
+        # Each file's own days are whole numbers of chunks.
         got, _ = combined(tmp_path, fmt, packed, *CONCAT, *NEVER, "--on-duplicate", keep)
         xr.testing.assert_identical(got, wanted(packed, keep))
     plain = []
@@ -94,7 +94,7 @@ def test_groups_are_not_guessed_at(tmp_path, fmt):
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 12))))
 def test_random_runs(tmp_path, fmt, seed):
-    """Whatever overlaps: the same as xarray, or refused with a reason."""
+    """Random overlaps: equal to xarray, or rejected with a reason."""
     rng = random.Random(seed)
     files, at = [], 0
     unit = rng.choice([1, 4, 6])

@@ -1,4 +1,4 @@
-"""Random archives with traps in them: what comes of them is what xarray makes of the originals, value by value, or is refused with a reason."""
+"""Random archives with pitfalls: the result is that of xarray on the originals, value by value, or the files are rejected with a reason."""
 import os, random
 
 import numpy as np
@@ -147,7 +147,7 @@ TRAPS = {
 
 
 def archive(folder, seed, names):
-    """Files of which the one in the middle, or the last, has traps; all in the order of time."""
+    """Writes files in the order of time, with pitfalls in the middle one or the last one."""
     rng = random.Random(seed)
     files, at = [], 0
     count = rng.randint(2, 4)
@@ -187,7 +187,7 @@ def check(tmp_path, fmt, files, rng):
     got, said = combined(tmp_path, fmt, given, *words, **how)
     want = originals(with_time, **MINIMAL, **how)
     if not want.indexes["time"].is_monotonic_increasing:
-        # Files of one time each go either way.
+        # Files with a single time each are ascending and descending.
         want = want.sortby("time", ascending=not got.indexes["time"].is_monotonic_decreasing)
     assert set(got.variables) == set(want.variables), (set(got.variables), set(want.variables))
     for name in want.variables:
@@ -196,7 +196,7 @@ def check(tmp_path, fmt, files, rng):
         if name in ("time", "time_bnds", "name", "label"):
             assert (one.values == other.values).all(), (name, one.values, other.values)
         else:
-            # JSON has one width of floats, so that packed data are unpacked to doubles.
+            # JSON does not distinguish widths of floats, so packed data is unpacked to doubles.
             same = one.values == other.values if name != "p" else np.isclose(one.values, other.values, rtol=0, atol=5e-5)
             assert (same | ((one.values != one.values) & (other.values != other.values))).all(), (name, one.values, other.values)
             assert one.dtype == other.dtype or name in ("p", "time_bnds", "name", "label"), (name, one.dtype, other.dtype)
@@ -232,7 +232,7 @@ def test_several_traps(tmp_path, fmt, seed):
 
 
 def test_most_harmless_traps_are_no_reason_to_refuse(tmp_path, fmt):
-    """What only differs in storage, in remarks or in how times are spelled is put together."""
+    """Differences in storage, remarks or the encoding of times do not prevent combining."""
     for name in ("nothing", "time as integers", "time as float32", "time as big-endian int64", "time and bounds as int64", "bounds as integers", "fill value of time",
                  "fill value of integer time", "fill value of bounds", "minutes", "another year", "a zone", "proleptic", "no times", "title", "unlimited", "contiguous", "shuffled",
                  "big-endian", "quantity", "text in large chunks"):

@@ -1,4 +1,4 @@
-"""Text along the dimension that grows: of variable length (h5py, netCDF4, xarray) and of fixed length, put together as `xr.open_mfdataset` does."""
+"""Text along the growing dimension, variable-length (h5py, netCDF4, xarray) and fixed-length, combined as by `xr.open_mfdataset`."""
 import os, random
 
 import h5py
@@ -13,7 +13,7 @@ CONCAT = ("--concat-dim", "time")
 
 
 def labels(path, first, texts, chunk=512, dtype=None):
-    """Labels along an unlimited dimension, as h5py writes them."""
+    """Writes labels along an unlimited dimension with h5py."""
     with h5py.File(path, "w") as f:
         time = f.create_dataset("time", data=np.arange(first, first + len(texts)), maxshape=(None,), chunks=(512,))
         time.make_scale("time")
@@ -78,7 +78,7 @@ def test_characters_of_netcdf(tmp_path, fmt):
 
 
 def test_coordinates_of_text(tmp_path, fmt):
-    """In the order of the text."""
+    """Sorted by text."""
     files = []
     for k, names in enumerate((["a", "b"], ["c"], ["d", "e", "f"])):
         files.append(tmp_path / f"{2 - k}.nc")
@@ -89,7 +89,7 @@ def test_coordinates_of_text(tmp_path, fmt):
 
 
 def test_names_of_members(tmp_path, fmt):
-    """A scalar of each file becomes the coordinate of a new dimension."""
+    """A scalar in each file becomes the coordinate of a new dimension."""
     files = []
     for k, name in enumerate(("alpha", "beta", "gamma")):
         files.append(tmp_path / f"{k}.nc")
@@ -107,7 +107,7 @@ def test_cut_where_files_overlap(tmp_path, fmt, keep):
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 16)) // 2))
 def test_text_of_any_shape(tmp_path, fmt, seed):
-    """Text with an axis before and behind the one that grows, chunks of any size, beside numbers."""
+    """Text with an axis before and after the growing one, with chunks of any size, next to numbers."""
     rng = random.Random(seed)
     x, y = rng.randint(1, 3), rng.randint(1, 3)
     chunk = (rng.randint(1, x), rng.choice([1, 2, 512]), rng.randint(1, y))
