@@ -1,5 +1,5 @@
-"""Files mapped in one format and converted to another: as mapped in the other, valid, and the same again on the way back.
-More of them: CONVERSIONS=400."""
+"""Files mapped in one format and converted to another: equal to files mapped in the other, valid, and unchanged after converting back. More of them:
+CONVERSIONS=400."""
 import hashlib, json, os, pathlib, random
 
 import clients
@@ -11,9 +11,9 @@ MORE = int(os.environ.get("CONVERSIONS", "0"))
 V2, V3 = ["kerchunk-json", "kerchunk-parquet"], ["zarr3-json", "zarr3", "icechunk"]
 FILES = sorted(p for kind in ("hdf5", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
 CORPUS = ROOT.parent / "shared/corpus" if (ROOT.parent / "shared/corpus").exists() else pathlib.Path("/work/shared/corpus")
-#: What the other Zarr format has no words for. These arrays change on the way, and convert says so.
+#: Features that the other Zarr format cannot represent. These arrays change in a conversion, and convert reports them.
 LOST = ["order in which they are stored", "Zarr v3 says none for bytes", "Blosc 2", "without masking it", "made anew"]
-#: How diff names it.
+#: The corresponding messages of diff.
 NAMED = ["order of axes", "made anew", "cannot be compared"]
 
 
@@ -26,7 +26,7 @@ class Conversions:
         return virtualize(*arguments)
 
     def write(self, first, *arguments):
-        """Writes references; nothing where they are refused."""
+        """Writes references, if they are not rejected."""
         self.number += 1
         out = self.folder / f"{self.number}{'.json' if arguments[1].endswith('json') else ''}"
         run = self.run(*first, *arguments, "-o", out)
@@ -89,7 +89,7 @@ def checked(files, folder, seed):
 
 
 def chosen(files, count, seed=0):
-    """Some of the files, or as many more as are wanted."""
+    """A few of the files, or as many as requested."""
     files = sorted(files, key=lambda p: hashlib.md5(f"{seed}{p.name}".encode()).hexdigest())
     return files[:max(count, MORE)]
 
@@ -116,7 +116,7 @@ def test_random_files(seed, tmp_path):
 
 
 def values(file, folder):
-    """zarr-python reads converted references as those of the file; of the same axes in another order, by their names."""
+    """zarr-python reads converted references like those mapped from the file, with transposed axes matched by name."""
     import numpy as np
     import zarr
     for first, then, version in (("kerchunk-json", "zarr3-json", 3), ("zarr3-json", "kerchunk-json", 2)):
@@ -161,7 +161,7 @@ def test_structures_of_both_byte_orders(dtype, tmp_path):
 @pytest.mark.parametrize("shape", [(6,), (5,)])
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_missing_chunks_that_read_as_another_value(shape, compression, tmp_path):
-    """Zarr v3 says the fill value, Zarr v2 has chunks full of it, also where they stick out of the array."""
+    """Zarr v3 has the fill value, Zarr v2 has chunks full of it, also where they exceed the array."""
     import h5py
     with h5py.File(tmp_path / "f.h5", "w") as f:
         v = f.create_dataset("v", shape, "i4", chunks=(2,), fillvalue=7, compression=compression)
@@ -188,7 +188,7 @@ def test_missing_chunks_that_read_as_another_value(shape, compression, tmp_path)
 
 @pytest.mark.parametrize("compression", ["jpegxr", "zstd"])
 def test_codecs_of_tiff(compression, tmp_path):
-    """What the mapping offers in Zarr v3, convert offers too."""
+    """Codecs that the mapping can write in Zarr v3 are also written by convert."""
     import numpy as np
     import tifffile
     tifffile.imwrite(tmp_path / "x.tif", np.arange(16 * 48, dtype="u1").reshape(16, 16, 3), photometric="rgb", compression=compression, tile=(16, 16), metadata=None)

@@ -1,4 +1,4 @@
-"""References of other tools, and ours, said in other formats: each opens equal to the original."""
+"""References by other tools and by virtualize, converted to other formats: each opens equal to the original."""
 import json, os, shutil
 
 import clients
@@ -17,7 +17,7 @@ def made_by_kerchunk(path, inline=0):
 
 
 def arrays(references):
-    """All arrays of a reference set as zarr-python reads them."""
+    """Returns all arrays of a reference set as read by zarr-python."""
     import zarr
     version = 3 if "zarr.json" in references.get("refs", references) else 2
     store = clients.open_store(references)
@@ -33,7 +33,7 @@ def same(one, other):
 
 @pytest.fixture
 def sample(tmp_path):
-    """A file with chunks, contiguous data, a fill value, a group and a scalar."""
+    """Writes a file with chunks, contiguous data, a fill value, a group and a scalar."""
     import h5py
     path = tmp_path / "sample.h5"
     with h5py.File(path, "w") as f:
@@ -57,7 +57,7 @@ def test_kerchunks_references(sample, tmp_path, to, inline):
     run = virtualize("convert", tmp_path / "k.json", "-f", to)
     assert run.status == 0, run.stderr
     same(arrays(original), arrays(run.references))
-    # And what it reads is what there is.
+    # It also reads all references.
     import h5py
     with h5py.File(sample) as f:
         for path, array in arrays(run.references).items():
@@ -80,7 +80,7 @@ def test_kerchunks_versions(sample, tmp_path, to, version):
 
 
 def test_text_of_variable_length_by_kerchunk_is_left_out(tmp_path):
-    """kerchunk makes Python objects of it, which its readers take from JSON; no codec of Zarr v3 does."""
+    """kerchunk stores it as Python objects, which its readers decode from JSON. No codec of Zarr v3 can represent that."""
     pytest.importorskip("kerchunk")
     import h5py
     with h5py.File(tmp_path / "v.h5", "w") as f:
@@ -118,7 +118,7 @@ def test_virtualizarrs_references(tmp_path, to):
 @pytest.mark.parametrize("first", [*JSON, "zarr3"])
 @pytest.mark.parametrize("then", JSON)
 def test_ours(file, tmp_path, first, then):
-    """References made in one format and converted are those made in the other."""
+    """References mapped in one format and converted equal those mapped in the other."""
     out = tmp_path / ("refs.zarr" if first == "zarr3" else "refs.json")
     assert virtualize(file, "-f", first, "-o", out).status == 0
     run = virtualize("convert", out, "-f", then)
@@ -178,14 +178,14 @@ def test_icechunk_and_back(sample, tmp_path):
             same(original, arrays(back.references))
         compared = virtualize("diff", tmp_path / first, tmp_path / f"{first}.json")
         assert compared.status == 0, compared.stdout.decode()
-        # By what the repository says, a reader sees that the file has changed.
+        # The repository records how readers detect that the file has changed.
         os.utime(sample, (2e9 + number * 5, 2e9 + number * 5))
         with pytest.raises(Exception, match="changed|checksum|recondition"):
             zarr.open_array(scope["session"].store, path="g/t", mode="r")[...]
 
 
 def test_repositories_of_icechunk_python(tmp_path):
-    """VirtualiZarr's commit, with native chunks beside virtual ones."""
+    """A commit by VirtualiZarr with native chunks next to virtual ones."""
     sample = shutil.copy(FIXTURES / "hdf5" / "chunked.h5", tmp_path / "sample.h5")
     icechunk = pytest.importorskip("icechunk")
     pytest.importorskip("virtualizarr")
@@ -254,7 +254,7 @@ def test_what_is_no_reference_set_is_refused(tmp_path, text, reason):
 
 
 def test_parquet_is_read_back(tmp_path):
-    """To Parquet and back to JSON: the same references. (What other writers made is read in crates/references/tests.)"""
+    """To Parquet and back to JSON: the same references. (crates/references/tests reads Parquet by other writers.)"""
     file, parquet, back = clients.FIXTURES / "hdf5/chunked.h5", tmp_path / "refs.parquet", tmp_path / "back.json"
     assert clients.virtualize(file, "-f", "kerchunk-parquet", "--record-size", "2", "-o", parquet).status == 0
     assert clients.virtualize("convert", parquet, "-o", back).status == 0

@@ -1,4 +1,4 @@
-"""GeoKeys of all kinds as coordinate reference systems: what rasterio reads of the file, or a diagnostic; never another."""
+"""GeoKeys of all kinds as coordinate reference systems: equal to rasterio's, or a diagnostic; never another system."""
 import random
 
 import clients
@@ -10,7 +10,7 @@ PROJECTED, GEOGRAPHIC = {1024: 1, 3072: 32631}, {1024: 2, 2048: 4326}
 BELGIUM, LAMBERT = {1024: 2, 2048: 4313}, {1024: 1, 3072: 31370}
 MERCATOR = {1024: 1, 3072: 32767, 3075: 7, 3076: 9001, 3080: 2.0, 3081: 0.0, 3092: 1.0, 3082: 0.0, 3083: 0.0}
 
-# What rasterio reads, as is.
+# Systems that rasterio reads, mapped as they are.
 SAME = {
     "code": PROJECTED,
     "code without a model": {3072: 32631},
@@ -34,7 +34,7 @@ SAME = {
     "WGS 84 with itself as ellipsoid": {**GEOGRAPHIC, 2056: 4326},
     "own projection on a datum by its code": {**MERCATOR, 2048: 32767, 2050: 6269, 2057: 6378137.0, 2059: 298.257222101},
 }
-# The same with a minor revision of 1 (GeoTIFF 1.1).
+# The same with minor revision 1 (GeoTIFF 1.1).
 HEIGHTS = {
     "projected and heights": {**PROJECTED, 4096: 5773},
     "heights with datum and unit": {**PROJECTED, 4096: 5773, 4098: 5171, 4099: 9001},
@@ -47,7 +47,7 @@ HEIGHTS = {
     "heights of which nobody knows": {**PROJECTED, 4096: 9999},
     "citation only": {**PROJECTED, 4097: "heights"},
 }
-# No code can say these.
+# Systems without an EPSG code.
 LEFT_OUT = {
     "geographic system of another code": {**PROJECTED, 2048: 4269},
     "geographic system of its own": {**PROJECTED, 2048: 32767},
@@ -73,7 +73,7 @@ LEFT_OUT = {
     "model without more": {1024: 2},
     "own projection, other axis only": {**MERCATOR, 2048: 4258, 2057: 6370000.0},
 }
-# Their heights cannot be said, the rest is there.
+# Systems whose heights cannot be represented; the horizontal part can.
 FLAT = {
     "projected with ellipsoidal heights": {**PROJECTED, 4096: 4979},
     "heights of the file's own": {**PROJECTED, 4096: 32767, 4099: 9001},
@@ -106,7 +106,7 @@ def write(path, keys, minor=0):
 
 
 def compare(path, fmt):
-    """(our system, rasterio's, codes of our diagnostics); places and shapes must be equal."""
+    """Returns (our system, rasterio's, codes of our diagnostics). Coordinates and shapes must be equal."""
     import rasterio, rioxarray
     run = clients.virtualize(path, "--format", fmt)
     assert run.status == 0, run.stderr
@@ -165,7 +165,7 @@ POOL = {
 
 
 def test_any_keys_are_never_silently_another_system(tmp_path):
-    """Random keys: rasterio's system, or none, or a diagnostic. No ellipsoids that differ only by rounding."""
+    """Random keys: rasterio's system, or none, or a diagnostic. Ellipsoids that differ only by rounding are excluded."""
     rng, wrong = random.Random(1), []
     for _ in range(150):
         keys = {key: rng.choice(POOL[key]) for key in rng.sample(sorted(POOL), rng.randint(0, 4))}

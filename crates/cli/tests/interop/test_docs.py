@@ -1,9 +1,8 @@
-"""The examples of README.md and docs/ are run, and must print what stands there.
+"""Runs the examples of README.md and docs/, which must print the documented output.
 
-In a block fenced by ```console, a line `$ command` is run with `virtualize` and the test's Python
-on PATH, and the lines after it are what it must print (both streams); `…` stands for any text, also over several lines.
-Blocks fenced otherwise are not run. They run in a temporary folder in which `fixtures` is a link.
-"""
+In a block fenced by ```console, a line `$ command` is run with `virtualize` and the test's Python on PATH. The following lines are its expected
+output (both streams), in which `…` stands for any text, also across lines. Other blocks are not run. Each block runs in a temporary folder that
+contains links to `fixtures` and `docs`."""
 import os, re, subprocess, sys
 
 import clients
@@ -22,7 +21,7 @@ def examples():
 
 
 def steps(block):
-    """(command, expected output) of a block."""
+    """Yields (command, expected output) of a block."""
     for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
         command, _, output = part.partition("\n")
         while command.endswith("\\"):

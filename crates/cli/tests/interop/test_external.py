@@ -1,4 +1,4 @@
-"""Datasets in external raw data files, beside h5py on the original (in whose folder h5py has to stand)."""
+"""Datasets in external raw data files, compared with h5py on the original (which h5py opens from its own folder)."""
 import clients
 import h5py
 import numpy as np

@@ -1,4 +1,4 @@
-"""The decisions on `_FillValue` and `missing_value` that differ from a plain copy, each with its diagnostic."""
+"""Cases in which `_FillValue` and `missing_value` are not copied verbatim, each with its diagnostic."""
 import collections
 
 import clients
@@ -9,7 +9,7 @@ MATRIX = ["fill_message_1.h5", "fill_message_2.h5", "fill_message_3.h5", "fill_m
 
 
 def must_warn(path, kind):
-    """Whether a dataset's `_FillValue` or `missing_value` cannot be held by its type."""
+    """Returns whether a dataset's `_FillValue` or `missing_value` is out of the range of its type."""
     case = path.rsplit("_", 1)[1]
     if path.endswith("missing_range"):
         return True

@@ -1,4 +1,4 @@
-"""Zarr v3 as a folder: what a plain reader shows is right, the rest is refused there and read through references.json."""
+"""Zarr v3 as a folder: plain readers either read an array correctly or fail; references.json serves all arrays."""
 import json, warnings
 
 import clients
@@ -13,7 +13,7 @@ FILES = ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "hdf5/types.h5", "hdf5/layouts.h5
 
 @pytest.fixture(scope="module", params=FILES)
 def pair(request, tmp_path_factory):
-    """(the folder, the references of zarr3-json)."""
+    """Returns (the folder, the references of zarr3-json)."""
     out = tmp_path_factory.mktemp("folder") / "store.zarr"
     run = virtualize(FIXTURES / request.param, "--format", "zarr3", "-o", f"{out}/")
     assert run.status == 0 and run.stdout == b"", run.stderr
@@ -21,7 +21,7 @@ def pair(request, tmp_path_factory):
 
 
 def split(document):
-    """Paths of arrays that are inline as a whole, and of the others."""
+    """Returns the paths of arrays that are completely inline, and of the others."""
     kinds = clients.nodes(document, 3)
     away = {key.split("/c/")[0].removesuffix("/c") for key, value in document["refs"].items() if isinstance(value, list)}
     arrays = {path for path, kind in kinds.items() if kind == "array"}

@@ -1,4 +1,4 @@
-"""Groups and datasets under several names, linked at random, beside h5py. HARD_LINKS=100 makes more files."""
+"""Groups and datasets under several names, linked at random, compared with h5py. More files: HARD_LINKS=100."""
 import os
 
 import clients
@@ -12,7 +12,7 @@ MOST = 3_000
 
 
 def graph(f, rng):
-    """Some groups and datasets, and many links among them, some of them soft, some in circles."""
+    """Writes some groups and datasets with many links among them, some of them soft, some cyclic."""
     groups = [f, *(f.create_group(f"g{n}", track_order=bool(rng.integers(2))) for n in range(rng.integers(1, 6)))]
     datasets = []
     for n in range(rng.integers(1, 4)):
@@ -36,7 +36,7 @@ def address(thing):
 
 
 def paths(group, above, path=""):
-    """All paths on which no group comes twice: (path, object)."""
+    """Returns all paths on which no group occurs twice, as (path, object)."""
     for name in group:
         try:
             thing = group[name]

@@ -1,4 +1,4 @@
-"""HDF5 and NetCDF-4 fixtures through our references, beside h5py and xarray's h5netcdf engine on the original."""
+"""HDF5 and NetCDF-4 fixtures through references, compared with h5py and with xarray's h5netcdf engine on the original."""
 import functools, json, warnings
 
 import clients
@@ -7,12 +7,12 @@ import pytest
 from clients import FORMATS, convert, decoded, nodes, open_dataset, plain, report, same_bits, same_values
 
 FILES = sorted(p.name for p in (clients.FIXTURES / "hdf5").iterdir() if p.suffix in (".h5", ".nc"))
-# xarray opens these originals not at all: only h5py is compared with.
+# xarray cannot open these originals; they are only compared with h5py.
 NOT_FOR_XARRAY = {"links_odd.h5", "attributes_odd.h5", "types.h5", "scales_half.h5"}
 BOOKKEEPING = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates",
                "_NCProperties", "_nc3_strict", "_ARRAY_DIMENSIONS"}
 FILL = {"_FillValue", "missing_value"}
-# Arrays that may be left out, each with the code of the diagnostic that must say so: (file, path prefix, formats, code).
+# Arrays that may be omitted, with the required diagnostic: (file, path prefix, formats, code).
 LEFT_OUT = [
     ("types.h5", "/sequences", None),
     ("types.h5", "/compound_array", None), ("types.h5", "/compound_nested", None), ("types.h5", "/compound_gaps", None),
@@ -37,7 +37,7 @@ NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 
 
 def told(name, fmt):
-    """Attributes that were dropped with a diagnostic, by path of the array."""
+    """Returns the attributes that were dropped with a diagnostic, by path of the array."""
     found = {}
     for path, code in convert(source(name), fmt).codes:
         if code in DROPPED:
@@ -52,12 +52,12 @@ def without(variable, attributes):
 
 
 def undefined(path):
-    """What libhdf5 leaves as it finds it in memory: chunks that are missing, under fill time "never"."""
+    """Marks values that libhdf5 leaves uninitialized in memory: missing chunks with fill time "never"."""
     return "_never_sparse" in path or "_never_none" in path
 
 
 def netcdf_name(name, path, node):
-    """Where a dataset is to be found: netCDF's name of a variable that is no coordinate; None for a dimension alone."""
+    """Returns the path of a dataset in the output: netCDF renames a variable that has the name of a dimension; None for a pure dimension."""
     title = node.get("attributes", {}).get("NAME", {}).get("value", "")
     title = bytes.fromhex(title["hex"]).decode() if isinstance(title, dict) else title
     return None if name.endswith(".nc") and title.startswith(NO_VARIABLE) else path.replace("/_nc4_non_coord_", "/")
@@ -69,7 +69,7 @@ def may_be_left_out(name, path):
 
 @pytest.mark.parametrize("name", FILES)
 def test_values_are_those_of_h5py(name, fmt):
-    """Every dataset: offered or on the list above; type, shape and values as h5py reads them, through zarr-python."""
+    """Every dataset is mapped or on the list above; type, shape and values in zarr-python equal those of h5py."""
     import h5py, hdf5plugin, zarr  # noqa: F401
     references = convert(source(name), fmt).references
     store, kinds, problems = clients.open_store(references), nodes(references, FORMATS[fmt]), []
@@ -103,21 +103,21 @@ def compare(original, array):
     if original.maxshape and got.ndim == truth.ndim:  # padded to its unlimited dimension: test_unlimited.py
         got = got[tuple(slice(n if most is None else None) for n, most in zip(truth.shape, original.maxshape))]
     dtype = original.dtype
-    if h5py.check_ref_dtype(dtype) is h5py.Reference:  # shown as the path of the target
+    if h5py.check_ref_dtype(dtype) is h5py.Reference:  # mapped to the path of the target
         names = [original.file[reference].name if reference else "" for reference in np.ravel(truth)]
         return None if names == [str(text) for text in np.ravel(got)] else f"{got}, expected {names}"
     if h5py.check_string_dtype(dtype) is not None or dtype.kind in "S":
         return same_values(truth, got)
     if dtype.kind == "V" and not dtype.names:
         return None if np.asarray(truth).tobytes() == np.asarray(got).tobytes() else "opaque bytes differ"
-    if dtype.names:  # packed in Zarr
+    if dtype.names:  # without padding in Zarr
         truth = np.asarray(truth).astype([(n, dtype[n]) for n in dtype.names])
     return same_bits(truth, got)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_fill_values_are_those_of_libhdf5(name):
-    """Zarr v3 keeps storage truth: `fill_value` is the header's, or zero where that is undefined or default."""
+    """In Zarr v3, `fill_value` is the fill value of the header, or zero if that is undefined or default."""
     import zarr
     references = convert(source(name), "zarr3-json").references
     store, kinds, problems = clients.open_store(references), nodes(references, 3), []
@@ -160,7 +160,7 @@ def open_original(name, group):
 
 @functools.lru_cache(8)
 def originals(name):
-    """xarray's view of each group that holds variables, undecoded."""
+    """Opens each group with variables in xarray, without decoding."""
     opened = {group: open_original(name, group) for group in groups(name)}
     return {group: ds.load() if readable(ds) else ds for group, ds in opened.items() if ds.variables}
 
@@ -174,7 +174,7 @@ def readable(ds):
 
 
 def pairs(name, fmt):
-    """(group, original, ours) for each group that holds variables, undecoded."""
+    """Yields (group, original, ours) for each group with variables, without decoding."""
     references = convert(source(name), fmt).references
     for group, original in originals(name).items():
         yield group, original, open_dataset(references, FORMATS[fmt], group.strip("/"))
@@ -183,9 +183,9 @@ def pairs(name, fmt):
 @pytest.mark.parametrize("mask_and_scale", [True, False], ids=["masked", "unmasked"])
 @pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
 def test_xarray_shows_the_same(name, fmt, mask_and_scale):
-    """Names, dimensions, types and values, masked and not, variable by variable."""
+    """Names, dimensions, types and values, masked and unmasked, variable by variable."""
     dropped, problems = told(name, fmt), []
-    renamed = {path for path, code in convert(source(name), fmt).codes if code == "dimension-renamed"}  # netCDF shows it filled up
+    renamed = {path for path, code in convert(source(name), fmt).codes if code == "dimension-renamed"}  # netCDF pads it
     for group, original, ours in pairs(name, fmt):
         for variable in original.variables:
             path = f"{group.rstrip('/')}/{variable}"
@@ -202,7 +202,7 @@ def test_xarray_shows_the_same(name, fmt, mask_and_scale):
             if path in renamed:
                 continue
             found = differences(path, widened(truth, original, variable), lambda: decoded(ours, variable, mask_and_scale))
-            if found and path in dropped:  # told: then what was dropped masks nothing
+            if found and path in dropped:  # reported: then dropped values mask nothing
                 rest = without(original[variable], dropped[path]).to_dataset(name=variable)
                 found = differences(path, decoded(rest, variable, mask_and_scale), lambda: decoded(ours, variable, mask_and_scale))
             problems += found
@@ -210,7 +210,7 @@ def test_xarray_shows_the_same(name, fmt, mask_and_scale):
 
 
 def widened(truth, original, variable):
-    """JSON has one width of floats: packed data with single-precision scale factors are unpacked in double precision."""
+    """JSON does not distinguish widths of floats: packed data with single-precision scale factors is unpacked in double precision."""
     attributes = original[variable].attrs
     factors = [attributes.get("scale_factor"), attributes.get("add_offset")]
     if truth.dtype != np.float32 or not any(isinstance(f, np.float32) for f in factors):
@@ -236,7 +236,7 @@ def differences(path, truth, read):
 
 @pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
 def test_attributes_are_the_same(name, fmt):
-    """All attributes but netCDF's bookkeeping, and those about fill values that a diagnostic speaks of."""
+    """All attributes, except for netCDF's internal ones and those about fill values that have a diagnostic."""
     dropped, problems = told(name, fmt), []
     for group, original, ours in pairs(name, fmt):
         for variable in [None, *original.variables]:
@@ -254,5 +254,5 @@ def test_attributes_are_the_same(name, fmt):
 
 
 def same_fill(a, b):
-    """Text and number forms of the same sentinel."""
+    """Text and number forms of the same sentinel are equal."""
     return a is not None and b is not None and len(a) == len(b) == 1 and str(a[0]) == str(b[0])

@@ -1,4 +1,5 @@
-"""Kinds of elements and attributes that libraries convert between file and memory, beside h5py and xarray on the original. `RANDOM_KINDS=200` tries more files."""
+"""Types of elements and attributes that libraries convert between file and memory, compared with h5py and xarray on the original. More files:
+`RANDOM_KINDS=200`."""
 import os, random, warnings
 
 import clients
@@ -16,7 +17,7 @@ def open_with_xarray(source, **options):
 
 
 def both(path, fmt, *arguments, **options):
-    """The original and our references, as xarray shows them."""
+    """Opens the original and our references in xarray."""
     run = clients.virtualize(path, "--format", fmt, *arguments)
     assert run.status == 0, run.stderr
     ours = open_with_xarray(clients.open_store(run.references), engine="zarr", consolidated=False, zarr_format=FORMATS[fmt], chunks=None, **options)
@@ -49,7 +50,7 @@ def test_booleans_of_any_size(tmp_path, fmt, base, names):
 
 
 def test_packing_with_integers_and_floats_of_32_bits(tmp_path, fmt):
-    """Rules P1 and P2 in docs/semantics.md. xarray multiplies in the type of the attribute, which JSON does not keep."""
+    """Rules P1 and P2 in docs/semantics.md. xarray multiplies in the type of the attribute, which JSON does not preserve."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("whole", data=np.array([10], "i2")).attrs["scale_factor"] = np.int16(30000)
         file.create_dataset("small", data=np.array([16777217], "i4")).attrs["scale_factor"] = np.float32(0.1)
@@ -78,7 +79,7 @@ def test_an_empty_fill_value_is_named(tmp_path, fmt):
 
 
 def integer(draw):
-    """An integer with bits that do not count."""
+    """An integer type with unused bits."""
     kind = h5py.h5t.py_create(np.dtype(draw.choice(["<", ">"]) + draw.choice("iu") + draw.choice("248"))).copy()
     bits = kind.get_size() * 8
     kind.set_precision(draw.randint(1, bits))
@@ -92,7 +93,7 @@ def enumeration(draw):
 
 
 def floating(draw):
-    """A float of fewer bits than its bytes."""
+    """A floating-point type with unused bits."""
     kind = draw.choice([h5py.h5t.IEEE_F32LE, h5py.h5t.IEEE_F32BE, h5py.h5t.IEEE_F64LE]).copy()
     size = kind.get_size() * 8
     exponent = draw.randint(4, 8)
@@ -114,7 +115,7 @@ def test_elements_are_those_of_h5py(tmp_path, seed, fmt):
             count = shape[0]
             try:
                 dataset = h5py.h5d.create(file.id, f"d{n}".encode(), kind, h5py.h5s.create_simple(shape))
-            except ValueError:  # libhdf5 writes no numbers that would fit half their bytes
+            except ValueError:  # libhdf5 writes no numbers that would fit in half their bytes
                 continue
             if isinstance(kind, h5py.h5t.TypeEnumID):
                 size = kind.get_size()

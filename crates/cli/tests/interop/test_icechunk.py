@@ -1,4 +1,4 @@
-"""Commits to Icechunk repositories, opened with icechunk-python as the printed lines say."""
+"""Commits to Icechunk repositories, opened with icechunk-python by the printed snippet."""
 import os, shutil, threading, warnings
 
 import clients
@@ -19,7 +19,7 @@ def commit(file, repository, *arguments, status=0, env=None):
 
 
 def lines(run):
-    """What the printed Python lines define."""
+    """Returns the variables that the printed snippet defines."""
     scope = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -28,7 +28,7 @@ def lines(run):
 
 
 def opened(run):
-    """The session's store, without opening a dataset (not every fixture is one)."""
+    """Opens the session's store without a dataset (not every fixture is one)."""
     scope = {}
     exec(run.stdout.decode().rsplit("\n", 2)[0], scope)
     return scope["session"].store, scope["repository"]
@@ -36,7 +36,7 @@ def opened(run):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Three files that follow each other in time, and some that do not fit."""
+    """Writes three files that are consecutive in time, and some that are incompatible."""
     import xarray as xr
     folder = tmp_path_factory.mktemp("files")
 
@@ -84,7 +84,7 @@ def test_every_fixture_is_as_through_references(file, tmp_path):
         assert one.metadata.to_dict() == other.metadata.to_dict()
         try:
             values = other[...]
-        except Exception:  # not every codec of every fixture is read without options; test_hdf5.py and test_tiff.py see to it
+        except Exception:  # not every codec of every fixture is available; test_hdf5.py and test_tiff.py cover them
             continue
         assert same_bits(values, one[...]) is None, path
 
@@ -119,7 +119,7 @@ def test_nothing_is_written_over_unless_asked(files, tmp_path):
                                       "--commit-property", "campaign=7"))
     assert zarr.open_array(store, path="time", mode="r")[0] == 4
     newest, *older = repository.ancestry(branch="main")
-    # Newer versions of icechunk add what they count themselves.
+    # Newer versions of icechunk add statistics of their own.
     properties = {name: value for name, value in newest.metadata.items() if name != "__icechunk"}
     assert (newest.message, properties) == ("newer", {"author": "me", "campaign": "7"})
     assert [snapshot.message for snapshot in older][0].startswith("virtual references of ")
@@ -202,7 +202,7 @@ def test_a_folder_that_holds_something_else_is_refused(files, tmp_path):
 
 @pytest.fixture(scope="module")
 def s3(files):
-    """(endpoint, environment) of a server on loopback with the files in a bucket."""
+    """Yields (endpoint, environment) of a server on loopback with the files in a bucket."""
     import boto3
     from moto.server import ThreadedMotoServer
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -240,7 +240,7 @@ def test_s3_to_s3(files, s3, environment):
 
 
 def test_two_commits_at_once(s3, environment):
-    """Each is whole: into groups of their own both succeed, into one exactly one does."""
+    """Commits are atomic: those to different groups all succeed; of those to the same group, exactly one does."""
     commit("s3://data/in/a.nc", "s3://repos/race", "--group", "first", env=environment)
 
     def race(groups):
@@ -266,7 +266,7 @@ def test_two_commits_at_once(s3, environment):
 
 
 def test_a_group_is_replaced_while_others_commit(s3, environment):
-    """All are there at the end: what was replaced whole, and what others wrote beside it."""
+    """In the end, the replaced group and the groups of other writers are complete."""
     import zarr
     commit("s3://data/in/a.nc", "s3://repos/busy", "--group", "kept", env=environment)
     wanted = [("b", "kept", "--replace"), ("a", "n1"), ("c", "n2"), ("b", "n3/deep")]

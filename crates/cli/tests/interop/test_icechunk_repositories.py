@@ -1,4 +1,4 @@
-"""Repositories that others made: of both versions of the format, with branches and tags; killed commits; groups replaced while others commit."""
+"""Repositories by other writers: both versions of the format, branches and tags; killed commits; groups replaced during other commits."""
 import os, signal, subprocess, time
 
 import clients
@@ -38,7 +38,7 @@ def commit(file, folder, *arguments, status=0):
 
 @pytest.fixture(params=[1, 2])
 def theirs(request, tmp_path):
-    """A repository that icechunk-python made, with data, a branch and a tag."""
+    """Creates a repository with icechunk-python, with data, a branch and a tag."""
     folder = tmp_path / "repo"
     repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)), spec_version=request.param)
     session = repository.writable_session("main")
@@ -61,7 +61,7 @@ def test_both_versions_of_the_format_and_what_is_there(theirs, days):
     expected = xr.open_mfdataset(days[:2], engine="h5netcdf", decode_times=False, data_vars="minimal", combine="nested", concat_dim="time").load()
     xr.testing.assert_equal(ours, expected)
     assert [s.message for s in repository.ancestry(branch="main")][0] == "theirs" == [s.message for s in repository.ancestry(tag="v1")][0]
-    # Read back by us: branch, tag, and both ways of naming a snapshot.
+    # Read back by virtualize: a branch, a tag, and a snapshot in both notations.
     for version, holds in (("dev", True), ("v1", False), ("main", False), (repository.lookup_branch("dev"), True)):
         run = virtualize("convert", folder, "-f", "zarr3-json", "--version-of", version)
         assert run.status == 0 and ("ours/t/zarr.json" in run.references["refs"]) == holds, (version, run.stderr)
@@ -104,7 +104,7 @@ def test_what_differs_is_not_appended(days, change, reason, tmp_path):
 
 
 def big(path, chunks):
-    """References of many chunks, so that a commit has parts."""
+    """References with many chunks, so that the commit has parts."""
     import json
     (path.parent / "f.bin").write_bytes(bytes(64))
     zarray = {"zarr_format": 2, "shape": [chunks], "chunks": [1], "dtype": "<i4", "fill_value": 0, "order": "C", "filters": None, "compressor": None}
@@ -114,7 +114,7 @@ def big(path, chunks):
 
 
 def test_killed_at_any_moment_the_branch_is_as_it_was_or_done(days, tmp_path):
-    """SIGKILL while parts are written: what was there opens, and the same command can be run again."""
+    """SIGKILL while parts are written: the previous data opens, and the same command can be run again."""
     refs, folder = big(tmp_path / "refs.json", 260_000), tmp_path / "repo"
     commit(days[0], folder)
     command = [clients.BINARY, "convert", str(refs), "-f", "icechunk", "-o", str(folder), "--group", "big"]

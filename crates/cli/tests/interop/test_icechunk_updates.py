@@ -1,4 +1,5 @@
-"""What commits to a repository change, and what they leave alone: beside icechunk-python, which writes to the same repository, and a model of what must be there."""
+"""What commits change in a repository and what they leave alone, compared with icechunk-python, which writes to the same repository, and with a model of
+the content."""
 import os, random, shutil, subprocess, threading, time, warnings
 
 import clients
@@ -14,7 +15,7 @@ SEEDS = range(int(os.environ.get("RANDOM_REPOSITORIES", 3)))
 
 
 def write(path, times, *, first=0, units="days since 2000-01-01", chunk=None, zlib=True, lat=(10.0, 20.0, 30.0), scale=None):
-    """A file of some times, whose values follow from them."""
+    """Writes a file with some times, which determine its values."""
     times = np.asarray(times)
     values = (times[:, None] * 10.0 + first + np.arange(3)).astype("f4")
     data = xr.Dataset({"t": (("time", "lat"), values, {"units": "K"} | ({"note": scale} if scale else {}))},
@@ -43,7 +44,7 @@ def dataset_of(folder, branch="main", group=None):
 
 
 def foreign(folder, change, message="theirs", branch="main"):
-    """A commit by icechunk-python."""
+    """Commits with icechunk-python."""
     session = repository_of(folder).writable_session(branch)
     change(session.store)
     return session.commit(message)
@@ -71,7 +72,7 @@ def check(folder, times, group=None):
     assert (dataset.t.values == (np.asarray(times)[:, None] * 10.0 + np.arange(3)).astype("f4")).all()
 
 
-# ---- appends of archives
+# ---- appending to archives
 
 @pytest.mark.parametrize("chunk, zlib", [(1, True), (None, False)])
 def test_an_append_writes_only_what_is_new(tmp_path, chunk, zlib):
@@ -107,7 +108,7 @@ def test_arrays_groups_and_attributes_of_others_stay(tmp_path):
         assert root["mask"][...].tolist() == [[1, 2, 3], [4, 5, 6]] and root["others/x"][...].tolist() == [7, 8]
         assert root.attrs["who"] == "them" and root["t"].attrs["quality"] == "good"
         assert root["time"][...].tolist() == [5, 6, 8, 11, 12][:3 + n] and root["t"][-1, 0] == 10 * day
-    # A file that comes in between: chunks move, and what is not ours stays all the same.
+    # An inserted file moves chunks. Nodes of other writers stay even then.
     batch(write(tmp_path / "07.nc", [7], chunk=1), "-o", out, "--append")
     root = zarr.open_group(repository_of(out).readonly_session("main").store, mode="r")
     assert root["time"][...].tolist() == [5, 6, 7, 8, 11, 12] and root["t"][:, 0].tolist() == [50, 60, 70, 80, 110, 120]
@@ -122,7 +123,7 @@ def test_chunks_that_others_wrote_stay(tmp_path):
         batch(write(tmp_path / f"{k}.nc", [k], chunk=1), "-o", out, "--append")
         values = dataset_of(out).t.values
         assert values[1].tolist() == [-1, -2, -3] and values[0, 0] == 0 and values[k, 0] == 10 * k
-    # A change that would write over them is refused, and done when it is asked for.
+    # A change that would overwrite them fails, and is made if requested.
     os.utime(write(tmp_path / "a.nc", [0, 1, 2], chunk=1), (1e9, 1e9))
     files = [tmp_path / name for name in ("a.nc", "3.nc", "4.nc")]
     before = tip(out)
@@ -210,7 +211,7 @@ def test_an_array_of_others_along_the_dimension_is_not_left_shorter(tmp_path):
 
 
 class Model:
-    """A repository, the files that its journal knows, and what each snapshot must hold."""
+    """A repository, the files in its journal, and the expected content of each snapshot."""
 
     def __init__(self, folder, seed):
         self.choose, self.folder = random.Random(seed), folder
@@ -238,7 +239,7 @@ class Model:
             return process.wait(), process.stderr.read().decode()
 
     def holds(self):
-        """What is there now is what the model says."""
+        """Checks that the content equals that of the model."""
         times = [t for _, part in self.files for t in part]
         check(self.out, times)
         self.see()
@@ -277,7 +278,7 @@ class Model:
         assert status == 0, said
 
     def reset(self):
-        """To an older snapshot that is no longer the newest of ours."""
+        """Resets the branch to an older snapshot than our last one."""
         log = [s.id for s in repository_of(self.out).ancestry(branch="main")]
         ours = [s for s in log if s in self.states and self.states[s] is not None]
         if len(ours) < 3:
@@ -332,7 +333,7 @@ def test_at_random(tmp_path, seed):
         model.holds()
 
 
-# ---- one file
+# ---- single files
 
 def test_coordinates_that_do_not_follow_are_refused_by_their_values(tmp_path):
     out = tmp_path / "repo"
@@ -350,7 +351,7 @@ def test_files_of_other_lengths_and_units_are_appended(tmp_path, chunk, zlib):
     out = tmp_path / "repo"
     at = 0
     for k, n in enumerate((3, 5, 1, 4)):
-        # The second counts from another day.
+        # The second file has another reference time.
         units, shift = ("days since 2000-01-02", 1) if k == 1 else ("days since 2000-01-01", 0)
         path = write(tmp_path / f"{k}.nc", [t - shift for t in range(at, at + n)], first=10 * shift, units=units, chunk=min(chunk, n) if chunk else None, zlib=zlib)
         commit(path, out, *(["--append-dim", "time"] if k else []))
@@ -393,7 +394,7 @@ def test_an_append_of_a_file_leaves_others_alone(tmp_path):
     assert {path: [tuple(c) for c in coords] for path, coords in difference.updated_chunks.items()} == {"/ours/t": [(2, 0)], "/ours/time": [(0,)]}
 
 
-# ---- times of files, branches, commits at once
+# ---- modification times, branches, concurrent commits
 
 @pytest.mark.parametrize("ns", [0, 1, 400_000, 999_999, 1_000_000, 1_000_001, 999_999_999])
 def test_files_open_whatever_fraction_of_a_second_they_are_of(tmp_path, ns):

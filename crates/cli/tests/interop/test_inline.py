@@ -1,4 +1,4 @@
-"""Chunks carried inline at the user's wish: the same values, kerchunk's choice of chunks, bounds that hold."""
+"""Inlining on request: the same values, kerchunk's choice of chunks, limits that are enforced."""
 import base64
 
 import clients
@@ -82,7 +82,7 @@ def test_coordinates_are_inline_whatever_their_size(coordinates, fmt):
 
 
 def test_the_total_holds(coordinates, fmt):
-    """x takes 40 + 128 bytes, y 24 + 128: the array that does not fit stays as it is, the next may."""
+    """x takes 40 + 128 bytes, y takes 24 + 128 bytes: an array that exceeds the limit stays referenced, the next one may be inlined."""
     run = virtualize(coordinates, "--format", fmt, "--inline-coordinates", "--inline-total", "160")
     assert len(inlined(run.references["refs"])) == 1 and ("/x", "inline-total") in run.codes
     assert virtualize(coordinates, "--inline-coordinates", "--inline-total", "160", "--strict").status == 1
@@ -99,7 +99,7 @@ def test_chunks_of_other_files_too(tmp_path, fmt):
 
 
 def test_a_chunk_past_the_end_stays_a_reference(tmp_path):
-    """The last chunk is cut off: nothing is made up for it."""
+    """The last chunk is truncated. It is not padded."""
     whole = (FIXTURES / "tiff/tiles.tif").read_bytes()
     refs = chunk_keys(clients.convert(FIXTURES / "tiff/tiles.tif", "kerchunk-json").references["refs"])
     last = max((value for value in refs.values() if isinstance(value, list)), key=lambda value: value[1])

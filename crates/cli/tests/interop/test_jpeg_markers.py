@@ -1,4 +1,4 @@
-"""JPEG streams whose markers or component names say another colour space than the TIFF's tag: libtiff goes by the tag."""
+"""JPEG streams whose markers or component names declare another colour space than the TIFF tag: like libtiff, the reader follows the tag."""
 import clients
 import imagecodecs
 import numpy as np
@@ -20,7 +20,7 @@ def pixels():
 
 
 def bare(stream):
-    """A stream without application markers."""
+    """Returns a stream without application markers."""
     out, at = stream[:2], 2
     while stream[at + 1] != 0xDA:
         end = at + 2 + int.from_bytes(stream[at + 2:at + 4], "big")
@@ -31,7 +31,7 @@ def bare(stream):
 
 
 def renamed(stream, names):
-    """A stream whose three components have these names, in its frame and its scan."""
+    """Returns a stream whose frame and scan name the three components."""
     out = bytearray(stream)
     frame, scan = out.index(b"\xff\xc0"), out.index(b"\xff\xda")
     for n, name in enumerate(names):

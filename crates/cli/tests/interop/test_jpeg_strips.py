@@ -1,4 +1,4 @@
-"""JPEG strips of which the last is shorter: it gets as many rows as the others, and its own stay what libtiff shows."""
+"""JPEG images with a shorter last strip: it is extended to the height of the others, and its own rows equal those of libtiff."""
 import clients
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def show(run, fmt, shape):
 @pytest.mark.parametrize("photometric", ["RGB", "MINISBLACK", "YCBCR"])
 @pytest.mark.parametrize("rows", [16, 48])
 def test_each_height(tmp_path, fmt, photometric, rows):
-    """To the last bit what GDAL and tifffile show; where chroma is subsampled, after an even number of rows, refused."""
+    """Equal to GDAL and tifffile to the last bit; rejected if chroma is subsampled after an even number of rows."""
     clients.register_codecs()
     problems, path = [], tmp_path / "strips.tif"
     for rest in range(1, rows, 1 if rows == 16 else 5):

@@ -1,4 +1,4 @@
-"""LERC chunks of floating-point numbers that GDAL writes: NaN is a mask there, which Zarr readers do not see."""
+"""LERC chunks of floating-point numbers by GDAL, which stores NaN as a mask that Zarr readers ignore."""
 import itertools
 
 import clients
@@ -12,7 +12,7 @@ CASES = list(itertools.product(["float32", "float64"], [1, 3], KINDS, ["pixel", 
 
 
 def image(kind, bands, dtype):
-    """Bands with NaN in the places that the kind names."""
+    """Returns bands with NaN in the pattern that the kind names."""
     rng, (y, x) = np.random.default_rng(1), np.mgrid[: SIZE[0], : SIZE[1]]
     smooth = np.sin(x / 9) * 40 + np.cos(y / 7) * 30
     data = np.stack([smooth + band + rng.normal(size=SIZE) / 2 for band in range(bands)]).astype(dtype)
@@ -56,7 +56,7 @@ def show(run, fmt, bands):
 
 @pytest.mark.parametrize("compress", ["LERC", "LERC_DEFLATE", "LERC_ZSTD"])
 def test_masked_pixels_are_nan(tmp_path, fmt, compress):
-    """Every kind of mask, one sample and several, with errors and without: what GDAL reads."""
+    """Every kind of mask, one sample and several, lossy and lossless: equal to GDAL."""
     problems = []
     for case in CASES:
         dtype, bands, kind, interleave, error = case
@@ -72,7 +72,7 @@ def test_masked_pixels_are_nan(tmp_path, fmt, compress):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32"])
 def test_integers_are_referenced(tmp_path, fmt, dtype):
-    """They have no NaN; nothing is inlined."""
+    """Integers have no NaN; nothing is inlined."""
     data = (image("plain", 3, "float64") + 100).clip(0, 255).astype(dtype)
     for interleave in ("pixel", "band"):
         truth = write(tmp_path / "lerc.tif", data, interleave=interleave)
@@ -82,7 +82,7 @@ def test_integers_are_referenced(tmp_path, fmt, dtype):
 
 
 def test_only_masked_chunks_are_inlined(tmp_path, fmt):
-    """Not those that GDAL fills with NaN beyond the image's edge."""
+    """Chunks that GDAL pads with NaN beyond the edge of the image are not inlined."""
     data = image("plain", 1, "float32")
     data[0, 40, 40] = np.nan
     write(tmp_path / "lerc.tif", data)
@@ -98,7 +98,7 @@ def test_masks_beyond_the_inline_limit_are_refused(tmp_path, fmt):
 
 
 def test_a_damaged_blob_is_refused(tmp_path, fmt):
-    """Its checksum tells; nothing is shown in part."""
+    """Its checksum is verified; nothing is read in part."""
     write(tmp_path / "lerc.tif", image("nan", 1, "float32"))
     bytes_ = bytearray((tmp_path / "lerc.tif").read_bytes())
     first = bytes_.index(b"Lerc2 ")
@@ -111,7 +111,7 @@ def test_a_damaged_blob_is_refused(tmp_path, fmt):
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 @pytest.mark.parametrize("alpha", ["opaque", "binary", "any", "mixed"])
 def test_alpha_is_that_of_gdal(tmp_path, fmt, dtype, alpha):
-    """libtiff stores alpha of 8 bits as the mask where it is 0 or 255 throughout a tile or strip; overviews too."""
+    """libtiff stores an alpha band of 8 bits as the mask if it is 0 or 255 throughout a tile or strip; also in overviews."""
     import rasterio
     rng, problems = np.random.default_rng(3), []
     for bands, interleave, cut in itertools.product([2, 4], ["pixel", "band"], [{"blockysize": 7}, {"tiled": True, "blockxsize": 16, "blockysize": 16}]):
@@ -140,7 +140,7 @@ def test_alpha_is_that_of_gdal(tmp_path, fmt, dtype, alpha):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float32", "float64"])
 def test_big_endian_files(tmp_path, fmt, dtype):
-    """libtiff reverses the bytes of numbers before it encodes them; converted to the other Zarr format they stay right."""
+    """libtiff swaps the bytes of numbers before it encodes them; they survive a conversion to the other Zarr format."""
     data = image("plain", 3, "float64").astype(dtype)
     for interleave, cut in itertools.product(("pixel", "band"), ({}, {"tiled": False, "blockxsize": None, "blockysize": 8})):
         options = {name: value for name, value in {"tiled": True, "blockxsize": 32, "blockysize": 32, **cut}.items() if value}
@@ -165,7 +165,7 @@ def write_as(path, data, **options):
 
 
 def test_integers_are_unpacked(tmp_path):
-    """Masks mean nothing for what is stored as integers, whatever it is unpacked to."""
+    """Masks are ignored for integers, whatever they are unpacked to."""
     import rasterio, zarr
     data = np.arange(1200, dtype="int16").reshape(1, 30, 40)
     with rasterio.open(tmp_path / "p.tif", "w", driver="GTiff", width=40, height=30, count=1, dtype="int16", compress="LERC", blockysize=8, nodata=7) as file:
@@ -179,7 +179,7 @@ def test_integers_are_unpacked(tmp_path):
 
 
 def test_planes_of_other_files_have_masks_of_their_own(tmp_path, fmt):
-    """A plane of a multi-file OME-TIFF whose blob has a mask, beside one of the same size that has none."""
+    """A plane of a multi-file OME-TIFF whose blob has a mask, next to one of the same size without a mask."""
     import tifffile, zarr
     planes = np.random.default_rng(4).normal(size=(2, 32, 32)).astype("float32")
     planes[1, 4:9] = np.nan

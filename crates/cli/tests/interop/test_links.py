@@ -1,4 +1,4 @@
-"""External links, followed, beside h5py on the original."""
+"""Following external links, compared with h5py on the original."""
 import clients
 import h5py
 import numpy as np

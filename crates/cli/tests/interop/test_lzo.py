@@ -1,4 +1,4 @@
-"""LZO (filter 305) as PyTables writes it: bare LZO1X streams, made by hand here as the format has them."""
+"""LZO (filter 305) as written by PyTables: bare LZO1X streams, encoded here by hand."""
 import clients
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from clients import FORMATS, convert
 
 
 def stream(raw):
-    """An LZO1X stream: literals alone (4 to 238 of them), then its end."""
+    """Encodes an LZO1X stream of literals only (4 to 238 of them)."""
     assert 3 < len(raw) <= 238
     return bytes([17 + len(raw)]) + raw + b"\x11\0\0"
 
@@ -21,7 +21,7 @@ def test_lzo_chunks_decode(tmp_path, fmt, shuffle):
         plist.set_chunk((16,))
         if shuffle:
             plist.set_shuffle()
-        # Optional, so that a library without the filter makes the dataset; its chunks are written as they are.
+        # The filter is optional, so a library without it creates the dataset. Chunks are written directly.
         plist.set_filter(305, h5py.h5z.FLAG_OPTIONAL, (1, 23, 0))
         dataset = h5py.h5d.create(f.id, b"table", h5py.h5t.py_create(data.dtype), h5py.h5s.create_simple((40,)), plist)
         for start in range(0, 40, 16):

@@ -1,4 +1,4 @@
-"""`--missing-value-convention`: the sentinel in the encoding of the Zarr fill value, which zarr-python reads; and the schema of `_FillValue`."""
+"""`--missing-value-convention`: the sentinel in the encoding of the Zarr fill value, as read by zarr-python; and the schema of `_FillValue`."""
 import json, warnings
 
 import clients
@@ -9,7 +9,7 @@ from test_unpack import metadata, open_original, write_image
 URLS = {"schema_url": "https://raw.githubusercontent.com/zarr-conventions/missing_value/refs/heads/main/schema.json",
         "spec_url": "https://github.com/zarr-conventions/missing_value/blob/main/README.md"}
 CASES = {
-    # name: (type, attributes); the sentinel is the first value of the data
+    # name: (type, attributes). The sentinel is the first value of the data.
     "i1": ("i1", {"_FillValue": np.int8(-9)}),
     "u8": ("u8", {"_FillValue": np.uint64(2**64 - 1)}),
     "i8": ("i8", {"_FillValue": np.int64(-2**63)}),
@@ -22,10 +22,10 @@ CASES = {
     "both_f4": ("f4", {"_FillValue": np.float32(1e20), "missing_value": np.float32(1e20)}),
     "packed": ("i2", {"_FillValue": np.int16(-9), "scale_factor": 0.5}),
     "time": ("i4", {"_FillValue": np.int32(-9), "units": "days since 2000-01-01"}),
-    # CF says something else, which stays
+    # CF attributes with another meaning stay.
     "differs": ("i2", {"_FillValue": np.int16(-9), "missing_value": np.int16(5)}),
     "list": ("f4", {"_FillValue": np.float32(-9), "missing_value": np.array([-9, 5], "f4")}),
-    # no sentinel
+    # No sentinel.
     "none": ("i2", {}),
     "text": ("S3", {"_FillValue": np.bytes_(b"-")}),
 }
@@ -57,7 +57,7 @@ def open_ours(references, fmt, **options):
 
 
 def scalar(value, dtype, zarr_format):
-    """What zarr-python makes of a value in the encoding of a fill value."""
+    """Decodes a value in the encoding of a fill value with zarr-python."""
     from zarr.core.dtype import parse_dtype
     return parse_dtype(np.dtype(dtype), zarr_format=zarr_format).from_json_scalar(value, zarr_format=zarr_format)
 
@@ -117,7 +117,7 @@ def test_an_image_declares_its_nodata_beside_its_other_conventions(tmp_path, fmt
 
 
 def test_fill_value_attributes_are_valid():
-    """All that fixtures bring out, by the published schema (fixtures/schemas)."""
+    """All those of the fixtures conform to the published schema (fixtures/schemas)."""
     import jsonschema
     schema = json.loads((clients.FIXTURES / "schemas" / "_FillValue.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
@@ -130,7 +130,7 @@ def test_fill_value_attributes_are_valid():
                 continue
             document = json.loads(value) if isinstance(value, str) else value
             attributes = document.get("attributes", {})
-            if "_FillValue" in attributes and not document["data_type"].startswith("complex"):  # which the schema does not speak of
+            if "_FillValue" in attributes and not document["data_type"].startswith("complex"):  # not covered by the schema
                 validator.validate(attributes)
                 kinds.add(type(attributes["_FillValue"]))
     assert kinds == {bool, int, str}

@@ -1,4 +1,4 @@
-"""Names that Zarr clients take for something else."""
+"""Names with characters that Zarr clients misinterpret."""
 import clients
 import numpy as np
 from clients import FORMATS, convert

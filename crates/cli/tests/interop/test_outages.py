@@ -1,4 +1,5 @@
-"""Stores that fail for file after file: the run stops asking, leaves what it did not read, and the same command goes on; files that fail by themselves are no outage."""
+"""Stores that fail for file after file: the run stops, leaves the remaining files, and resumes when rerun. Files that fail by themselves are not an
+outage."""
 import json
 
 import h5py
@@ -9,14 +10,14 @@ from slow_s3 import SlowS3
 from test_batch import content
 
 FILES = 80
-# Status and code; no status: connections are closed without an answer.
+# Status and code; without a status, connections are closed without a response.
 OUTAGES = {"throttled": (503, "SlowDown"), "broken": (500, "InternalError"), "expired": (400, "ExpiredToken"), "denied": (403, "AccessDenied"), "unreachable": (None, "")}
 QUICK = ("--format", "kerchunk-json", "--retries", "1", "--concurrency", "8")
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Files of two requests or more each."""
+    """Writes files that take two requests or more each."""
     folder, found = tmp_path_factory.mktemp("files"), {}
     for k in range(FILES):
         with h5py.File(folder / f"{k:03}.nc", "w") as f:
@@ -60,7 +61,7 @@ def test_an_outage_costs_few_requests_and_no_file(bucket, tmp_path, how, outage,
     run = batch(bucket, tmp_path / "out", *how, status=1)
     assert "s3://bucket fails for file after file" in run.stderr and "the same command reads the rest" in run.stderr, run.stderr
     assert "panicked" not in run.stderr and (how == ("--each",) or not (tmp_path / "out").exists())
-    # Denied from the start, a folder may be private: 64 files are tried.
+    # If access is denied from the start, a folder may be private: 64 files are tried.
     most = 75 if (outage, healthy) == ("denied", 0) else 8 * 2 * 2 + 8
     assert bucket.refused <= most, bucket.refused
     bucket.outage = None

@@ -1,7 +1,6 @@
-"""The page of the service in headless Chromium: what it shows is what the service and the file say.
+"""The page of the service in headless Chromium, compared with the service and the file.
 
-Skipped, with a word, where no Chromium is found (CHROMIUM=… names one).
-"""
+Skipped with a message if Chromium is not found (CHROMIUM=… names its executable)."""
 import json, math, os, re, shutil, subprocess, sys, time, urllib.error, urllib.parse, urllib.request
 
 import clients
@@ -20,8 +19,8 @@ COG = clients.FIXTURES / "tiff/cog.tif"
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """The service's address; it may read the fixtures and `made`."""
-    # All tests together are one client, which asks faster than people do.
+    """Yields the address of the service, which may read the fixtures and `made`."""
+    # All tests together are one client, which is faster than people are.
     with service.started(clients.FIXTURES, tmp_path_factory.getbasetemp(), arguments=("--rate", "100000", "--burst", "100000")) as address:
         yield address
 
@@ -37,7 +36,7 @@ def chromium():
 
 @pytest.fixture
 def page(chromium, base):
-    """A page that must not have said any error, or asked for anything that its policy forbids."""
+    """A page that must not report any error or violate its content security policy."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, base_url=base)
     context.add_init_script("window.violations = []; addEventListener('securitypolicyviolation', (e) => violations.push(`${e.violatedDirective} ${e.blockedURI}`));")
     page = context.new_page()
@@ -55,7 +54,7 @@ def page(chromium, base):
 
 
 def until(page, expression, seconds=90):
-    """Waits for something to hold; Playwright's own wait evaluates text in the page, which its policy forbids."""
+    """Waits for a condition. Playwright's own wait evaluates text in the page, which its policy forbids."""
     end = time.monotonic() + seconds
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"never held: {expression}\n{page.errors}\n{page.locator('main').inner_text()}"
@@ -88,7 +87,7 @@ def walk(node, path=""):
 
 @pytest.mark.parametrize("file", [NETCDF, CHUNKED, COG, clients.FIXTURES / "hdf5/types.h5"], ids=lambda file: file.name)
 def test_tree_and_details(page, base, file):
-    page.expected.append("404 (Not Found)")  # chunks that are missing
+    page.expected.append("404 (Not Found)")  # missing chunks
     said = inspected(base, file)
     show(page, file)
     nodes = dict(walk(said["root"]))
@@ -121,7 +120,7 @@ def same_details(page, node):
 
 
 def original(file, path):
-    """The stored values, and what they mean: NaN for no data."""
+    """Returns the stored values and their meaning: NaN for no data."""
     with h5py.File(file) as opened:
         dataset = opened[path]
         stored, attributes = dataset[()], dict(dataset.attrs)
@@ -134,7 +133,7 @@ def original(file, path):
 
 
 def read_all(page, height, width):
-    """Every value of the picture, by the keyboard; rows in the order of the array."""
+    """Returns every value of the picture, read with the keyboard; rows in array order."""
     picture = page.locator("#look .picture")
     picture.focus()
     upward = page.locator("#look [name=flip]").is_checked()
@@ -162,7 +161,7 @@ def test_quick_look_values(page, file, path):
 
 
 def same_pixels(page, values):
-    """Colours are those of the map at each value's place in the range; no data is transparent."""
+    """Colours are those of the color map at the value's position in the range; no data is transparent."""
     pixels = page.evaluate("""() => { const c = document.querySelector('#look .picture');
         return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]; }""")
     table = np.array(page.evaluate("import('./assets/colour.js').then((m) => [...m.table('Lagoon')])")).reshape(256, 3)
@@ -191,7 +190,7 @@ def test_other_axes_and_slices(page):
 
 
 def test_types_are_drawn(page, tmp_path_factory):
-    """Every type of number, in both byte orders, with its largest and smallest values."""
+    """Every numeric type in both byte orders, with its minimum and maximum."""
     file = tmp_path_factory.getbasetemp() / "numbers.h5"
     written = {}
     with h5py.File(file, "w") as opened:
@@ -306,7 +305,7 @@ def test_hundred_thousand_chunks(page, tmp_path_factory):
 
 
 def test_limit_of_bytes(page, tmp_path_factory):
-    """What the limit does not pay for is hatched, and said."""
+    """Parts beyond the limit are hatched and reported."""
     file = tmp_path_factory.getbasetemp() / "large.h5"
     with h5py.File(file, "w") as opened:
         data = np.add.outer(np.arange(3000.0), np.arange(2400.0))
@@ -325,7 +324,7 @@ def test_limit_of_bytes(page, tmp_path_factory):
 
 
 def test_large_chunks_are_read_in_parts(page, tmp_path_factory):
-    """Contiguous data are one chunk, of which only what the picture needs is asked for."""
+    """Contiguous data is one chunk, of which only the required part is requested."""
     file = tmp_path_factory.getbasetemp() / "contiguous.h5"
     data = np.add.outer(np.arange(5, dtype="i4") * 10**8, np.add.outer(np.arange(2000) * 10**4, np.arange(1500))).astype("<i4")
     with h5py.File(file, "w") as opened:
@@ -349,7 +348,7 @@ def test_large_chunks_are_read_in_parts(page, tmp_path_factory):
 
 
 def contrast(page):
-    """Text whose contrast with its ground is below 4.5 (WCAG AA)."""
+    """Returns text whose contrast with its background is below 4.5 (WCAG AA)."""
     return page.evaluate("""() => {
         const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
         const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -429,7 +428,7 @@ def test_nothing_of_a_file_is_taken_for_markup(page, tmp_path_factory):
 
 
 def test_no_number_is_said_to_be_none(page, tmp_path_factory):
-    """A `_FillValue` that is NaN has no word in JSON."""
+    """JSON cannot represent a `_FillValue` of NaN."""
     page.expected.append("404 (Not Found)")
     file = tmp_path_factory.getbasetemp() / "nan.h5"
     with h5py.File(file, "w") as opened:
@@ -452,7 +451,7 @@ def test_no_number_is_said_to_be_none(page, tmp_path_factory):
 
 
 def test_what_is_not_seen_is_spelled(page, tmp_path_factory):
-    """Controls, characters that turn the text around, and those of no width: in names, and in names and values of attributes."""
+    """Control characters, bidirectional controls and zero-width characters, in names and in names and values of attributes."""
     page.expected.append("400 (Bad Request)")  # the service reads no array whose name has a control character
     file = tmp_path_factory.getbasetemp() / "unseen.h5"
     unseen = "\x1b\x7f\x85\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u202a\u202e\u2060\u2066\u2069\ufeff\U000e0041"
@@ -493,7 +492,7 @@ def test_names_of_any_length(page, tmp_path_factory, width):
 
 
 def test_nodes_are_read_as_they_are_shown(page):
-    """The name that is read has all that is shown, in its order, and nothing of what is below."""
+    """The accessible name of a node contains everything that is shown, in the same order, and nothing of its children."""
     show(page, NETCDF)
     session = page.context.new_cdp_session(page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
@@ -553,7 +552,7 @@ def test_jobs_are_hidden_where_there_are_none(page):
 
 
 def test_a_job_of_the_service(chromium, tmp_path):
-    """Started and followed on the page, done by the service."""
+    """Started and followed on the page, executed by the service."""
     with service.started(clients.FIXTURES, arguments=("--jobs", str(tmp_path / "jobs"))) as address:
         page = chromium.new_page()
         page.goto(address)

@@ -1,4 +1,4 @@
-"""kerchunk's Parquet layout: the same as kerchunk's JSON through fsspec, zarr-python, kerchunk's engine in xarray."""
+"""kerchunk's Parquet layout, compared with kerchunk's JSON through fsspec, zarr-python and kerchunk's xarray engine."""
 import json, subprocess, sys, textwrap, warnings
 
 import clients
@@ -14,7 +14,7 @@ warnings.filterwarnings("ignore", message=".*fastparquet.*deprecated")
 
 
 def parquet(path, out, *arguments):
-    """The folder that was written for a file, or None where JSON is refused as well."""
+    """Returns the folder that was written for a file, or None if JSON is rejected as well."""
     run = virtualize(path, "--format", "kerchunk-parquet", "-o", out, *arguments)
     beside = virtualize(path, "--format", "kerchunk-json", *(a for a in arguments if not str(a).startswith("--record-size")))
     assert (run.status, run.codes) == (beside.status, beside.codes), run.stderr
@@ -27,7 +27,7 @@ def filesystem(out, **options):
 
 
 def entry(value):
-    """What a reference of JSON says: bytes or [url, offset, length]."""
+    """Returns a reference of JSON as bytes or [url, offset, length]."""
     if isinstance(value, list):
         return value
     import base64
@@ -39,7 +39,7 @@ def keys(references):
 
 
 def grid(metadata):
-    """All keys that chunks can have."""
+    """Returns all possible chunk keys."""
     for key, array in metadata.items():
         if key.endswith("/.zarray"):
             counts = [-(-size // chunk) for size, chunk in zip(array["shape"], array["chunks"])]
@@ -116,7 +116,7 @@ def test_kerchunks_engine_and_zarr_engine_open_it(path, tmp_path):
 
 @pytest.fixture
 def sparse(tmp_path):
-    """An HDF5 file of chunks that are there, missing, large, of many sizes; and arrays without any."""
+    """Writes an HDF5 file with chunks that are allocated, missing, large and of many sizes, and arrays without any."""
     file = tmp_path / "sparse.h5"
     rng = np.random.default_rng(3)
     with h5py.File(file, "w") as f:
@@ -135,7 +135,7 @@ def sparse(tmp_path):
 def test_missing_chunks_are_missing_and_files_of_none_are_left_out(sparse, arguments, tmp_path):
     out = tmp_path / "refs.parquet"
     parquet(sparse, out, *arguments)
-    # Of an array of a hundred files without any url, the last are left out: then the protocol has to be given.
+    # In an array with a hundred files without any url, the last ones are omitted: then the protocol must be given.
     for options in ([] if "--record-size=1" in arguments else [{}]) + [{"remote_protocol": "file"}]:
         fs = filesystem(out, asynchronous=True, **options)
         group = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r", zarr_format=2)
@@ -143,7 +143,7 @@ def test_missing_chunks_are_missing_and_files_of_none_are_left_out(sparse, argum
             for name, array in f.items():
                 assert clients.same_bits(array[()], group[name][...]) is None, name
     if arguments == ["--record-size=10"]:
-        # Those before the first url are there, for readers that look for it; those behind it only where they have chunks.
+        # Files before the first url exist, for readers that look for it; later ones exist only if they have chunks.
         assert len(list((out / "late").iterdir())) == 10 and len(list((out / "none").iterdir())) == 10
         assert len(list((out / "early").iterdir())) == 1
 
@@ -168,7 +168,7 @@ def test_text_that_looks_like_base64_stays(tmp_path):
 
 @pytest.mark.parametrize("count", [50, 4000])
 def test_large_inline_chunks_and_long_columns(count, tmp_path):
-    """Offsets past 32 bits and columns of many rows survive fastparquet and pyarrow."""
+    """Offsets over 32 bits and columns with many rows survive fastparquet and pyarrow."""
     file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
     rng = np.random.default_rng(5)
     with h5py.File(file, "w") as f:
@@ -217,7 +217,7 @@ def test_record_sizes_are_bounded(size, tmp_path):
 
 
 def test_gdal_shows_no_fill_values_for_chunks_it_cannot_find(tmp_path):
-    """GDAL knows the layout; without its Parquet driver, which rasterio's has not, it fails."""
+    """GDAL supports the layout, but fails without its Parquet driver, which rasterio's lacks."""
     import rasterio
     file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
     with h5py.File(file, "w") as f:
@@ -235,7 +235,7 @@ def offsets_of(sizes):
 
 
 def columns(kind, count):
-    """Urls, offsets and sizes of chunks as they are found."""
+    """Returns urls, offsets and sizes of chunks as in real files."""
     rng = np.random.default_rng(7)
     compressed, plain = rng.normal(50_000, 5_000, count).astype(int), np.full(count, 40_000)
     one = ["s3://bucket/a/prefix/of/usual/length/file.nc"] * count
@@ -275,7 +275,7 @@ def test_sparse_arrays_are_no_larger_than_kerchunks_own(sparse, tmp_path):
 @pytest.mark.parametrize("count", [100, 20_000, 250_000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_no_larger_than_kerchunks_own(kind, count, tmp_path):
-    """The same references through both, and read back by fsspec as they were."""
+    """The same references by both writers, read back by fsspec."""
     import kerchunk.df
     zarray = {"chunks": [1], "compressor": None, "dtype": "<i4", "fill_value": 0, "filters": None, "order": "C", "shape": [count], "zarr_format": 2}
     chunks = {f"v/{at}": [url, int(offset), int(size)] for at, (url, offset, size) in enumerate(zip(*columns(kind, count)))}
@@ -296,7 +296,7 @@ def test_it_is_no_larger_than_kerchunks_own(kind, count, tmp_path):
 @pytest.mark.parametrize("count", [1000, 20_000])
 @pytest.mark.parametrize("threshold", [10, 0.1])
 def test_of_a_file_each_with_some_missing_kerchunks_own_is_not_read_back(threshold, count, tmp_path):
-    """Where a chunk is missing fsspec finds a reference to NaN in kerchunk's file, as text or as categories, and none in ours, which is somewhat larger."""
+    """For a missing chunk, fsspec finds a reference to NaN in kerchunk's file, as text or as categories, and none in ours, which is somewhat larger."""
     import kerchunk.df
     keep = np.sort(np.random.default_rng(1).permutation(count)[: count * 9 // 10]).tolist()
     zarray = {"chunks": [1], "compressor": None, "dtype": "<i4", "fill_value": 0, "filters": None, "order": "C", "shape": [count], "zarr_format": 2}

@@ -1,6 +1,6 @@
-"""Who reads what: `inspect --json` claims for every array of fixtures/ which released readers decode it. Here they read the references: what they are said
-to read they read, with the values that zarr-python with all codecs shows; what they are said not to read they refuse, or show wrongly.
-docs/readers.md has the table of codecs that this test computes."""
+"""Reader compatibility: `inspect --json` states for every array of fixtures/ which released readers decode it. Here these readers read the references:
+supported arrays must have the values that zarr-python with all codecs reads; unsupported ones must fail or have wrong values. docs/readers.md
+contains the table of codecs that this test computes."""
 import base64, collections, json, pathlib, re, shutil, subprocess, sys
 
 import numpy as np, pytest
@@ -11,7 +11,7 @@ from clients import FIXTURES, FORMATS, ROOT
 PEERS = pathlib.Path(__file__).parent / "peers"
 ENV = pathlib.Path(sys.prefix)
 READERS = ["zarr-python", "zarrs", "zarrita", "gdal"]
-# References beside those of each fixture in both formats.
+# References next to those of each fixture, in both formats.
 EXTRA = [
     ("tiff/short_last_strip.tif", "zarr3-json", "--chunk-grid", "rectilinear"),
     ("tiff/gdal_metadata.tif", "zarr3-json", "--unpack"),
@@ -21,7 +21,7 @@ EXTRA = [
 
 
 class Array:
-    """One array of one reference file, with what is claimed of it."""
+    """An array of a reference file, with the statement about it."""
 
     def __init__(self, file, path, fmt, described):
         self.file, self.path, self.fmt, self.described = str(file), path, fmt, described
@@ -36,7 +36,7 @@ class Array:
 
     @property
     def kind(self):
-        """What claims may depend on: arrays of a kind need not all be read by a slow reader."""
+        """Properties on which the statement can depend: a slow reader need not read all arrays with the same ones."""
         d = self.described
         some = d["chunks"]["stored"] < d["chunks"]["count"]
         return json.dumps([self.fmt, d["data_type"], d["codecs"], d["fill_value"], some, len(d["shape"]), 0 in d["shape"], self.readers])
@@ -50,13 +50,13 @@ def arrays_of(node, path=""):
 
 @pytest.fixture(scope="module")
 def arrays(tmp_path_factory):
-    """All arrays of all fixtures, mapped to both formats."""
+    """Maps all arrays of all fixtures to both formats."""
     return mapped(tmp_path_factory.mktemp("references"), EXTRA)
 
 
 @pytest.fixture(scope="module")
 def readable(tmp_path_factory):
-    """The same with `--readable-by` all readers."""
+    """The same with `--readable-by` for all readers."""
     return mapped(tmp_path_factory.mktemp("readable"), [], "--readable-by", ",".join(READERS))
 
 
@@ -91,12 +91,12 @@ def files(arrays):
 
 @pytest.fixture(scope="module")
 def truth(files):
-    """What zarr-python with all codecs shows; other tests compare that with the original files."""
+    """Reads values with zarr-python and all codecs; other tests compare them with the original files."""
     return lines([sys.executable, PEERS / "zarr_python.py", "--imagecodecs", *files])
 
 
 def compare(arrays, truth, read, reader, reads):
-    """`reads`: whether this reader reads, from the claim about it."""
+    """Returns whether this reader is stated to read the array."""
     problems = []
     for array in arrays:
         if array.key not in read:
@@ -116,7 +116,7 @@ def says_yes(claim):
 
 
 def zarrs_peer():
-    """The reader that is built on zarrs."""
+    """Builds the reader that uses zarrs."""
     if not shutil.which("cargo"):
         pytest.skip("no cargo, so nothing is read with zarrs")
     target = ROOT / "target" / "peers"
@@ -127,7 +127,7 @@ def zarrs_peer():
 def zarrita(*arguments):
     if not clients.NODE or not (ENV / "zarrita" / "node_modules").is_dir():
         pytest.skip("no Node.js, so nothing is read with zarrita.js")
-    # From standard input, so that its packages are looked for in the working folder.
+    # From standard input, so that packages are resolved in the working folder.
     return lines([clients.NODE, "--input-type=module", "-", *arguments], cwd=ENV / "zarrita", stdin=(PEERS / "zarrita" / "read.mjs").open())
 
 
@@ -141,7 +141,7 @@ def test_zarr_python_without_imagecodecs(arrays, truth, files):
 
 
 def test_zarr_python_names_of_numcodecs(arrays):
-    """zarr-python brings numcodecs along: what needs it is told by the names of the codecs."""
+    """zarr-python depends on numcodecs, so the names of codecs show which arrays need it."""
     for array in arrays:
         named = array.fmt == "zarr3-json" and any(name.startswith("numcodecs.") for name in array.codecs)
         assert named == ("numcodecs" in array.readers["zarr-python"].get("needs", [])), array.key
@@ -154,14 +154,14 @@ def test_zarrs(arrays, truth, files):
 def test_zarrita(arrays, truth, files):
     read = zarrita(*files)
     float16 = subprocess.run(["node", "-p", "typeof Float16Array"], capture_output=True, text=True).stdout.strip() == "function"
-    # Byte strings come as text, which is something else.
+    # Byte strings are returned as text, which is not equal.
     bytes_as_text = [key for key, line in read.items() if "texts" in line and "values" in truth[key]]
     read = {key: line for key, line in read.items() if key not in bytes_as_text}
     compare(arrays, truth, read, "zarrita", lambda claim: says_yes(claim) and (float16 or "Float16Array" not in claim.get("needs", [])))
 
 
 def gdal(arrays):
-    """GDAL opens the references anew for every array: one of a kind is enough."""
+    """GDAL opens the references again for every array, so one of each kind is enough."""
     some = list({array.kind: array for array in arrays}.values())
     asked = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
     return lines([sys.executable, PEERS / "gdal.py"], input=asked.encode())
@@ -172,7 +172,7 @@ def test_gdal(arrays, truth):
 
 
 def in_order(array, line, dimensions):
-    """Elements with the axes in this order."""
+    """Transposes elements to this order of axes."""
     if "values" not in line or array.described["dimensions"] == dimensions:
         return values(line)
     stored = base64.b64decode(line["values"])
@@ -182,7 +182,7 @@ def in_order(array, line, dimensions):
 
 
 def test_readable_by_all(arrays, truth, readable):
-    """What is left is read by all, and shows what the references show that were made for zarr-python."""
+    """The remaining arrays are read by all readers, with the values of references made for zarr-python."""
     files = list(dict.fromkeys(array.file for array in readable))
     peers = {"zarr-python": lines([sys.executable, PEERS / "zarr_python.py", *files]), "zarrs": lines([zarrs_peer(), *files]),
              "zarrita": zarrita(*files), "gdal": gdal(readable)}
@@ -200,7 +200,7 @@ def test_readable_by_all(arrays, truth, readable):
 
 
 def cell(claims):
-    """What the table says of a codec and a reader: whether any array with the codec is read, and with what."""
+    """Returns the entry of the table for a codec and a reader: whether any array with the codec is read, and with which package."""
     needs = [frozenset(claim.get("needs", [])) for claim in claims if says_yes(claim)]
     if not needs:
         return "no"
@@ -208,7 +208,7 @@ def cell(claims):
 
 
 def test_the_table_of_codecs(arrays):
-    """docs/readers.md says of each codec what the claims say, which the tests above hold."""
+    """docs/readers.md states for each codec what the statements imply, which the tests above verify."""
     claims = collections.defaultdict(lambda: collections.defaultdict(list))
     for array in arrays:
         for name in array.codecs:

@@ -1,4 +1,4 @@
-"""Reference sets of every spelling beside fsspec, which reads them as well; what differs between sets; sets that are wrong."""
+"""Reference sets in every notation, compared with fsspec; differences between sets; invalid sets."""
 import base64, json
 
 import clients
@@ -14,7 +14,7 @@ ZARRAY = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<f4", "fill_v
 
 
 def document(places=None, attributes=None, spell=json.dumps, **members):
-    """A set of one array `a` of two chunks."""
+    """Returns a set with one array `a` of two chunks."""
     return {".zgroup": '{"zarr_format":2}', "a/.zarray": spell({**ZARRAY, **members}), "a/.zattrs": spell({"_ARRAY_DIMENSIONS": ["x"], **(attributes or {})}),
             **(places if places is not None else {"a/0": ["file:///d/f.bin", 0, 8]})}
 
@@ -25,7 +25,7 @@ def written(path, refs):
 
 
 def by_fsspec(document, simple=False):
-    """Chunks as fsspec has them: {key: bytes or [url, offset, length]}."""
+    """Returns the chunks according to fsspec: {key: bytes or [url, offset, length]}."""
     fs = fsspec.filesystem("reference", fo=document, simple_templates=simple, remote_protocol="file", skip_instance_cache=True)
     found = {}
     for key, value in fs.references.items():
@@ -58,7 +58,7 @@ def test_generators_are_those_of_fsspec(name, where, tmp_path):
     templates = {"u": "file:///e/base", "f": "file:///g/{{c}}-{{n * 2}}.bin"}
     made = {"version": 1, "templates": templates, "gen": GENERATORS[name], "refs": refs}
     expected = by_fsspec(made)
-    # Of two references under one key fsspec takes the last: that is refused here.
+    # Of two references with the same key, fsspec takes the last; virtualize rejects them.
     if name in ("two dimensions", "functions") and where == "with refs":
         run = virtualize("convert", written(tmp_path / "g.json", made), "-f", "kerchunk-json")
         assert run.status == 1 and "there twice" in run.stderr
@@ -113,7 +113,7 @@ def test_spellings_are_read_as_fsspec_reads_them(name, tmp_path):
 
 @pytest.mark.parametrize("key", ["00", "+0", " 0", "0x0", "٠", "0.", "-0", "2", "0.0"])
 def test_keys_that_no_reader_asks_for_are_no_chunks(key, tmp_path):
-    """zarr-python asks for `a/0` and finds nothing: the fill value."""
+    """zarr-python requests `a/0`, finds nothing and uses the fill value."""
     (tmp_path / "f.bin").write_bytes(np.ones(2, "<f4").tobytes())
     made = document({f"a/{key}": [f"file://{tmp_path}/f.bin", 0, 8]}, fill_value=7)
     assert (zarr.open_array(clients.open_store(made), path="a", mode="r", zarr_format=2)[...] == 7).all()
@@ -125,7 +125,7 @@ def test_keys_that_no_reader_asks_for_are_no_chunks(key, tmp_path):
 @pytest.mark.parametrize("record_size", [1, 7, 100])
 @pytest.mark.parametrize("by", ["refs_to_dataframe", "create"])
 def test_parquet_made_by_kerchunk_and_fsspec(by, record_size, tmp_path):
-    """Read as fsspec reads it: where it can, since of missing chunks it makes NaN."""
+    """Read like fsspec where that is possible: it reads missing chunks as NaN."""
     import kerchunk.df
     from fsspec.implementations.reference import LazyReferenceMapper
     rng = np.random.default_rng(record_size)
@@ -146,7 +146,7 @@ def test_parquet_made_by_kerchunk_and_fsspec(by, record_size, tmp_path):
 
 
 D = {"_ARRAY_DIMENSIONS": ["x"]}
-#: One set, another, and whether a reader sees any difference between them.
+#: Two sets, and whether readers see a difference between them.
 PAIRS = {
     "order of attributes": (document(attributes={"b": {"p": 1, "q": 2}, "a": 1}), document(attributes={"a": 1, "b": {"q": 2, "p": 1}}), False),
     "NaN, spelled twice": (document(fill_value="NaN"), document(fill_value=float("nan")), False),
@@ -183,7 +183,7 @@ def test_arrays_that_cannot_be_read_are_no_equal_ones(tmp_path):
 # ---- validate
 
 def test_parquet_has_no_empty_chunk_at_the_start(tmp_path):
-    """fsspec takes offset 0 and size 0 for the whole file."""
+    """fsspec interprets offset 0 and size 0 as the whole file."""
     (tmp_path / "f.bin").write_bytes(b"x" * 8)
     refs = written(tmp_path / "refs.json", document({"a/0": [f"file://{tmp_path}/f.bin", 0, 0]}))
     run = virtualize("convert", refs, "-f", "kerchunk-parquet", "-o", tmp_path / "out")
@@ -198,7 +198,7 @@ def test_what_was_unpacked_is_valid(file, tmp_path):
 
 @pytest.fixture
 def days(tmp_path):
-    """Files that are joined along the first axis, and the references of all."""
+    """Writes files that are joined along the first axis, and the references of all."""
     for day in range(3):
         with h5py.File(tmp_path / f"{day}.h5", "w") as f:
             f.create_dataset("t", data=np.arange(12, dtype="<i2").reshape(1, 3, 4) + day * 12, chunks=(1, 3, 4), compression="gzip", shuffle=True)
@@ -242,13 +242,13 @@ def test_chunks_of_another_size_are_matched_by_places(tmp_path):
     zarray = {**json.loads(refs["v/.zarray"]), "chunks": [3]}
     halves = {f"v/{n}": [places[n // 2][0], places[n // 2][1] + n % 2 * 12, 12] for n in range(8)}
     validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **halves}), "--full")
-    # One that reaches into the next chunk's bytes, or behind all.
+    # One that extends into the next chunk, or beyond the end of the file.
     wrong = {**halves, "v/7": [places[3][0], places[3][1] + 20, 12]}
     assert "is no chunk of the source" in str(told(validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **wrong}), status=1)))
 
 
 def test_text_is_compared_decoded(tmp_path):
-    """Compressed otherwise it is the same text; other text is another."""
+    """Text with another compression is equal; other text is not."""
     import numcodecs
     with h5py.File(tmp_path / "a.h5", "w") as f:
         f["v"] = np.array(["ä", "", "long text " * 20], dtype=object)
@@ -258,7 +258,7 @@ def test_text_is_compared_decoded(tmp_path):
         chunk = numcodecs.Zlib(9).encode(numcodecs.VLenUTF8().encode(np.array(texts, dtype=object)))
         return {**refs, "v/.zarray": json.dumps(zarray), "v/0": "base64:" + base64.b64encode(chunk).decode()}
     with h5py.File(tmp_path / "a.h5", "a") as f:
-        f["n"] = np.arange(3)  # A reference, so that there is a source.
+        f["n"] = np.arange(3)  # a reference, so that there is a source
     more = {key: value for key, value in virtualize(tmp_path / "a.h5").references["refs"].items() if key.startswith("n/")}
     validate(written(tmp_path / "refs.json", {**stored("ä", "", "long text " * 20), **more}), "--full")
     found = told(validate(written(tmp_path / "refs.json", {**stored("ä", "", "long text " * 19 + "lung text "), **more}), "--full", status=1))
@@ -275,7 +275,7 @@ def test_samples_are_the_same_every_time(tmp_path):
     assert validate(tmp_path / "refs.json", "--sample", "1000000")["arrays"][0]["decoded"] == 100
 
 
-# ---- chunks of chunks, and of several sizes
+# ---- shards, and chunks of several sizes
 
 def test_shards_go_through_every_format_that_has_them(tmp_path):
     z = zarr.create_array(tmp_path / "z/a", shape=(8, 8), shards=(4, 4), chunks=(2, 2), dtype="i4")

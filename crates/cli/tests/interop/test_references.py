@@ -1,4 +1,4 @@
-"""References to objects, to parts of datasets and to attributes, as dataset elements and as attributes, beside what libhdf5 says of them."""
+"""References to objects, dataset regions and attributes, as dataset elements and as attributes, compared with libhdf5."""
 import ctypes, glob, json, os
 
 import clients
@@ -25,7 +25,7 @@ def content(f):
 
 
 def selections(f):
-    """Regions of /data and /line, each with the part that it is: as libhdf5 takes the request, no output of ours."""
+    """Regions of /data and /line with the selection that each denotes: as requested from libhdf5, independent of our output."""
     import h5py
     data, line = f["data"], f["line"]
     points = np.zeros((10, 12), bool)
@@ -46,7 +46,7 @@ def selections(f):
 
 
 def covered(part, shape):
-    """The elements that a part means."""
+    """Returns the elements of a selection."""
     mask = np.zeros(shape, bool)
     if part["selection"] == "all":
         mask[...] = True
@@ -63,7 +63,7 @@ def covered(part, shape):
 
 
 def oracle(f, reference):
-    """What libhdf5 selects."""
+    """Returns the elements that libhdf5 selects."""
     import h5py
     space = h5py.h5r.get_region(reference, f.id)
     shape, mask = space.shape, np.zeros(space.shape, bool)
@@ -91,7 +91,7 @@ def test_regions_are_paths_and_parts(tmp_path, fmt, libver, layout):
     with h5py.File(path, "w", libver=libver) as f:
         content(f)
         wanted = selections(f)
-        # The last is never written: a null reference.
+        # The last one is not written: a null reference.
         dataset = f.create_dataset("regions", (len(wanted) + 1,), h5py.regionref_dtype, chunks=(2,) if layout == "chunked" else None)
         for i, (reference, _, _) in enumerate(wanted):
             dataset[i] = reference
@@ -112,7 +112,7 @@ def test_regions_are_paths_and_parts(tmp_path, fmt, libver, layout):
 
 
 def test_references_of_1_12(tmp_path, fmt):
-    """As dataset elements of all three kinds, and as an attribute, written by H5Rcreate_*."""
+    """All three kinds as dataset elements and as an attribute, written by H5Rcreate_*."""
     import h5py
     lib, path = library(), tmp_path / "standard.h5"
     i64 = ctypes.c_int64

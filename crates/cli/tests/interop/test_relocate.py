@@ -1,4 +1,4 @@
-"""Other urls in references: what fsspec, GDAL read through them is what the original holds."""
+"""Rewritten urls in references: fsspec and GDAL read the content of the original through them."""
 import shutil
 
 import clients
@@ -29,7 +29,7 @@ def local_folder(path):
 
 @pytest.fixture
 def moved(tmp_path):
-    """A file in a folder, and another folder in which it also is."""
+    """Writes a file to a folder, and a copy to another one."""
     for name in ("made", "published"):
         (tmp_path / name / "sub").mkdir(parents=True)
         shutil.copy(FILE, tmp_path / name / "sub" / "a b.h5")

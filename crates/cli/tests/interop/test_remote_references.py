@@ -1,4 +1,4 @@
-"""`convert`, `validate` and `diff` where references and their sources lie on S3 (moto) or behind HTTP, on loopback."""
+"""`convert`, `validate` and `diff` with references and sources on S3 (moto) or behind HTTP, on loopback."""
 import json, pathlib, subprocess, sys
 
 import clients
@@ -35,7 +35,7 @@ def urls(references):
 
 @pytest.fixture
 def bucket(s3):  # noqa: F811
-    """A client, the environment that reaches it, and how fsspec does."""
+    """Yields a client, the environment that reaches it, and fsspec's options."""
     import boto3
     endpoint, gate = s3
     gate.open = True
@@ -57,7 +57,7 @@ def run(*arguments, env, status=0):
 @pytest.mark.parametrize("relative", [[], ["--relative"]])
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_references_on_s3_to_files_on_s3(bucket, fmt, relative):
-    """Written beside the file, with absolute or relative urls; then read, checked, said in every format, and compared."""
+    """Written next to the file with absolute or relative urls, then read, validated, converted to every format, and compared."""
     _, env, remote = bucket
     source, refs = "s3://private/here/chunked.h5", f"s3://private/here/{FORMATS[fmt]}"
     run(source, "-f", fmt, "-o", refs, *relative, env=env)
@@ -105,7 +105,7 @@ def test_what_changed_on_s3_is_found(bucket):
 
 
 def test_references_here_to_files_on_s3(bucket, tmp_path):
-    """Relative urls start from where they are said to."""
+    """Relative urls are resolved against the given base."""
     _, env, remote = bucket
     run("s3://private/here/chunked.h5", "-o", "s3://private/here/refs.json", "--relative", env=env)
     client = bucket[0]
@@ -118,11 +118,11 @@ def test_references_here_to_files_on_s3(bucket, tmp_path):
     same(values(converted, **remote), truth())
 
 
-# ---- HTTP: the server shows fixtures/; what is made here lies below a folder of its own
+# ---- HTTP: the server serves fixtures/; generated files are in a folder of their own below it
 
 @pytest.fixture
 def site(web, tmp_path, monkeypatch):  # noqa: F811
-    """(url of a folder that is served, the folder), with the sample in it."""
+    """Yields (url of a served folder, the folder), which contains the sample."""
     (tmp_path / "chunked.h5").write_bytes(SAMPLE.read_bytes())
     monkeypatch.setattr(clients, "FIXTURES", tmp_path)
     Handler.failures.clear()
@@ -133,7 +133,7 @@ def site(web, tmp_path, monkeypatch):  # noqa: F811
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_references_behind_http(site, fmt, relative):
     url, folder = site
-    # Written to the disk as a web server's folder is filled, for the place from which they are read.
+    # Written to disk, like the folder of a web server, for the url from which they are read.
     run(folder / "chunked.h5", "-f", fmt, "-o", folder / FORMATS[fmt], *(relative or ["--rewrite-url", f"{folder}={url}"]), env={})
     refs = f"{url}/{FORMATS[fmt]}"
     report = json.loads(run("validate", refs, "--full", "--json", env={}).stdout)

@@ -1,4 +1,4 @@
-"""Random reference sets through all formats and back: what a client finds in each is what the set was made of."""
+"""Random reference sets, converted through all formats and back: clients must find the original content in each."""
 import base64, itertools, json, os, random
 
 import clients
@@ -10,13 +10,13 @@ from clients import virtualize
 
 FORMATS = ["kerchunk-json", "kerchunk-parquet", "zarr3-json", "zarr3", "icechunk"]
 NAMES = ["a", "b c", "ü", "日本", "a.b", "..x", "quote\"s", "it's", "semi;colon", "a+b", "A", "x" * 60, "c", "0", "refs.0.parq", "zarr.json2", "{{u}}"]
-#: Names that kerchunk's Parquet layout has no place for.
+#: Names that kerchunk's Parquet layout cannot represent.
 HARD = ["a%20b", "50%", "a#b", "a?b", ".zoo"]
 DTYPES = ["|u1", "<i2", ">i4", "<i8", "<f4", ">f8", "<f2", "|b1", "<c8", "|S3", "<u8"]
 
 
 class Made:
-    """A reference set, and what each chunk of it is: bytes, or [url, offset, length]."""
+    """Returns a reference set and the content of each chunk: bytes, or [url, offset, length]."""
 
     def __init__(self, seed, folder, hard=False, far=False):
         self.random, self.folder, self.far = random.Random(seed), folder, far
@@ -82,7 +82,7 @@ class Made:
         return path
 
     def stored(self, entry):
-        """The bytes that a reference stands for."""
+        """Returns the bytes of a reference."""
         if isinstance(entry, bytes):
             return entry
         url, offset, length = entry
@@ -106,17 +106,17 @@ def entry_of(value):
 
 
 def found_in(out, form, made):
-    """What clients find: {array: {index: entry}}."""
+    """Returns what clients find: {array: {index: entry}}."""
     if form == "icechunk":
         return found_in_icechunk(out, made)
     if form == "kerchunk-parquet":
         lazy = fsspec.filesystem("reference", fo=str(out), remote_protocol="file", skip_instance_cache=True).references
         def get(key):
             value = lazy[key]
-            # As ReferenceFileSystem takes what this mapper gives it.
+            # As ReferenceFileSystem interprets the entries of this mapper.
             return entry_of(value.decode("latin-1")) if bytes == type(value) and value.startswith(b"base64:") else value if isinstance(value, bytes) else [str(value[0]), *map(int, value[1:])]
     else:
-        # What fsspec makes of the document.
+        # As fsspec interprets the document.
         path = out / "references.json" if form == "zarr3" else out
         refs = json.loads(path.read_text())["refs"]
         get = lambda key: entry_of(refs[key])
@@ -185,7 +185,7 @@ def test_every_way_and_back(seed, tmp_path):
 
 
 def values(made, outs):
-    """zarr-python shows the same values, attributes and fill values through each."""
+    """zarr-python reads the same values, attributes and fill values from each."""
     def arrays(form):
         if form == "icechunk":
             return session_of(outs[form]).store, 3
@@ -205,7 +205,7 @@ def values(made, outs):
 
 @pytest.mark.parametrize("seed", range(100, 100 + int(os.environ.get("ROUND_TRIPS", "12"))))
 def test_far_places_and_hard_names(seed, tmp_path):
-    """Offsets past 2³² and 2⁵³, lengths of 0, names with `%`: there, or refused with a reason."""
+    """Offsets over 2³² and 2⁵³, lengths of 0, names with `%`: preserved, or rejected with a reason."""
     made = Made(seed, tmp_path, hard=seed % 2, far=True)
     source = made.write(tmp_path / "made.json")
     for form in FORMATS[:4]:

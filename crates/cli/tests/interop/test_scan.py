@@ -1,4 +1,4 @@
-"""`virtualize scan`: each kind of difference between files that netCDF4, h5netcdf and rasterio made is found and named."""
+"""`virtualize scan`: detects and names each kind of difference between files by netCDF4, h5netcdf and rasterio."""
 import json
 
 import numpy as np
@@ -44,7 +44,7 @@ def month(path, day, days, *, lat=(90.0, 0.0, -90.0), dtype="i2", chunks=(1, 3, 
 
 @pytest.fixture
 def pair(tmp_path):
-    """Two months; the second as it is told."""
+    """Writes two months, the second one with the given changes."""
     def make(**changed):
         return [month(tmp_path / "a.nc", 0, 31), month(tmp_path / "b.nc", 31, 29, **changed)]
     return make
@@ -74,7 +74,7 @@ def test_what_makes_no_difference(pair, changed):
 ], ids=str)
 def test_what_differs(pair, changed, expected):
     files = pair(**changed)
-    # Small arrays whose values may be copied need not have chunks of one shape.
+    # Small arrays whose values may be copied can differ in chunk shape.
     report = scan(*files, "--copy-limit", "1")
     first, second = told(report)
     assert first == [] and expected in second and len(report["eras"]) == 2
@@ -96,7 +96,7 @@ def test_an_optional_variable(pair):
 
 
 def test_eras_that_come_back(tmp_path):
-    """Whatever the order of the files, the table follows time."""
+    """The table is ordered by time, whatever the order of the files."""
     files = [month(tmp_path / f"{name}.nc", day, 10, scale=scale) for name, day, scale in [("z", 0, 0.01), ("y", 10, 0.02), ("x", 20, 0.01), ("w", 30, 0.01)]]
     report = scan(*reversed(files))
     assert [[f.rpartition("/")[2] for f in s["files"]] for s in report["stretches"]] == [["z.nc"], ["y.nc"], ["x.nc", "w.nc"]]
@@ -127,7 +127,7 @@ def test_a_file_that_is_not_there_is_one_that_failed(pair, tmp_path):
 
 
 def test_lists_filters_and_names(pair, tmp_path):
-    """The same files as `batch` takes."""
+    """The same files as for `batch`."""
     first, second = pair()
     (tmp_path / "list.txt").write_text(f"# two\n{first}\n{second}\n")
     assert scan("--list", tmp_path / "list.txt")["files"] == 2
@@ -172,7 +172,7 @@ def test_images(tmp_path):
     assert ("band_data", "chunk shape") in what(image("e.tif", tile=32), *stack)
     assert ("band_data", "fill value") in what(image("f.tif", nodata=9), *stack)
     assert ("band_data", "sizes") in what(image("g.tif", size=64), *stack)
-    # A neighbour in a mosaic has another place, and nothing else.
+    # A neighbour in a mosaic only differs in its position.
     beside = image("h.tif", west=500000.0 + 32 * 30)
     assert ("x", "values") in what(beside, *stack)
     assert what(beside, "--concat-dim", "x") == set()

@@ -1,4 +1,4 @@
-"""`virtualize scan` from stores that fail: files are tried again as those of `batch` are, and what is found is what is found without faults."""
+"""`virtualize scan` with failing stores: files are retried as in `batch`, and the result is that of a run without faults."""
 import json, os, signal, subprocess
 
 import clients
@@ -29,7 +29,7 @@ def undisturbed(bucket):  # noqa: F811
 
 @pytest.mark.parametrize("failing", [0, 5, 11])
 def test_throttled_files_are_tried_again(bucket, undisturbed, tmp_path, failing):  # noqa: F811
-    """Past what requests are tried again by themselves; the first file too, from which the dimension comes."""
+    """More often than single requests are retried; including the first file, which determines the dimension."""
     key = sorted(bucket.objects)[failing]
     bucket.failing[key] = 2
     found, events, _ = scan(bucket, *urls(bucket), "--retries", "0", log=tmp_path / "log")
@@ -62,7 +62,7 @@ def test_files_that_were_replaced_are_read_as_they_are_now(bucket, undisturbed, 
 
 
 def test_the_order_is_that_of_the_listing(bucket, undisturbed):  # noqa: F811
-    """However long files take."""
+    """However long each file takes."""
     for key in sorted(bucket.objects)[::3]:
         bucket.failing[key] = 1
     found = scan(bucket, *urls(bucket), "--stack-dim", "run", "--concurrency", "5", "--retries", "0")[0]
@@ -72,7 +72,7 @@ def test_the_order_is_that_of_the_listing(bucket, undisturbed):  # noqa: F811
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("first", [0, 6])
 def test_stopped(bucket, tmp_path, first):  # noqa: F811
-    """At once, whichever file it waits for."""
+    """Immediately, whichever file it waits for."""
     bucket.failing[sorted(bucket.objects)[first]] = 10**6
     arguments = [str(clients.BINARY), "scan", *urls(bucket), "--retries", "0", "--attempts", "1000", "--json-log", str(tmp_path / "log")]
     with subprocess.Popen(arguments, env={**os.environ, **bucket.env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""`virtualize serve` on loopback: real clients read HDF5 and TIFF through it as Zarr stores, and see what h5py and tifffile see."""
+"""`virtualize serve` on loopback: real clients read HDF5 and TIFF through it as Zarr stores, with the values of h5py and tifffile."""
 import base64, contextlib, json, os, pathlib, re, shutil, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request, zipfile
 
 import clients
@@ -12,7 +12,7 @@ ENV = clients.ROOT / ".env"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """Url of a service of the fixtures."""
+    """Yields the url of a service with access to the fixtures."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "RUST_LOG", "VIRTUALIZE_"))}
     folder = tmp_path_factory.mktemp("cache")
     process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{FIXTURES}/", "--log", "json",
@@ -46,7 +46,7 @@ def store(server, name):
 
 
 def arrays(server, name):
-    """Path and references of all arrays, through the references that the service makes."""
+    """Yields path and references of all arrays, as returned by the service."""
     refs = json.loads(get(server, "/v1/references", url=source(name), format="zarr3-json"))["refs"]
     nodes = {key.removesuffix("zarr.json").rstrip("/"): json.loads(value) for key, value in refs.items() if key.endswith("zarr.json")}
     return [path for path, node in nodes.items() if node["node_type"] == "array"], refs
@@ -97,7 +97,7 @@ def test_values_are_those_of_tifffile(server):
 @pytest.mark.parametrize("name", ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "hdf5/layouts.h5"])
 @pytest.mark.parametrize("format, opened", [("kerchunk-parquet", "unpacked"), ("kerchunk-parquet", "zipped"), ("zarr3", "unpacked")])
 def test_archives_of_references_open(server, name, format, opened, tmp_path):
-    """What fsspec reads through an archive, unpacked or in its zip, is what h5py reads."""
+    """fsspec reads an archive, unpacked or in its zip file, like h5py reads the file."""
     import h5py, zarr
     clients.register_codecs()
     (tmp_path / "refs.zip").write_bytes(get(server, "/v1/references", url=source(name), format=format))
@@ -189,7 +189,7 @@ def test_it_does_not_start_unsafe(arguments, words):
 
 
 def test_a_source_that_another_names_must_be_allowed(tmp_path):
-    """An external link and a virtual dataset lead to a file in the same folder, of which only the first is allowed."""
+    """An external link and a virtual dataset refer to a file in the same folder, of which only the first is allowed."""
     import h5py
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["x"] = np.arange(4)
@@ -216,7 +216,7 @@ def test_a_source_that_another_names_must_be_allowed(tmp_path):
 
 @contextlib.contextmanager
 def small(folder):
-    """Url of a service that has little memory, and how many MB it took at most so far."""
+    """Yields the url of a service with little memory, and a function that returns its peak memory in MB."""
     process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{folder}/", "--memory", "64M", "--rate",
                                 "100000", "--burst", "100000"], stderr=subprocess.PIPE, text=True)
     try:
@@ -235,7 +235,7 @@ needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason=
 @needs_proc
 @pytest.mark.parametrize("kind", ["attributes", "12 groups", "30 groups", "chunks", "a tree of 2^29", "references to long paths"])
 def test_files_that_need_too_much_are_refused_for_good(tmp_path, kind):
-    """A small file that names one structure many times: trying again does not help, so the answer is not 503."""
+    """A small file that refers to one structure many times: retrying does not help, so the status is not 503."""
     import h5py, test_bounds
     with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
         test_bounds.HOSTILE[kind](file)
@@ -251,7 +251,7 @@ def test_files_that_need_too_much_are_refused_for_good(tmp_path, kind):
 @needs_proc
 @pytest.mark.parametrize("kind", ["numbers", "text", "names"])
 def test_what_is_kept_of_many_files_is_within_the_memory(tmp_path, kind):
-    """Attributes and names are most of these files; each is answered, and those that are kept count."""
+    """These files consist mostly of attributes and names. Each is answered, and cached ones count towards the memory."""
     import h5py
     with small(tmp_path) as (server, most):
         before = most()

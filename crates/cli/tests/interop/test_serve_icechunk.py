@@ -1,4 +1,5 @@
-"""Jobs of `virtualize serve` that commit to Icechunk repositories: icechunk-python reads what xarray reads of the files, also after the process was killed."""
+"""Jobs of `virtualize serve` that commit to Icechunk repositories: icechunk-python reads what xarray reads from the files, also after the process was
+killed."""
 import json, os, random, time, urllib.error, warnings
 
 import clients
@@ -11,7 +12,7 @@ KILLS = 3
 
 
 def opened(storage):
-    """The log of main, newest first, and its dataset, through icechunk-python."""
+    """Returns the log of main, newest first, and its dataset, through icechunk-python."""
     import xarray as xr
     containers = icechunk.Repository.fetch_config(storage).virtual_chunk_containers
     access = icechunk.containers_credentials({prefix: icechunk.Credentials.LocalFileSystemAccess() for prefix in containers})
@@ -23,7 +24,7 @@ def opened(storage):
 
 
 def fetched(service, job, folder):
-    """The repository that a job made, file by file."""
+    """Fetches the repository that a job created, file by file."""
     for one in json.loads(service.result(job))["files"]:
         place = folder / one["path"]
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ def test_a_repository_is_fetched_file_by_file(tmp_path, archive):
         xr.testing.assert_equal(dataset, expected(archive))
         assert [each.message for each in log] == ["all days", "Repository initialized"]
         assert log[0].metadata["author"] == "me" and log[0].metadata["run"] == "7"
-        # Icechunk reads it where it is, too.
+        # Icechunk also reads it at its original location.
         log, dataset = opened(icechunk.http_storage(f"{service.url}/v1/jobs/{job}/result"))
         xr.testing.assert_equal(dataset, expected(archive))
 

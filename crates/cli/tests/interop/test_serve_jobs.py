@@ -1,4 +1,4 @@
-"""Jobs of `virtualize serve`: what they give is what xarray gives for the same files, also after the process was killed."""
+"""Jobs of `virtualize serve`: results equal those of xarray for the same files, also after the process was killed."""
 import json, os, re, signal, subprocess, threading, time, urllib.error, urllib.request
 
 import clients
@@ -10,7 +10,7 @@ FILES, DAYS = 60, 3
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """Files that go on from each other in time."""
+    """Writes files that are consecutive in time."""
     import xarray as xr
     folder = tmp_path_factory.mktemp("archive").resolve()
     random = np.random.default_rng(8)
@@ -149,7 +149,7 @@ def test_killed_in_the_middle_it_goes_on(tmp_path, archive):
         job = service.submit(**batch(archive))
         assert service.ended(job)["state"] == "done"
         undisturbed = service.result(job)
-    # A job that ends before it is killed proves nothing.
+    # A job that completes before it is killed proves nothing.
     for _ in range(20):
         with Service(tmp_path, archive, "--jobs-openings", "1") as service:
             job = service.submit(**batch(archive))
@@ -161,9 +161,9 @@ def test_killed_in_the_middle_it_goes_on(tmp_path, archive):
         kept = json.loads((tmp_path / "jobs" / job / "job.json").read_text())
         if kept["state"] != "done":
             break
-    # The state may be told a moment before it is written.
+    # The state can be reported slightly before it is written.
     assert kept["state"] in ("running", "queued")
-    # Stopped in good order this time.
+    # Stopped gracefully this time.
     with Service(tmp_path, archive, "--jobs-openings", "1") as service:
         time.sleep(0.05)
     kept = json.loads((tmp_path / "jobs" / job / "job.json").read_text())

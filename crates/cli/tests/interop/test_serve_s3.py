@@ -1,4 +1,4 @@
-"""The service over S3 (moto behind a gate that checks credentials): files as Zarr stores, references, and jobs from S3 to S3."""
+"""The service with S3 (moto behind a proxy that checks credentials): files as Zarr stores, references, and jobs from S3 to S3."""
 import base64, json, urllib.error
 
 import numpy as np

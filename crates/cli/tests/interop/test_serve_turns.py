@@ -1,4 +1,4 @@
-"""Jobs that crash the service, that are stopped, and that write to one output: the service is killed for real, and results are read by xarray."""
+"""Jobs that crash the service, that are stopped, and that write to the same output: the service is really killed, and xarray reads the results."""
 import json, os, random, threading, time, urllib.error
 
 import pytest
@@ -13,7 +13,7 @@ def kept(folder, job):
 
 
 def killed_while_it_runs(folder, archive, job=None):  # noqa: F811
-    """Starts the service, and kills it as soon as the record of a job says that it runs."""
+    """Starts the service and kills it as soon as a job's record says that it is running."""
     with Service(folder, archive, "--jobs-openings", "1") as service:
         job = job or service.submit(**batch(archive))
         end = time.monotonic() + 60
@@ -36,7 +36,7 @@ def test_a_job_that_kills_the_service_twice_is_not_started_again(tmp_path, archi
         shown = service.ended(job)
         assert shown["state"] == "failed" and shown["error"]["code"] == "crashed" and shown["progress"]["read"] == 0
         assert not list((tmp_path / "jobs" / job).glob("journal*"))
-        # Others are not touched by it.
+        # Other jobs are not affected.
         assert service.ended(service.submit(**batch(archive)))["state"] == "done"
     with Service(tmp_path, archive) as service:
         assert service.ended(job)["state"] == "failed"
@@ -55,7 +55,7 @@ def test_a_service_that_is_stopped_has_not_crashed(tmp_path, archive):  # noqa: 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_jobs_to_one_output_are_whole(tmp_path, archive, seed):  # noqa: F811
-    """Many jobs to few outputs, some of them stopped at any moment: each output is that of a job that is done."""
+    """Many jobs to few outputs, some of them stopped at random: each output is that of a completed job."""
     import xarray as xr
     choose = random.Random(seed)
     outputs = [f"file://{tmp_path}/out/{name}" for name in ("a.json", "b.parquet", "c.zarr")]
@@ -74,7 +74,7 @@ def test_jobs_to_one_output_are_whole(tmp_path, archive, seed):  # noqa: F811
             try:
                 states.setdefault(which, []).append(service.ended(job)["state"])
             except urllib.error.HTTPError as error:
-                assert error.code == 404  # it was over, and was removed
+                assert error.code == 404  # it was completed and removed
     for which, ended in states.items():
         assert set(ended) <= {"done", "cancelled"}, ended
         path = tmp_path / "out" / outputs[which].rsplit("/", 1)[1]
@@ -96,7 +96,7 @@ def test_a_cancelled_job_writes_nothing_afterwards(tmp_path, archive):  # noqa: 
             try:
                 state = service.ended(job)["state"]
             except urllib.error.HTTPError:
-                continue  # it was over, and was removed
+                continue  # it was completed and removed
             is_there = output.exists()
             assert is_there == (state == "done")
             time.sleep(1)
@@ -104,7 +104,7 @@ def test_a_cancelled_job_writes_nothing_afterwards(tmp_path, archive):  # noqa: 
 
 
 def test_links_that_come_while_a_job_runs_lead_nowhere(tmp_path, archive):  # noqa: F811
-    """The folder of an output is exchanged for a link to one outside, again and again."""
+    """The folder of an output is repeatedly replaced by a link to one outside."""
     outside, inside, aside = tmp_path / "outside", tmp_path / "out" / "f", tmp_path / "out" / "aside"
     outside.mkdir()
     ends = threading.Event()

@@ -1,4 +1,4 @@
-"""Data that lie in several files and whose chunks have to be made: links, external raw data, beside h5py and xarray on the originals."""
+"""Data in several files whose chunks have to be inlined: links and external raw data, compared with h5py and xarray on the originals."""
 import clients
 import h5py
 import numpy as np
@@ -18,7 +18,7 @@ def scale(f, name, data):
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory):
-    """`master.h5` links to `below/b.h5`, most chunks of which no reference can say."""
+    """Writes `master.h5`, which links to `below/b.h5`, most chunks of which cannot be referenced."""
     folder = tmp_path_factory.mktemp("several")
     (folder / "below").mkdir()
     with h5py.File(folder / "below" / "b.h5", "w") as f:

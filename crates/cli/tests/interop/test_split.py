@@ -1,4 +1,4 @@
-"""Contiguous data cut into chunks, beside h5py on the original."""
+"""Contiguous data split into chunks, compared with h5py on the original."""
 import clients
 import h5py
 import numpy as np

@@ -1,5 +1,4 @@
-"""S3 and HTTP through the binary, against real servers on loopback that check credentials; the references are read back
-with fsspec over the same servers."""
+"""S3 and HTTP with real servers on loopback that check credentials. fsspec reads the references through the same servers."""
 import http.server, pathlib, threading, urllib.request
 
 import clients
@@ -23,7 +22,7 @@ def truth(name):
 
 
 def check(references, fmt, name, url, **remote):
-    """The references name the url, and zarr-python reads the file's values through them."""
+    """Checks that the references contain the url, and that zarr-python reads the file's values through them."""
     import zarr
     named = {v[0] for v in references["refs"].values() if isinstance(v, list)}
     assert named == {url}
@@ -32,10 +31,10 @@ def check(references, fmt, name, url, **remote):
     assert np.array_equal(np.squeeze(array[...]), truth(name))
 
 
-# ---- S3: moto, with signatures checked on the private bucket
+# ---- S3: moto; signatures are checked for the private bucket
 
 class Gate:
-    """Before moto: counts requests, refuses unsigned ones to the private bucket and signed ones to the public one."""
+    """A proxy in front of moto: counts requests, rejects unsigned ones to the private bucket and signed ones to the public one."""
 
     def __init__(self, app):
         self.app, self.log, self.open = app, [], True
@@ -56,7 +55,7 @@ class Gate:
 
 @pytest.fixture(scope="module")
 def s3():
-    """(endpoint, gate) of a server that is stopped at the end."""
+    """Yields (endpoint, proxy) of a server that is stopped at the end."""
     import boto3
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
@@ -124,10 +123,10 @@ def test_a_small_file_takes_few_requests(s3):
     assert len(gate.log) - before <= 3, gate.log[before:]
 
 
-# ---- HTTP: ranges, bearer tokens, errors that pass
+# ---- HTTP: ranges, bearer tokens, transient errors
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """GET and HEAD of fixtures with byte ranges; /private needs the token, /whole ignores ranges, /flaky fails at first."""
+    """GET and HEAD of fixtures with byte ranges; /private requires the token, /whole ignores ranges, /flaky fails at first."""
 
     protocol_version = "HTTP/1.1"
     failures = {}
@@ -219,7 +218,7 @@ def test_http_not_found(web, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- local files, output files
+# ---- local files and output files
 
 def test_output_is_the_same_each_time_and_written_whole(tmp_path, fmt):
     path = clients.FIXTURES / "tiff/cog.tif"
@@ -250,7 +249,7 @@ def test_what_is_neither_is_refused_in_one_line(tmp_path, content):
 
 @pytest.mark.parametrize("source", ["hdf5/layouts.h5", "hdf5/netcdf4.nc", "tiff/cog.tif"])
 def test_a_truncated_file_is_refused_or_read_whole(tmp_path, source, fmt):
-    """Cut anywhere, a file gives an error and no output, or warnings; never a panic (exit status 101) or a hang."""
+    """A file truncated anywhere causes an error and no output, or warnings; never a panic (exit status 101) or a hang."""
     data = (clients.FIXTURES / source).read_bytes()
     for share in (0.05, 0.3, 0.5, 0.8, 0.95):
         path = tmp_path / f"cut_{share}{pathlib.Path(source).suffix}"

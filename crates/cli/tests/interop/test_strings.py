@@ -1,4 +1,4 @@
-"""Fixed-length strings of every padding, alone and within structures and array types, beside h5py. `RANDOM_STRINGS=200` tries more files."""
+"""Fixed-length strings of every padding, alone and in compounds and arrays, compared with h5py. More files: `RANDOM_STRINGS=200`."""
 import os, random
 
 import clients
@@ -21,7 +21,7 @@ def string(draw, size=None, padding=None):
 
 
 def structure(draw, depth=0):
-    """A compound of strings and numbers in both byte orders, with gaps and members in any order."""
+    """Returns a compound of strings and numbers in both byte orders, with gaps and members in any order."""
     members, offset = [], draw.choice([0, 0, 3])
     for n in range(draw.randint(1, 4)):
         pick = draw.random()
@@ -36,12 +36,12 @@ def structure(draw, depth=0):
 
 
 def text(draw, size):
-    """Bytes with NULs and blanks at every place."""
+    """Returns bytes with NULs and spaces anywhere."""
     return bytes(draw.choice(b"ab  \0\0\xc3\xff") for _ in range(size))
 
 
 def stored(draw, kind):
-    """An element as it is stored: any bytes, as writers leave them, but for numbers, whose NaN could be changed on the way."""
+    """Returns a stored element: arbitrary bytes, as writers leave them, except for numbers, whose NaN payloads could change."""
     if isinstance(kind, h5py.h5t.TypeStringID):
         return text(draw, kind.get_size())
     if isinstance(kind, h5py.h5t.TypeArrayID):
@@ -58,7 +58,7 @@ def stored(draw, kind):
 
 
 def write(draw, file, name, kind):
-    """A dataset of a random layout, its elements written as they are."""
+    """Writes a dataset with a random layout and raw elements."""
     shape = tuple(draw.randint(1, 5) for _ in range(draw.randint(0, 2)))
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     layout = draw.choice(["compact", "contiguous", "chunked", "chunked"]) if shape else "contiguous"
@@ -78,7 +78,7 @@ def write(draw, file, name, kind):
 
 
 def set_fill(properties, kind, fill):
-    """h5py converts from the type of the array; only types that it gives back are tried."""
+    """h5py converts from the type of the array. Only types that it returns unchanged are used."""
     try:
         properties.set_fill_value(np.frombuffer(fill.tobytes(), kind.dtype))
     except TypeError:
@@ -114,7 +114,7 @@ def test_strings_are_those_of_h5py(tmp_path, seed, fmt):
     with h5py.File(path) as original:
         for name, dataset in original.items():
             if kinds.get(name) != "array":
-                # What zarr-python opens not at all, with a diagnostic.
+                # zarr-python cannot open these arrays; a diagnostic reports them.
                 assert ("/" + name, "array-left-out") in run.codes, (name, run.stderr)
                 assert "differs within the array type" in run.stderr or "null dataspace" in run.stderr, run.stderr
                 continue
@@ -126,7 +126,7 @@ def test_strings_are_those_of_h5py(tmp_path, seed, fmt):
 
 @pytest.fixture
 def large(tmp_path):
-    """300 kB of strings that C wrote, in chunks of 100 kB."""
+    """Writes 300 kB of C strings in chunks of 100 kB."""
     with h5py.File(tmp_path / "large.h5", "w") as file:
         for padding in PADDINGS:
             properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -145,7 +145,7 @@ def test_what_is_too_much_to_inline_is_left_out(large, fmt):
 
 
 def test_text_of_one_byte_is_referenced(tmp_path, fmt):
-    """NetCDF's characters are strings of one byte, null-terminated."""
+    """NetCDF characters are null-terminated strings of one byte."""
     import netCDF4
     with netCDF4.Dataset(tmp_path / "characters.nc", "w") as file:
         file.createDimension("n", 100_000)

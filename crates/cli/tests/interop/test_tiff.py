@@ -1,4 +1,4 @@
-"""TIFF fixtures through our references, beside tifffile, rasterio and rioxarray on the original."""
+"""TIFF fixtures through references, compared with tifffile, rasterio and rioxarray on the original."""
 import functools, json, re, warnings
 
 import clients
@@ -10,10 +10,10 @@ FOLDER = clients.FIXTURES / "tiff"
 FILES = sorted(p.name for p in FOLDER.iterdir() if p.suffix == ".tif")
 NODATA = [n for n in FILES if n.startswith("nodata_") and "invalid" not in n]
 INVALID = [n for n in FILES if n.startswith("nodata_invalid_")]
-# GDAL masks by the alpha band; a Zarr reader shows it as a band.
+# GDAL masks by the alpha band; Zarr readers show it as a band.
 MASKED_BY_GDAL = {"alpha.tif"}
 LOSSY = {"compression_jpeg.tif", "compression_webp.tif", "compression_jpegxl.tif"}
-# Compressions of a later step: these files may be refused, with a reason.
+# Compressions that are not supported: these files may be rejected with a reason.
 MAY_BE_REFUSED = {"compression_jpeg.tif", "compression_webp.tif", "compression_jpegxl.tif", "compression_lerc.tif", "compression_lzma.tif"}
 GEOREFERENCED = [n for n in FILES if n.startswith(("geo_", "cog", "gdal_metadata.")) and "rotated" not in n]
 
@@ -25,7 +25,7 @@ def expected(name):
 
 
 def node_of(index):
-    """Image directories are groups named by their index, the first the root itself."""
+    """Returns the group of a directory: images are groups named by their index, the first one is the root."""
     return "band_data" if index == "0" else f"{index}/band_data"
 
 
@@ -41,7 +41,7 @@ def truth_of(name, index):
 
 
 def oriented(data, axes, bands):
-    """tifffile's array with its samples on the axis where ours are: "first", "last", or None for none."""
+    """Moves the sample axis of tifffile's array to the position of ours: "first", "last", or None without one."""
     if "S" not in axes:
         return data[None] if bands == "first" else data[..., None] if bands == "last" else data
     return np.moveaxis(data, axes.index("S"), {"first": 0, "last": -1}[bands])
@@ -49,7 +49,7 @@ def oriented(data, axes, bands):
 
 @pytest.mark.parametrize("name", [n for n in FILES if n not in INVALID])
 def test_values_are_those_of_tifffile(name, fmt):
-    """Every image: offered, or refused with a diagnostic; type, shape and values as tifffile decodes them."""
+    """Every image is mapped, or rejected with a diagnostic; type, shape and values equal those of tifffile."""
     import zarr
     run = clients.virtualize(FOLDER / name, "--format", fmt)
     if run.status:
@@ -79,7 +79,7 @@ def test_values_are_those_of_tifffile(name, fmt):
 
 
 def original(name, index="0", masked=False):
-    """rioxarray's view of one image of the original."""
+    """Opens an image of the original in rioxarray."""
     import rioxarray
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -89,7 +89,7 @@ def original(name, index="0", masked=False):
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
 @pytest.mark.parametrize("name", [n for n in FILES if n not in LOSSY | MAY_BE_REFUSED and n not in NODATA + INVALID])
 def test_xarray_shows_what_rioxarray_shows(name, fmt, masked):
-    """The main image: dimensions, values, and which of them are masked."""
+    """The main image: dimensions, values, and masked values."""
     if masked and name in MASKED_BY_GDAL:
         pytest.skip("GDAL masks by the alpha band")
     references = convert(FOLDER / name, fmt).references
@@ -186,13 +186,13 @@ def sentinel_problems(case, ds):
 
 
 def is_infinite(name, image):
-    """Beyond the largest 32- or 64-bit float lies infinity, as GDAL has it."""
+    """Values over the largest 32-bit or 64-bit float are infinite, as in GDAL."""
     return image["policy"]["case"] in ("too_high", "too_low") and re.search(r"_(f4|f8|c8|c16)\.tif$", name)
 
 
 @pytest.mark.parametrize("name", INVALID)
 def test_nodata_that_the_type_cannot_hold_is_refused(name, fmt):
-    """No output, exit status 1, and a line for each image."""
+    """No output, exit status 1, and one line per image."""
     run = clients.virtualize(FOLDER / name, "--format", fmt)
     assert run.status == 1 and run.stdout == b""
     told = {path for path, code in run.codes if code == "invalid-nodata"}
@@ -201,7 +201,7 @@ def test_nodata_that_the_type_cannot_hold_is_refused(name, fmt):
 
 @pytest.mark.parametrize("name", INVALID)
 def test_nodata_that_the_type_cannot_hold_can_be_dropped(name, fmt):
-    """`--invalid-nodata warn`: the array is offered, without a sentinel, with a warning."""
+    """`--invalid-nodata warn`: the array is mapped without a sentinel, with a warning."""
     run = convert(FOLDER / name, fmt, "--invalid-nodata", "warn")
     kinds, told = nodes(run.references, FORMATS[fmt]), {path for path, _ in run.codes}
     for index, image in expected(name).items():

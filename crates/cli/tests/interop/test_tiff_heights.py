@@ -1,4 +1,4 @@
-"""Vertical systems of GeoTIFF: unit, scale and offset of the band as GDAL shows them."""
+"""Vertical coordinate reference systems: unit, scale and offset of the band equal those of GDAL."""
 import itertools
 
 import clients

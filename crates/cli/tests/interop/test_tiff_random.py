@@ -1,5 +1,5 @@
-"""GeoTIFFs made at random with GDAL and with tifffile, through our references, beside GDAL and tifffile on the original:
-values of all images, nodata, scales, offsets, units, descriptions. More of them: RANDOM_TIFFS=400."""
+"""Random GeoTIFFs by GDAL and tifffile, through references, compared with GDAL and tifffile on the original: values of all images, nodata, scales,
+offsets, units, descriptions. More of them: RANDOM_TIFFS=400."""
 import json, os, random, warnings
 
 import clients
@@ -15,7 +15,7 @@ TYPES = ["uint8", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float3
 
 
 def values(rng, dtype, shape, bits):
-    """Small and large numbers, runs, and NaN."""
+    """Returns small and large numbers, runs, and NaN."""
     kind = "complex64" if dtype == "complex_int16" else dtype
     whole = np.issubdtype(np.dtype(kind), np.integer)
     if whole:
@@ -33,7 +33,7 @@ def values(rng, dtype, shape, bits):
 
 
 def options(pick, dtype):
-    """Creation options that GDAL takes for the type."""
+    """Returns creation options that GDAL accepts for the type."""
     compress, count = pick.choice(LOSSLESS), pick.choice([1, 1, 2, 3, 4])
     if "LERC" in (compress or "") and dtype not in ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"):
         compress = "DEFLATE"
@@ -66,7 +66,7 @@ def options(pick, dtype):
 
 
 def write(path, seed):
-    """A file, or None where GDAL cannot write it."""
+    """Writes a file. Returns None if GDAL cannot write it."""
     import rasterio
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     dtype = pick.choice(TYPES)
@@ -88,7 +88,7 @@ def write(path, seed):
 
 
 def describe(file, pick, dtype):
-    """Nodata, scales and offsets, units, descriptions, items of the dataset and of bands."""
+    """Sets nodata, scales and offsets, units, descriptions, and metadata items of the dataset and of bands."""
     if pick.random() < .4 and not dtype.startswith("complex"):
         file.nodata = pick.choice([0, 1, 7] + ([float("nan"), -1024] if "float" in dtype else []))
     if pick.random() < .3:
@@ -104,7 +104,7 @@ def describe(file, pick, dtype):
 
 
 def images(path):
-    """{group: what GDAL reads} for each image: those of the main chain in order."""
+    """Reads each image with GDAL, as {group: content}: those of the main chain in order."""
     import rasterio, tifffile
     with tifffile.TiffFile(path) as tif:
         count = len(tif.pages)
@@ -117,7 +117,7 @@ def images(path):
 
 
 def same(truth, got):
-    """Equal but for the place of bands and the byte order; a mask of one bit is 0 and 1 here, 0 and 255 in GDAL."""
+    """Compares values except for the position of bands and the byte order. A mask of one bit is 0 and 1 here, 0 and 255 in GDAL."""
     for data in (got, np.moveaxis(got, -1, 0)):
         if data.shape == truth.shape and data.dtype.newbyteorder("=") == truth.dtype:
             problem = clients.same_values(truth, data)
@@ -165,7 +165,7 @@ EXPECTED = __import__("re").compile(r"readers differ in how they undo it")
 
 
 def compare_attributes(path, fmt, made):
-    """What rioxarray shows of scales, offsets, units, descriptions, nodata and items."""
+    """Returns scales, offsets, units, descriptions, nodata and metadata items according to rioxarray."""
     import rasterio
     run = clients.virtualize(path, "--format", fmt)
     if run.status:
@@ -202,7 +202,7 @@ def compare_attributes(path, fmt, made):
 
 @pytest.mark.parametrize("endianness", ["LITTLE", "BIG"])
 def test_integers_of_every_width(tmp_path, fmt, endianness):
-    """1 to 32 bits, plain and compressed, in strips of which the last is short, and in tiles."""
+    """1 to 32 bits, uncompressed and compressed, in strips with a short last one, and in tiles."""
     import rasterio
     problems, path = [], tmp_path / "bits.tif"
     for bits in range(1, 33) if "RANDOM_TIFFS" in os.environ else (1, 4, 7, 12, 16, 17, 23, 24, 25, 32):

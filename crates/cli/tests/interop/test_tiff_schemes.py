@@ -1,4 +1,4 @@
-"""Compressions and layouts of TIFF that no client decodes: decoded here, beside GDAL (tifffile reads none of them)."""
+"""TIFF compressions and layouts that no client decodes: decoded by virtualize, compared with GDAL (tifffile reads none of them)."""
 import struct
 
 import clients
@@ -13,7 +13,7 @@ ENCODE = {1: bytes, 5: imagecodecs.lzw_encode, 8: imagecodecs.zlib_encode, 32773
 
 
 def write(path, pieces, order, **tags):
-    """A classic TIFF of one image; pieces are strips, or tiles where `t322` is given. `t258=(3, [8, 8, 8])` is a tag."""
+    """Builds a classic TIFF with one image. Pieces are strips, or tiles if `t322` is given. `t258=(3, [8, 8, 8])` is a tag."""
     places, data = [], b""
     for piece in pieces:
         places.append(8 + len(data))
@@ -44,7 +44,7 @@ def shorts(*numbers):
 
 
 def check(path, fmt, truth):
-    """Says what differs, or None."""
+    """Returns the difference, or None."""
     import zarr
     run = clients.virtualize(path, "--format", fmt)
     if run.status or run.stderr:
@@ -62,8 +62,8 @@ def common(bits, photometric, compression, rows):
 
 @pytest.mark.parametrize("compression", ENCODE)
 def test_subsampled_ycbcr(tmp_path, fmt, compression):
-    """Every shape of blocks, colours of their own, strips and tiles, of random numbers: to the last bit GDAL's RGB. Tiles
-    that GDAL does not read (uncompressed), or shows with pixels in other places (4 x 4), are refused."""
+    """Every subsampling, strips and tiles, with other colours and random numbers: equal to GDAL's RGB to the last bit. Rejected: tiles that GDAL cannot
+    read (uncompressed) or reads with misplaced pixels (4 x 4)."""
     rng, problems, path = np.random.default_rng(compression), [], tmp_path / "ycbcr.tif"
     colors = {
         "defaults": {},
@@ -110,7 +110,7 @@ def next_row(rng, kind):
     while left > 0:
         run = int(rng.integers(1, 9))
         row, left = row + bytes([int(rng.integers(0, 4)) << 6 | run]), left - run
-    # The first byte would mean something else.
+    # A first byte with another value has another meaning.
     return b"\x85" + row if row[0] == 0x40 else row
 
 

@@ -1,4 +1,4 @@
-"""A shorter last strip under codecs of images, which readers want at full height: it is completed, or refused with advice that works."""
+"""A shorter last strip with image codecs, which readers expect at full height: completed, or rejected with advice that works."""
 import itertools
 
 import clients
@@ -40,7 +40,7 @@ def test_a_short_strip_is_completed(tmp_path, fmt, codec):
 
 @pytest.mark.parametrize("codec", ["jpegxl", "jpegxr", "lerc", "webp", "png", "jpeg2000"])
 def test_a_rectilinear_grid_refers_to_it_as_it_is(tmp_path, codec):
-    """What the refusal of JPEG XL and JPEG XR advises."""
+    """As the remedy for JPEG XL and JPEG XR recommends."""
     import zarr
     truth = write(tmp_path / "strips.tif", codec, "uint8", 3, 16)
     if codec.startswith("jpegx"):
@@ -53,7 +53,7 @@ def test_a_rectilinear_grid_refers_to_it_as_it_is(tmp_path, codec):
 
 
 def test_float_lerc_with_a_rectilinear_grid(tmp_path):
-    """Strips with NaN are made anew at their own heights."""
+    """Strips with NaN are encoded again at their own heights."""
     import rasterio, zarr
     data = np.random.default_rng(2).normal(size=(2, 37, 45)).astype("float32")
     data[:, 3, 4] = data[0, 35, 7] = np.nan
@@ -68,7 +68,7 @@ def test_float_lerc_with_a_rectilinear_grid(tmp_path):
 
 @pytest.mark.parametrize("kind", ["minisblack", "rgb"])
 def test_jpeg_of_other_colours_than_ycbcr_is_exact_or_refused(tmp_path, fmt, kind):
-    """libtiff refuses such files where chroma is subsampled; tifffile converts their colours."""
+    """libtiff rejects such files if chroma is subsampled; tifffile converts their colours."""
     import rasterio, tifffile
     data = np.random.default_rng(0).integers(0, 255, (32, 32, 3)).astype("u1")
     if kind == "minisblack":

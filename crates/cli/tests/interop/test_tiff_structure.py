@@ -1,4 +1,4 @@
-"""What ties the images of a TIFF together: masks, names of bands, stacks and series, beside GDAL and tifffile on files that they wrote."""
+"""Relations between the images of a TIFF: masks, names of bands, stacks and series, compared with GDAL and tifffile on files that they wrote."""
 import warnings
 
 import clients
@@ -13,7 +13,7 @@ def random(shape, dtype="uint8"):
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory):
-    """Three bands with names, an internal mask, two overviews with masks, as GDAL writes them."""
+    """Writes three named bands, an internal mask, and two overviews with masks, by GDAL."""
     import rasterio
     from rasterio.transform import from_origin
     path = tmp_path_factory.mktemp("masks") / "masked.tif"
@@ -83,7 +83,7 @@ def single(path, data, **options):
 
 
 def ome_cases(folder):
-    """(name, path, series of tifffile that are expected): written by tifffile."""
+    """Yields (name, path, expected series of tifffile), written by tifffile."""
     import tifffile
     deflate = dict(compression="zlib")
     single(folder / "tcyx.ome.tif", random((3, 2, 32, 48), "uint16"), metadata={"axes": "TCYX", "Channel": {"Name": ["DAPI", "GFP"]}}, **deflate)
@@ -114,7 +114,7 @@ def ome_folder(tmp_path_factory):
 
 
 def shown(references, fmt, path):
-    """Data and axes as tifffile has them: bands where tifffile has samples, no axes of length 1."""
+    """Returns tifffile's data and axes in our form: samples as bands, no axes of length 1."""
     array = array_at(references, fmt, path)
     names = ["S" if d.startswith("band") else d.split("_")[0].upper() for d in array.dims]
     keep = [i for i, size in enumerate(array.shape) if size > 1]
@@ -166,7 +166,7 @@ def test_channels_have_names(ome_folder, fmt):
 
 
 def ome_xml(uuid, files, pages=1):
-    """A document of one image of 2 channels at as many times as there are (file name, uuid), each with both channels."""
+    """Returns a document of one image with 2 channels and one time per (file name, uuid), each with both channels."""
     data = "".join(f'<TiffData FirstT="{t}" FirstC="{c}" IFD="{c}" PlaneCount="1"><UUID FileName="{name}">urn:uuid:{file}</UUID></TiffData>'
                    for t, (name, file) in enumerate(files) for c in range(2))
     return (f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:{uuid}"><Image ID="Image:0" Name="times">'
@@ -195,7 +195,7 @@ def test_ome_planes_may_lie_in_other_files(tmp_path, fmt):
 
 @pytest.mark.parametrize("second", ["../t1.ome.tif", "/etc/t1.ome.tif", "missing.ome.tif", "unlike.ome.tif"])
 def test_ome_planes_elsewhere_are_told(tmp_path, fmt, second):
-    """Outside of the folder, not there, or unlike the others: the pages are shown one by one, with the reason."""
+    """A file outside of the folder, missing, or different from the others: the pages are separate arrays, with a reason."""
     files = [("t0.ome.tif", "00000000"), (second, "00000001")]
     folder = tmp_path / "in"
     folder.mkdir()
@@ -257,7 +257,7 @@ def test_stacked_pages_are_those_of_tifffile(tmp_path, fmt, dtype, predictor, sa
 
 @pytest.mark.parametrize("order", "<>")
 def test_complex_integers_are_those_of_gdal(tmp_path, fmt, order):
-    """Two signed integers a sample, as tifffile writes them with another sample format."""
+    """Two signed integers per sample, written by tifffile with another sample format."""
     import rasterio, tifffile
     path, data = tmp_path / "c.tif", random((10, 9, 2), "int16") * -157
     profile = dict(driver="GTiff", width=9, height=10, count=1, dtype="complex_int16", compress="deflate", blockysize=4, tiled=False)

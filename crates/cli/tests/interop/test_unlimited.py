@@ -1,4 +1,4 @@
-"""Variables shorter than their unlimited dimensions, beside netCDF4 and xarray on the original. `RANDOM_UNLIMITED=200` tries more files."""
+"""Variables that are shorter than their unlimited dimensions, compared with netCDF4 and xarray on the original. More files: `RANDOM_UNLIMITED=200`."""
 import os, random, warnings
 
 import clients
@@ -13,7 +13,7 @@ FILLS = {"f": -9999.0, "i": -9, "u": 200}
 
 
 def variable(draw, group, name, dimensions):
-    """A variable that is written in part."""
+    """Writes a variable in part."""
     kind = draw.choice(TYPES)
     options = {}
     if kind != "S1":
@@ -47,7 +47,7 @@ def make(path, seed):
         inner = file.createGroup("inner")
         inner.createDimension("level", None)
         if draw.random() < 0.3:
-            inner.createDimension("time_1", 7)  # a name that another could get
+            inner.createDimension("time_1", 7)  # a name that another variable could get
             inner.createVariable("time_1", "i4", ("time_1",))[:] = range(7)
         names = ["a", "time", "v", "w", "step", "z"]
         draw.shuffle(names)
@@ -60,8 +60,8 @@ def make(path, seed):
 
 
 def expected(path):
-    """(dimensions, values, _FillValue) of each variable: lengths and fill values as netCDF4 says them, values as h5py reads them. Along
-    several unlimited dimensions netCDF4 (netCDF-C 4.10) puts values in wrong places and shows bytes of its memory, so it is asked along one only."""
+    """Returns (dimensions, values, _FillValue) of each variable: lengths and fill values from netCDF4, values from h5py. Along several unlimited
+    dimensions, netCDF4 (netCDF-C 4.10) misplaces values and returns uninitialized memory, so it is only used along one."""
     found = {}
     with netCDF4.Dataset(path) as file, h5py.File(path) as raw:
         for group in (file, file["inner"]):
@@ -97,7 +97,7 @@ def test_variables_are_padded(tmp_path, seed, fmt):
                 if at.rpartition("/")[0].strip("/") != group:
                     continue
                 array = got[at.rpartition("/")[2]]
-                if at in apart:  # with a warning: what the variable has is right
+                if at in apart:  # with a warning: existing values are correct
                     values = values[tuple(slice(0, n) for n in own)]
                 elif array.dims != dimensions:
                     problems.append(f"{at}: dimensions {array.dims}, expected {dimensions}")
@@ -115,7 +115,7 @@ def resizable(file, name, data, length, maximum=(None,)):
 
 
 def test_the_order_of_variables_does_not_matter(tmp_path, fmt):
-    """A variable without data stands before the dimension that it is along."""
+    """A variable without data precedes the dimension that it uses."""
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("time", None)
         file.createVariable("a", "f4", ("time",))
@@ -129,7 +129,7 @@ def test_the_order_of_variables_does_not_matter(tmp_path, fmt):
 
 
 def test_text_is_padded_with_empty_text(tmp_path, fmt):
-    """netCDF-C shows the same, but not in every shape: it may crash."""
+    """Equal to netCDF-C, which cannot be used for every shape because it may crash."""
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("time", None)
         file.createVariable("time", "i4", ("time",))[:] = [1, 2, 3]
@@ -140,7 +140,7 @@ def test_text_is_padded_with_empty_text(tmp_path, fmt):
 
 
 def test_bytes_behind_the_end_are_not_shown(tmp_path, fmt):
-    """A chunk may hold anything behind the end of its dataset."""
+    """A chunk may contain arbitrary bytes beyond the end of its dataset."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         resizable(file, "time", np.arange(6), 6).make_scale("time")
         kept = {name: (file.create_dataset(name, data=np.arange(1, 9, dtype="i4"), maxshape=(None,), chunks=(4,), fillvalue=-1)) for name in ("v",)}
@@ -155,7 +155,7 @@ def test_bytes_behind_the_end_are_not_shown(tmp_path, fmt):
 
 
 def test_what_cannot_be_padded_gets_a_name_that_nothing_has(tmp_path, fmt):
-    """The chunk in which it ends went through a filter that is not encoded here."""
+    """The chunk in which it ends is compressed with a filter that virtualize cannot encode."""
     import hdf5plugin
     with h5py.File(tmp_path / "a.h5", "w") as file:
         resizable(file, "time", np.arange(3), 3).make_scale("time")

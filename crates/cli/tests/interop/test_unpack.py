@@ -1,4 +1,4 @@
-"""`--unpack`: through our references, without any option for masks and scales, xarray shows what it shows on the original."""
+"""`--unpack`: xarray reads our references without any mask and scale options as it reads the original with them."""
 import json, re, warnings
 
 import clients
@@ -41,7 +41,7 @@ CASES = {
     "plain": ("i2", {"units": "K"}),
 }
 KEPT = {
-    # What no codec can say: the numbers and all attributes stay.
+    # Values that no codec can represent: numbers and all attributes stay.
     "two_sentinels": ("i2", {"_FillValue": np.int16(-999), "missing_value": np.int16(9)}),
     "sentinel_list": ("f4", {"missing_value": np.array([-9999, 1e20], "f4"), "scale_factor": np.float32(0.1)}),
     "integer_result": ("i2", {"scale_factor": np.int16(2)}),
@@ -91,7 +91,7 @@ def open_ours(references, **options):
 
 
 def ulps(truth, got, variable=None):
-    """Largest difference in units in the last place of the largest number of the sum: result, offset, product."""
+    """Returns the largest difference in units in the last place of the largest term: result, offset or product."""
     largest = np.abs(truth)
     if variable is not None and "add_offset" in variable.encoding:
         offset = np.abs(np.asarray(variable.encoding["add_offset"], truth.dtype))
@@ -151,7 +151,7 @@ def test_what_codecs_cannot_say_stays_as_attributes(tmp_path):
     path = write(tmp_path / "kept.h5", KEPT)
     run = clients.virtualize(path, "--format", FORMAT, "--unpack")
     told = {path for path, code in run.codes if code == "not-unpacked"}
-    silent = {"time", "duration", "time_rounded"}  # dates and durations read the same either way
+    silent = {"time", "duration", "time_rounded"}  # dates and durations are read the same either way
     assert told == {f"/{name}" for name in KEPT} - {f"/{name}" for name in silent}
     plain = clients.virtualize(path, "--format", FORMAT).references
     assert all(run.references["refs"][f"{name}/zarr.json"] == plain["refs"][f"{name}/zarr.json"] for name in KEPT)
@@ -257,7 +257,7 @@ def test_single_precision_is_lost_by_attributes_and_kept_by_codecs(tmp_path):
     assert "packing-widened" not in clients.virtualize("inspect", path, "--format", FORMAT, "--unpack").stdout.decode()
 
 
-# Scales and offsets as real archives have them: satellite products, reanalyses, elevations, and made ones.
+# Scales and offsets of real archives (satellite products, reanalyses, elevations) and synthetic ones.
 REAL = [(0.01, 0), (0.01, 273.15), (0.02, 0), (0.1, 0), (0.001, 0), (0.0001, 0), (2e-5, 0), (0.0001, -0.1), (0.005, 0), (0.01, 300), (0.05, 0), (0.2, 0),
         (0.5, -64), (0.25, 0), (0.00390625, 0), (0.04, -5), (0.0015, -10), (1.0, -273.15), (0.1, -1000), (0.0098, 12.3), (0.00341802, 149), (0.75, 0),
         (1e-6, 0), (3.9e-7, 0), (0.0012068, 278.6), (1.0 / 3, 7), (100.0, 0), (0.1, 101325), (-0.01, 90), (0.00025, 1)]
@@ -271,7 +271,7 @@ def packings():
 
 @pytest.mark.parametrize("width", ["f4", "f8"])
 def test_how_far_from_the_product_of_cf(tmp_path, width):
-    """All 8- and 16-bit integers by many scales and offsets. The figures are those of rule U4 in docs/semantics.md."""
+    """All 8-bit and 16-bit integers with many scales and offsets. The figures are those of rule U4 in docs/semantics.md."""
     import h5py
     path, kind = tmp_path / "all.h5", np.dtype(width).type
     with h5py.File(path, "w") as file:

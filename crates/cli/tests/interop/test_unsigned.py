@@ -1,4 +1,4 @@
-"""`_Unsigned` with `_FillValue` and `missing_value` of any type and value, beside xarray on the original. `RANDOM_SENTINELS=200` tries more files."""
+"""`_Unsigned` with `_FillValue` and `missing_value` of any type and value, compared with xarray on the original. More files: `RANDOM_SENTINELS=200`."""
 import os, random, warnings
 
 import clients
@@ -12,7 +12,7 @@ ATTRIBUTE = ["i1", "u1", "i2", "u2", ">i2", "i4", "u4", "i8", "u8", "f4", "f8"]
 
 
 def edges(dtype):
-    """Numbers that signs and widths tell apart."""
+    """Returns numbers that reveal differences in sign and width."""
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         return [0.0, -1.0, 255.0, 65535.0, -9999.0, 1.5, float("nan"), 128.0, -128.0, 4294967295.0]
@@ -43,7 +43,7 @@ def make(path, seed):
 
 
 def variables(source, names, **options):
-    """Each variable as xarray decodes it; those that it cannot are not there."""
+    """Returns each variable as decoded by xarray, except for those that it cannot decode."""
     import xarray as xr
     found = {}
     with warnings.catch_warnings():
@@ -59,7 +59,7 @@ def variables(source, names, **options):
 
 
 def is_swapped(dtype, attributes, fmt):
-    """xarray swaps the bytes of such a `_FillValue`, so that it masks another value; arrays of Zarr v3 are in native order."""
+    """xarray swaps the bytes of such a `_FillValue` and masks another value; arrays of Zarr v3 are in native byte order."""
     return FORMATS[fmt] == 3 and dtype.byteorder == ">" and attributes.get("_Unsigned") == "true" and "_FillValue" in attributes
 
 
@@ -73,7 +73,7 @@ def test_xarray_masks_the_same(tmp_path, seed, fmt):
     engine = {"engine": "zarr", "consolidated": False, "zarr_format": FORMATS[fmt], "chunks": None}
     with h5py.File(path) as original:
         described = {name: (dataset.dtype, dict(dataset.attrs)) for name, dataset in original.items()}
-    with warnings.catch_warnings():  # nothing may make the whole file unopenable
+    with warnings.catch_warnings():  # no attribute may make the whole file unreadable
         warnings.simplefilter("ignore")
         assert set(xr.open_dataset(store, decode_times=False, **engine).variables) == set(described)
     truth, got = variables(path, described, engine="h5netcdf"), variables(store, described, **engine)

@@ -1,4 +1,4 @@
-"""`virtualize validate`: every kind of damage is found and named; references of other tools that are right are right."""
+"""`virtualize validate`: detects and names every kind of damage, and accepts correct references by other tools."""
 import json, os
 
 import clients
@@ -119,7 +119,7 @@ def test_what_was_recorded_is_compared(sample, tmp_path):  # noqa: F811
 
 
 def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
-    """References as a combining tool makes them: paths as in the files, shapes not."""
+    """References by a combining tool: paths as in the files, other shapes."""
     import h5py
     refs = {}
     for n in range(2):
@@ -159,7 +159,7 @@ def test_references_of_every_option_are_valid(options, fmt, tmp_path):
 
 @pytest.mark.parametrize("fmt", ["kerchunk-json", "zarr3-json"])
 def test_references_of_several_files_are_valid_and_stay_so(fmt, tmp_path):
-    """Combined along an axis, and said in the other format."""
+    """Combined along an axis, and converted to the other format."""
     import h5py, tifffile
     for n in range(3):
         with h5py.File(tmp_path / f"{n}.nc", "w") as f:

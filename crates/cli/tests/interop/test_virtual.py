@@ -1,4 +1,4 @@
-"""Virtual datasets, beside h5py on the original."""
+"""Virtual datasets, compared with h5py on the original."""
 import clients
 import h5py
 import numpy as np
@@ -14,7 +14,7 @@ def source(path, data, name="x", **options):
 
 
 def build(f, name, shape, dtype, mappings, fill=None):
-    """Each mapping: destination key, file, dataset, shape of the source, key of the source."""
+    """Mappings as (key of the destination, file, dataset, shape of the source, key of the source)."""
     layout = h5py.VirtualLayout(shape=shape, dtype=dtype)
     for to, file, dataset, source_shape, key in mappings:
         layout[to] = h5py.VirtualSource(file, dataset, shape=source_shape)[key]
@@ -64,7 +64,7 @@ def original(tmp_path_factory):
         build(f, "below", (6, 10), "<i4", [(all_, "below/b.h5", "x", (6, 10), all_)])
         f["here"] = np.arange(20, dtype="<i4").reshape(4, 5)
         build(f, "same_file", (2, 4, 5), "<i4", [(1, ".", "here", (4, 5), all_)], fill=8)
-        # left out
+        # Omitted.
         build(f, "shifted", (7, 10), "<i4", [(np.s_[1:], "c0.h5", "x", (6, 10), all_)])
         build(f, "mixed", (12, 10), "<i4", [(np.s_[:6], "c0.h5", "x", (6, 10), all_), (np.s_[6:], "c0.h5", "plain", (6, 10), all_)])
         build(f, "overlapping", (8, 10), "<i4", [(np.s_[:6], "c0.h5", "x", (6, 10), all_), (np.s_[2:], "c1.h5", "x", (6, 10), all_)])
@@ -122,7 +122,7 @@ def select(space, start, stride, count, block):
 
 
 def virtual(f, name, shape, most, mappings, dtype=h5py.h5t.STD_I32LE, fill=None):
-    """Each mapping: destination (start, stride, count, block), file, dataset, shape of the source, the same of it."""
+    """Mappings as (destination (start, stride, count, block), file, dataset, shape of the source, the same of the source)."""
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     if fill is not None:
         properties.set_fill_value(np.array(fill))
@@ -138,7 +138,7 @@ def virtual(f, name, shape, most, mappings, dtype=h5py.h5t.STD_I32LE, fill=None)
 
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory):
-    """Selections that have no end, and sources that are numbered."""
+    """Unlimited selections, and numbered sources."""
     folder, more = tmp_path_factory.mktemp("endless"), h5py.h5s.UNLIMITED
     for n in (0, 1, 2, 4):
         source(folder / f"s{n}.h5", RNG.integers(1, 100, (5 + 2 * n, 4)).astype("<i4"), maxshape=(None, 4), chunks=(2, 4))
@@ -168,7 +168,7 @@ def endless(tmp_path_factory):
     with h5py.File(folder / "outer.h5", "w") as f:
         virtual(f, "of_settled", (0, 4), (more, 4), [(everything, "e.h5", "settled", (13, 4), everything)])
         virtual(f, "of_end", (15, 4), (15, 4), [(((2, 0), (1, 1), (1, 1), (13, 4)), "e.h5", "settled", (13, 4), None)])
-        # libhdf5 does not see that these have grown
+        # libhdf5 does not notice that these have grown.
         virtual(f, "of_endless", (0, 4), (more, 4), [(everything, "e.h5", "interleaved", (0, 4), everything)])
         virtual(f, "of_a_part", (5, 4), (5, 4), [(((0, 0), (1, 1), (1, 1), (4, 4)), "e.h5", "files", (5, 4), ((0, 0), (1, 1), (1, 1), (4, 4)))])
         virtual(f, "loop", (1, 4), (more, 4), [(everything, "outer.h5", "loop", (1, 4), everything)])
@@ -187,7 +187,7 @@ def test_the_extent_follows_from_the_sources(endless, fmt):
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory):
-    """Sources whose chunks are made already, and types that are not numbers."""
+    """Sources whose chunks have to be inlined, and non-numeric types."""
     folder = tmp_path_factory.mktemp("odd")
     gaps = np.dtype({"names": ["a", "b"], "formats": ["<i2", "<f8"], "offsets": [0, 8], "itemsize": 16})
     with h5py.File(folder / "s.h5", "w") as f:

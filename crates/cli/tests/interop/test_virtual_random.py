@@ -1,4 +1,4 @@
-"""Virtual datasets of blocks that lie anyhow on their sources, made at random, beside h5py on the original."""
+"""Random virtual datasets of blocks at arbitrary positions in their sources, compared with h5py on the original."""
 import clients
 import h5py
 import numpy as np
@@ -7,7 +7,7 @@ from clients import FORMATS, convert
 
 
 def source(f, rng, name, dtype, fill):
-    """A source of some layout; returns its shape."""
+    """Writes a source with a random layout. Returns its shape."""
     shape = tuple(int(n) for n in rng.integers(3, 13, rng.integers(1, 4)))
     data = rng.integers(1, 100, shape).astype(dtype)
     kind = rng.integers(6)
@@ -31,7 +31,7 @@ def source(f, rng, name, dtype, fill):
 
 
 def pick(rng, size, count=None):
-    """A slice of an axis: of some count, or of any."""
+    """Returns a slice of an axis, of the given number of elements or of any."""
     count = int(rng.integers(1, size + 1)) if count is None else count
     step = int(rng.integers(1, max(1, (size - 1) // max(1, count - 1)) + 1)) if count > 1 else 1
     start = int(rng.integers(0, size - (count - 1) * step))
@@ -39,7 +39,7 @@ def pick(rng, size, count=None):
 
 
 def mapping(rng, shape, there):
-    """Keys of the virtual dataset and of a source that hold as many elements along each axis that is longer than one."""
+    """Returns keys of the virtual dataset and of a source with equal lengths along each axis longer than one."""
     to = [pick(rng, n, 1) for n in shape]
     by_rank = min(len(shape), len(there))
     axes = sorted(rng.choice(len(shape), by_rank, replace=False)), sorted(rng.choice(len(there), by_rank, replace=False))
@@ -69,14 +69,14 @@ def build(folder, seed, datasets=25):
             for _, file, name, there in sources:
                 to, key = mapping(rng, shape, there)
                 if not free[to].all() and len(known) > 1:
-                    continue  # overlaps are another test's
+                    continue  # another test covers overlaps
                 free[to] = False
                 layout[to] = h5py.VirtualSource(file, name, shape=there)[key]
             if free.all():
                 continue
             f.create_virtual_dataset(f"v{n}", layout, fillvalue=int(rng.integers(-3, 4)) if rng.integers(2) else None)
         f.flush()
-        # virtual datasets of virtual datasets
+        # Virtual datasets of virtual datasets.
         below = [(name, d.shape, d.dtype) for name, d in f.items() if d.is_virtual]
     with h5py.File(folder / "n.h5", "w") as f:
         for name, there, dtype in below:
