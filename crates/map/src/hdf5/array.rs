@@ -74,7 +74,7 @@ impl Mapper<'_> {
         let fill = fill_plan(&planner, &plan, &array_fill)?;
         self.report_plan(path, dataset, &plan, &fill);
         let attributes = self.array_attributes(path, dataset, &element, &fill);
-        self.resolve_sources(&mut plan);
+        self.renumber_plan(&mut plan)?;
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
         let mut array = Array {
@@ -152,9 +152,10 @@ impl Mapper<'_> {
         }
     }
 
-    /// Gives external files their place among the sources.
-    fn resolve_sources(&mut self, plan: &mut ChunkPlan) {
-        let ids: Vec<SourceId> = plan.external_files.iter().map(|file| self.external_source(file)).collect();
+    /// Renumbers the sources of a plan, which are its own, to those of the hierarchy.
+    fn renumber_plan(&mut self, plan: &mut ChunkPlan) -> Result<()> {
+        let ids =
+            plan.external_files.iter().map(|url| self.sources.id(url)).collect::<Result<Vec<SourceId>>>()?;
         let of_chunks = plan.chunks.references.iter_mut().map(|column| &mut column.source);
         let of_pieces = plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
         for source in of_chunks.chain(of_pieces) {
@@ -162,6 +163,7 @@ impl Mapper<'_> {
                 *source = *id;
             }
         }
+        Ok(())
     }
 }
 

@@ -61,8 +61,12 @@ impl Mapper<'_> {
             false => mapped.hierarchy.node(&path).cloned().ok_or_else(|| unmapped("its target"))?,
         };
         let left_out = referring(&mapped, &path, &link.at);
-        let ids: Vec<SourceId> =
-            mapped.hierarchy.sources.iter().map(|source| self.external_source(&source.url)).collect();
+        let ids: Vec<SourceId> = mapped
+            .hierarchy
+            .sources
+            .iter()
+            .map(|source| self.sources.id(&source.url))
+            .collect::<Result<_>>()?;
         if self.sources.len() > SOURCES {
             return Err(Error::Limit { what: "files", limit: SOURCES as u64 });
         }

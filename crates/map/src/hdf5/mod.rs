@@ -17,6 +17,7 @@ mod others;
 mod packing;
 mod plan;
 mod references;
+mod source_table;
 mod structures;
 #[cfg(test)]
 mod tests;
@@ -27,12 +28,12 @@ mod types;
 mod unlimited;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use virtualize_bytes::{Budget, Limits};
 use virtualize_hdf5::model::File;
-use virtualize_zarr::{Hierarchy, Source, SourceId, ZarrFormat};
+use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 
 use self::external_links::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
@@ -41,6 +42,7 @@ pub use self::names::ObjectNames;
 use self::others::{FileContext, OpenFile};
 pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
 pub use self::references::{reference_part, reference_path};
+use self::source_table::SourceTable;
 pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 use crate::{
     Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity, convention, unpack,
@@ -103,19 +105,16 @@ fn map_within(
     options: &MapOptions,
     chain: &[String],
 ) -> Mapped {
-    let own = source.clone();
     let names = ObjectNames::new(file);
     let names = if chain.len() > 1 { names.linked() } else { names };
     let mut mapper = Mapper {
-        file,
-        own: OpenFile { file, source: &own },
+        own: OpenFile { file, source: &source },
         shared,
         links: Vec::new(),
         linked_chunks: 0,
         options,
         names: Arc::new(names),
-        source_ids: BTreeMap::from([(source.url.clone(), SourceId(0))]),
-        sources: vec![source],
+        sources: SourceTable::new(&source.url),
         tasks: Vec::new(),
         report: Report::default(),
         time_bounds: if options.unpack { packing::time_bounds(file) } else { BTreeSet::new() },
@@ -124,13 +123,14 @@ fn map_within(
     };
     let mut root = mapper.root();
     mapper.attach_links(&mut root, chain);
-    let hierarchy = Hierarchy { format: options.format, root, sources: mapper.sources };
-    Mapped { hierarchy, tasks: mapper.tasks, report: mapper.report }
+    let Mapper { sources, tasks, report, .. } = mapper;
+    let others = sources.into_others().into_iter().map(|url| Source { url, ..Source::default() });
+    let sources = std::iter::once(source).chain(others).collect();
+    Mapped { hierarchy: Hierarchy { format: options.format, root, sources }, tasks, report }
 }
 
 /// What mapping a file gathers.
 struct Mapper<'a> {
-    file: &'a File,
     own: OpenFile<'a>,
     shared: Shared<'a>,
     /// External links that are to be followed.
@@ -139,9 +139,7 @@ struct Mapper<'a> {
     linked_chunks: u64,
     options: &'a MapOptions,
     names: Arc<ObjectNames>,
-    sources: Vec<Source>,
-    /// The place of each source, by url.
-    source_ids: BTreeMap<String, SourceId>,
+    sources: SourceTable,
     tasks: Vec<InlineTask>,
     report: Report,
     /// What HDF-EOS5 says of the dimensions of its fields.
@@ -161,17 +159,6 @@ impl<'a> Mapper<'a> {
     /// Takes memory for what the mapping makes. Once there is none left, the whole file is refused in the end.
     fn take(&self, what: &str, bytes: u64) -> Result<()> {
         self.shared.lookup.take(what, bytes)
-    }
-
-    /// The source of another file.
-    fn external_source(&mut self, url: &str) -> SourceId {
-        if let Some(id) = self.source_ids.get(url) {
-            return *id;
-        }
-        let id = SourceId(u32::try_from(self.sources.len()).unwrap_or(u32::MAX));
-        self.sources.push(Source { url: url.to_owned(), ..Source::default() });
-        self.source_ids.insert(url.to_owned(), id);
-        id
     }
 
     /// `path` without a leading slash.

@@ -76,10 +76,10 @@ struct Place<'a> {
 impl Mapper<'_> {
     /// Maps the whole tree.
     pub(super) fn root(&mut self) -> Group {
-        let address = self.file.root;
+        let address = self.own.file.root;
         let place =
             Place { path: "", ancestors: vec![address], scopes: Vec::new(), counters: Counters::default() };
-        match self.file.objects.get(&address) {
+        match self.own.file.objects.get(&address) {
             Some(Object::Group(source)) => self.group(place, address, source),
             other => {
                 let why = match other {
@@ -95,7 +95,7 @@ impl Mapper<'_> {
     fn group(&mut self, mut place: Place<'_>, address: Address, source: &SourceGroup) -> Group {
         let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
         let children = self.children(place.path, address, source);
-        place.scopes.push(Dimensions::new(self.file, &children, &mut place.counters));
+        place.scopes.push(Dimensions::new(self.own.file, &children, &mut place.counters));
         let mut taken: Option<BTreeSet<&str>> = None;
         let mut lengths = Lengths::new(children.iter().map(|(name, _)| name.clone()));
         let axes: Vec<_> =
@@ -110,7 +110,7 @@ impl Mapper<'_> {
             if self.take("groups and arrays", node_bytes(place.path, name)).is_err() {
                 break;
             }
-            let file = self.file;
+            let file = self.own.file;
             let node = self.child(&place, name, *child, (axes, &mut lengths));
             let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
             if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
@@ -143,7 +143,7 @@ impl Mapper<'_> {
         address: Address,
         dimensions: (Vec<AxisDimension>, &mut Lengths),
     ) -> Option<Node> {
-        match self.file.objects.get(&address)? {
+        match self.own.file.objects.get(&address)? {
             Object::Group(source) => self.child_group(place, name, address, source).map(Node::Group),
             Object::Dataset(dataset) => {
                 self.child_array(place, name, dataset, dimensions).map(|array| Node::Array(Box::new(array)))
@@ -225,17 +225,17 @@ impl Mapper<'_> {
         address: Address,
         lengths: &mut Lengths,
     ) -> Vec<AxisDimension> {
-        let Some(Object::Dataset(dataset)) = self.file.objects.get(&address) else { return Vec::new() };
+        let Some(Object::Dataset(dataset)) = self.own.file.objects.get(&address) else { return Vec::new() };
         if is_dimension_only(dataset) {
             return Vec::new();
         }
         let shape = dataset.dataspace.shape().unwrap_or_default();
         let steps = Dimensions::steps(&place.scopes).saturating_mul(2 * shape.len() as u64);
-        if self.take("dimensions", steps.saturating_add(users(self.file, dataset) / 8)).is_err() {
+        if self.take("dimensions", steps.saturating_add(users(self.own.file, dataset) / 8)).is_err() {
             return Vec::new();
         }
         let fields = self.fields.of(place.path, name, shape);
-        let axes = axis_dimensions(name, dataset, &place.scopes, (self.file, &self.names), fields);
+        let axes = axis_dimensions(name, dataset, &place.scopes, (self.own.file, &self.names), fields);
         lengths.note(&axes, dataset);
         axes
     }
@@ -311,10 +311,10 @@ impl Mapper<'_> {
             LinkTarget::Soft(target) => self
                 .shared
                 .lookup
-                .find(self.file, from, target)
+                .find(self.own.file, from, target)
                 .ok()
                 .flatten()
-                .filter(|address| self.file.objects.contains_key(address))
+                .filter(|address| self.own.file.objects.contains_key(address))
                 .ok_or_else(|| Error::unresolved(format!("the soft link to \"{target}\""), "leads nowhere")),
             LinkTarget::External { path, .. } => {
                 Err(Error::unresolved(path.clone(), "leads to another file"))

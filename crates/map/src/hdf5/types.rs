@@ -181,29 +181,66 @@ fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
     })
 }
 
-/// (bytes, sign bit, first exponent bit, exponent bits, mantissa bits, bias) of the three IEEE 754 formats.
-static IEEE: [(u32, u8, u8, u8, u8, u32, DataType); 3] = [
-    (2, 15, 10, 5, 10, 15, DataType::Float16),
-    (4, 31, 23, 8, 23, 127, DataType::Float32),
-    (8, 63, 52, 11, 52, 1023, DataType::Float64),
+/// One of the formats of IEEE 754, as the fields of HDF5's floating-point datatype.
+struct IeeeFormat {
+    /// Bytes.
+    size: u32,
+    /// Position of the sign bit.
+    sign_location: u8,
+    /// Position of the first exponent bit.
+    exponent_location: u8,
+    /// Bits of the exponent.
+    exponent_size: u8,
+    /// Bits of the mantissa, the implied one not counted. They start at bit 0.
+    mantissa_size: u8,
+    exponent_bias: u32,
+    data_type: DataType,
+}
+
+/// binary16, binary32 and binary64, in this order.
+#[rustfmt::skip]
+static IEEE: [IeeeFormat; 3] = [
+    IeeeFormat {
+        size: 2, sign_location: 15, exponent_location: 10, exponent_size: 5, mantissa_size: 10, exponent_bias: 15,
+        data_type: DataType::Float16,
+    },
+    IeeeFormat {
+        size: 4, sign_location: 31, exponent_location: 23, exponent_size: 8, mantissa_size: 23, exponent_bias: 127,
+        data_type: DataType::Float32,
+    },
+    IeeeFormat {
+        size: 8, sign_location: 63, exponent_location: 52, exponent_size: 11, mantissa_size: 52, exponent_bias: 1023,
+        data_type: DataType::Float64,
+    },
 ];
 
-/// The IEEE 754 format that a float is in, if it is in one.
-pub(super) fn ieee_type(float: &Float) -> Option<&'static DataType> {
-    let fields = (
-        float.size,
-        float.sign_location,
-        float.exponent_location,
-        float.exponent_size,
-        float.mantissa_size,
-        float.exponent_bias,
-    );
-    let known = IEEE.iter().find(|(size, sign, at, exponent, mantissa, bias, _)| {
-        (*size, *sign, *at, *exponent, *mantissa, *bias) == fields
-            && u32::from(float.precision) == size * 8
+impl IeeeFormat {
+    /// Whether a datatype is this format. The normalization "most significant bit not stored" is number 2.
+    fn is(&self, float: &Float) -> bool {
+        self.size == float.size
+            && self.sign_location == float.sign_location
+            && self.exponent_location == float.exponent_location
+            && self.exponent_size == float.exponent_size
+            && self.mantissa_size == float.mantissa_size
+            && self.exponent_bias == float.exponent_bias
+            && u32::from(float.precision) == self.size * 8
             && (float.bit_offset, float.mantissa_location, float.normalization) == (0, 0, 2)
-    });
-    known.map(|(.., data_type)| data_type)
+    }
+
+    /// Whether the format has every value of another one whose largest exponent field is `highest`.
+    fn holds(&self, float: &Float, highest: i64) -> bool {
+        let (bias, own_bias) = (i64::from(float.exponent_bias), i64::from(self.exponent_bias));
+        let own_highest = (1_i64 << self.exponent_size) - 1;
+        self.size >= float.size
+            && float.mantissa_size <= self.mantissa_size
+            && highest - bias <= own_highest - own_bias
+            && 1 - bias >= 1 - own_bias
+    }
+}
+
+/// Returns the data type of a float that is in an IEEE 754 format.
+pub(super) fn ieee_type(float: &Float) -> Option<&'static DataType> {
+    IEEE.iter().find(|format| format.is(float)).map(|format| &format.data_type)
 }
 
 fn float_type(float: &Float) -> Result<ElementType> {
@@ -218,7 +255,6 @@ fn float_type(float: &Float) -> Result<ElementType> {
 /// The smallest IEEE 754 format, not smaller than the stored one, that holds every value of another format.
 fn wider_float_type(float: &Float) -> Option<ElementType> {
     let highest = 1_i64.checked_shl(float.exponent_size.into()).filter(|_| float.exponent_size < 32)? - 1;
-    let bias = i64::from(float.exponent_bias);
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
     let sound = (1..=8).contains(&float.size)
         && float.normalization == 2
@@ -228,23 +264,17 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
         && bits(float.mantissa_location, float.mantissa_size)
         && float.exponent_size > 0
         && float.mantissa_size > 0;
-    let holds =
-        |(size, _, _, exponent_size, mantissa_size, ieee_bias, _): &&(u32, u8, u8, u8, u8, u32, DataType)| {
-            let ieee_bias = i64::from(*ieee_bias);
-            let top = (1_i64 << exponent_size) - 1 - ieee_bias;
-            *size >= float.size
-                && float.mantissa_size <= *mantissa_size
-                && highest - bias <= top
-                && 1 - bias >= 1 - ieee_bias
-        };
-    let (.., exponent_size, mantissa_size, _, data_type) = IEEE.iter().filter(|_| sound).find(holds)?;
+    let format = IEEE.iter().filter(|_| sound).find(|format| format.holds(float, highest))?;
     let transform = ElementTransform::Float {
         stored: *float,
-        exponent_size: *exponent_size,
-        mantissa_size: *mantissa_size,
+        exponent_size: format.exponent_size,
+        mantissa_size: format.mantissa_size,
         big_endian: false,
     };
-    Some(ElementType { transform, ..ElementType::plain(data_type.clone(), Endian::Little, float.size) })
+    Some(ElementType {
+        transform,
+        ..ElementType::plain(format.data_type.clone(), Endian::Little, float.size)
+    })
 }
 
 /// Whether an enumeration is h5py's and NetCDF's boolean: FALSE = 0, TRUE = 1.

@@ -137,8 +137,11 @@ fn is_open(mapping: &VirtualMapping) -> bool {
         || endless(&mapping.destination).is_some()
 }
 
-/// The axis along which a selection has no end, and its slabs.
-fn endless(selection: &Selection) -> Option<(usize, &[Slab])> {
+/// An unlimited selection: the axis along which it has no end, and its slabs, one an axis.
+type Endless<'a> = (usize, &'a [Slab]);
+
+/// Returns the unlimited axis of a selection, if it has one.
+fn endless(selection: &Selection) -> Option<Endless<'_>> {
     let Selection::Regular(slabs) = selection else { return None };
     let axis = slabs.iter().position(|slab| slab.count.is_none() || slab.block.is_none())?;
     Some((axis, slabs))
@@ -165,7 +168,7 @@ impl View<'_> {
         let mut made = Vec::new();
         for mapping in object.map(mappings).unwrap_or_default() {
             self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-            self.mapping(url, mapping, &mut extent, &mut made)?;
+            self.resolve_mapping(url, mapping, &mut extent, &mut made)?;
         }
         let shape = extent.over(shape);
         let most = max_shape.as_deref().unwrap_or_default();
@@ -175,59 +178,75 @@ impl View<'_> {
         Ok(ResolvedExtent { shape, mappings: made })
     }
 
-    /// Adds what a mapping is made of.
-    fn mapping(
+    /// Adds the bounded mappings that a mapping stands for, and what they add to the extent.
+    fn resolve_mapping(
         &self,
         own: &str,
         mapping: &VirtualMapping,
         extent: &mut Extent,
         made: &mut Vec<VirtualMapping>,
     ) -> Result<()> {
-        let (file, dataset) = (Pattern::new(&mapping.file)?, Pattern::new(&mapping.dataset)?);
-        let is_numbered = file.is_numbered() || dataset.is_numbered();
-        let named = |selections: (Selection, Selection), n: u64| VirtualMapping {
-            file: file.name(n),
-            dataset: dataset.name(n),
-            source: selections.0,
-            destination: selections.1,
-        };
+        let names = Names { file: Pattern::new(&mapping.file)?, dataset: Pattern::new(&mapping.dataset)? };
+        let is_numbered = names.file.is_numbered() || names.dataset.is_numbered();
         extent.hold(&mapping.destination);
         match (endless(&mapping.destination), endless(&mapping.source)) {
             (None, None) if is_numbered => {
                 Err(malformed("a numbered source without an unlimited destination".to_owned()))
             }
             (None, None) => {
-                made.push(named((mapping.source.clone(), mapping.destination.clone()), 0));
+                made.push(names.mapping(0, mapping.source.clone(), mapping.destination.clone()));
                 Ok(())
             }
-            (Some((axis, slabs)), Some((from, source))) if !is_numbered => {
-                let there = self.source(own, &file.name(0), &dataset.name(0))?;
-                let size = there.as_ref().and_then(|shape| shape.get(from)).copied().unwrap_or(0);
-                let elements = source.get(from).map_or(0, |slab| clipped(slab, size));
-                extent.grow(axis, slabs.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
-                let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
-                // A source that does not exist is kept, so that its name is told.
-                if elements > 0 || there.is_none() {
-                    made.push(named((clip(source), clip(slabs)), 0));
-                }
+            (Some(to), Some(from)) if !is_numbered => {
+                made.extend(self.clip_to_source(own, &names, to, from, extent)?);
                 Ok(())
             }
-            (Some((axis, slabs)), None) if is_numbered => {
-                let mut n = 0;
-                while self.source(own, &file.name(n), &dataset.name(n))?.is_some() {
-                    let left = self.blocks.get().checked_sub(1).ok_or(TOO_MANY_BLOCKS)?;
-                    self.blocks.set(left);
-                    self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-                    let block = numbered(slabs, axis, n)?;
-                    extent
-                        .grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
-                    made.push(named((mapping.source.clone(), Selection::Regular(block)), n));
-                    n += 1;
-                }
-                extent.grow(axis, Some(0))
+            (Some(to), None) if is_numbered => {
+                self.resolve_numbered(own, &names, to, &mapping.source, extent, made)
             }
             _ => Err(malformed("only one of its two selections has an end".to_owned())),
         }
+    }
+
+    /// Clips both selections of a mapping to the extent of its source. Returns `None` if they are empty then; the mapping of
+    /// a source that does not exist is kept, so that the report names it.
+    fn clip_to_source(
+        &self,
+        own: &str,
+        names: &Names,
+        (axis, to): Endless<'_>,
+        (source_axis, from): Endless<'_>,
+        extent: &mut Extent,
+    ) -> Result<Option<VirtualMapping>> {
+        let source = self.source(own, &names.file.name(0), &names.dataset.name(0))?;
+        let size = source.as_ref().and_then(|shape| shape.get(source_axis)).copied().unwrap_or(0);
+        let elements = from.get(source_axis).map_or(0, |slab| clipped(slab, size));
+        extent.grow(axis, to.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
+        let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
+        Ok((elements > 0 || source.is_none()).then(|| names.mapping(0, clip(from), clip(to))))
+    }
+
+    /// Adds one mapping for each numbered source, from 0 until one does not exist.
+    fn resolve_numbered(
+        &self,
+        own: &str,
+        names: &Names,
+        (axis, to): Endless<'_>,
+        source: &Selection,
+        extent: &mut Extent,
+        made: &mut Vec<VirtualMapping>,
+    ) -> Result<()> {
+        for n in 0.. {
+            if self.source(own, &names.file.name(n), &names.dataset.name(n))?.is_none() {
+                break;
+            }
+            self.blocks.set(self.blocks.get().checked_sub(1).ok_or(TOO_MANY_BLOCKS)?);
+            self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
+            let block = numbered(to, axis, n)?;
+            extent.grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
+            made.push(names.mapping(n, source.clone(), Selection::Regular(block)));
+        }
+        extent.grow(axis, Some(0))
     }
 
     /// The extent of a source; `None` where it does not exist.
@@ -249,6 +268,19 @@ impl View<'_> {
             };
         }
         Ok(Some(dataset.dataspace.shape().unwrap_or_default().to_vec()))
+    }
+}
+
+/// The names of a mapping's source, in which a block number may stand.
+struct Names {
+    file: Pattern,
+    dataset: Pattern,
+}
+
+impl Names {
+    /// A mapping from the source of block `n`.
+    fn mapping(&self, n: u64, source: Selection, destination: Selection) -> VirtualMapping {
+        VirtualMapping { file: self.file.name(n), dataset: self.dataset.name(n), source, destination }
     }
 }
 

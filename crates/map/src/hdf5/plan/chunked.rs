@@ -1,7 +1,8 @@
 //! Chunked layouts: the chunk table becomes a manifest; chunks that went through other filters than the rest are
 //! made inline.
 
-use virtualize_bytes::ByteRange;
+use std::collections::BTreeMap;
+
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
 use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
 
@@ -129,16 +130,17 @@ impl ChunkPlanner<'_> {
         if same_filters && !chunks.chunked.unfiltered_edges && !bounded {
             return Vec::new();
         }
-        let is_mismatched = |position: u64, range: ByteRange| {
-            chunks.pipeline.applied(chunks.mask(position, table)) != codecs
-                || codecs.iter().any(|codec| !codec.client_decodes(range.length, chunks.bytes))
-        };
-        let mismatched = entries(table).filter(|(position, range)| is_mismatched(*position, *range));
-        let made = mismatched.map(|(position, range)| {
-            let applied = chunks.pipeline.applied(chunks.mask(position, table));
-            (position, self.content(&chunks.shape, range, applied))
-        });
-        made.collect()
+        let mut by_mask: BTreeMap<u32, Vec<Codec>> = BTreeMap::new();
+        let mut mismatched = Vec::new();
+        for (position, range) in entries(table) {
+            let mask = chunks.mask(position, table);
+            let applied = by_mask.entry(mask).or_insert_with(|| chunks.pipeline.applied(mask));
+            let is_decodable = codecs.iter().all(|codec| codec.client_decodes(range.length, chunks.bytes));
+            if applied != codecs || !is_decodable {
+                mismatched.push((position, self.content(&chunks.shape, range, applied.clone())));
+            }
+        }
+        mismatched
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::ExternalSegment;
-use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId, greatest_common_divisor};
+use virtualize_zarr::{ChunkManifest, Lengths, References, greatest_common_divisor};
 
 use super::planner::{ChunkPlan, ChunkPlanner};
+use crate::hdf5::source_table::SourceTable;
 use crate::related::resolve_relative;
 use crate::{Error, Result};
 
@@ -43,10 +44,10 @@ impl ChunkPlanner<'_> {
         {
             *rows = step / row;
         }
-        let (mut position, mut files) = (0, BTreeMap::new());
+        let own = &self.context.here.source.url;
+        let (mut position, mut sources) = (0, SourceTable::new(own));
         for (file, range) in runs {
-            let url = resolve_relative(&self.context.here.source.url, file);
-            let source = source_of(&mut files, &mut plan.external_files, url)?;
+            let source = sources.id(&resolve_relative(own, file))?;
             let count = range.length / step;
             plan.chunks.references.push(References {
                 source,
@@ -57,6 +58,7 @@ impl ChunkPlanner<'_> {
             position += count;
         }
         plan.chunks = joined(plan.chunks);
+        plan.external_files = sources.into_others();
         Ok(plan)
     }
 }
@@ -76,22 +78,6 @@ fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRang
         0 => Ok(runs),
         _ => Err(Error::malformed(EXTERNAL, format!("segments lack {rest} of {needed} bytes"))),
     }
-}
-
-fn source_of(
-    known: &mut BTreeMap<String, SourceId>,
-    files: &mut Vec<String>,
-    url: String,
-) -> Result<SourceId> {
-    if let Some(id) = known.get(&url) {
-        return Ok(*id);
-    }
-    files.push(url.clone());
-    let id = u32::try_from(files.len())
-        .map(SourceId)
-        .map_err(|_| Error::Overflow("the list of external files"))?;
-    known.insert(url, id);
-    Ok(id)
 }
 
 /// One column a source.

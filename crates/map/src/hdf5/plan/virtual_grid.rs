@@ -12,7 +12,8 @@ use virtualize_zarr::{
 use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
 use super::spans::is_unlimited;
 use super::virtual_pieces::{ChunkOverlap, is_empty_text};
-use super::virtual_sources::{Block, CHUNKS, Chunk, Urls, too_many};
+use super::virtual_sources::{Block, CHUNKS, Chunk, too_many};
+use crate::hdf5::source_table::SourceTable;
 use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
 
 /// Bytes of memory for a chunk of the virtual dataset.
@@ -70,8 +71,8 @@ impl ChunkPlanner<'_> {
         if self.is_empty() {
             return Ok(plan);
         }
-        let mut urls = Urls::new(&self.context.here.source.url);
-        let (blocks, missing_files) = self.blocks(mappings, &mut urls)?;
+        let mut sources = SourceTable::new(&self.context.here.source.url);
+        let (blocks, missing_files) = self.blocks(mappings, &mut sources)?;
         self.choose(&blocks, &mut plan)?;
         let mut grid = self.place_blocks(&blocks, &plan)?;
         if grid.made > 0 && !plan.codecs.iter().all(can_encode) {
@@ -80,7 +81,7 @@ impl ChunkPlanner<'_> {
         }
         self.gather(grid, &mut plan)?;
         plan.missing_files = missing_files;
-        plan.external_files = urls.others;
+        plan.external_files = sources.into_others();
         Ok(plan)
     }
 

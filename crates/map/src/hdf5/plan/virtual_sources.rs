@@ -11,6 +11,7 @@ use super::planner::{ChunkPlan, ChunkPlanner, is_reference};
 use super::spans::{Axis, Span, axes};
 use crate::hdf5::header_fill::DatasetFill;
 use crate::hdf5::others::{FileContext, no_dataset};
+use crate::hdf5::source_table::SourceTable;
 use crate::{ChunkContent, Error, MapOptions, Result};
 
 /// Most chunks of a virtual dataset.
@@ -35,7 +36,7 @@ pub(super) struct Part {
     pub(super) cut: Option<(usize, u64)>,
 }
 
-/// A chunk of a source. Sources are counted as in [`Urls`].
+/// A chunk of a source. Sources are numbered by the [`SourceTable`] of the virtual dataset.
 #[derive(Clone)]
 pub(super) enum Chunk {
     /// In a file, in the codecs of its part.
@@ -52,36 +53,12 @@ pub(super) struct Block {
     pub(super) axes: Vec<Axis>,
 }
 
-/// The files that chunks lie in: 0 is that of the virtual dataset.
-pub(super) struct Urls {
-    ids: BTreeMap<String, SourceId>,
-    pub(super) others: Vec<String>,
-}
-
-impl Urls {
-    pub(super) fn new(own: &str) -> Self {
-        Self { ids: BTreeMap::from([(own.to_owned(), SourceId(0))]), others: Vec::new() }
-    }
-
-    fn id(&mut self, url: &str) -> Result<SourceId> {
-        if let Some(id) = self.ids.get(url) {
-            return Ok(*id);
-        }
-        self.others.push(url.to_owned());
-        let id = u32::try_from(self.others.len())
-            .map(SourceId)
-            .map_err(|_| Error::Overflow("the list of source files"))?;
-        self.ids.insert(url.to_owned(), id);
-        Ok(id)
-    }
-}
-
 impl ChunkPlanner<'_> {
     /// The blocks, in the order of their mappings, and the names of the sources that do not exist.
     pub(super) fn blocks(
         &self,
         mappings: &[VirtualMapping],
-        urls: &mut Urls,
+        sources: &mut SourceTable,
     ) -> Result<(Vec<Block>, Vec<String>)> {
         let mut known: BTreeMap<(&str, &str), Option<Rc<Part>>> = BTreeMap::new();
         let (mut blocks, mut missing) = (Vec::new(), BTreeSet::new());
@@ -90,7 +67,7 @@ impl ChunkPlanner<'_> {
             let part = match known.get(&key) {
                 Some(part) => part.clone(),
                 None => {
-                    let part = self.part(mapping, urls)?.map(Rc::new);
+                    let part = self.part(mapping, sources)?.map(Rc::new);
                     known.insert(key, part.clone());
                     part
                 }
@@ -111,7 +88,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// The source of a mapping; `None` where it does not exist.
-    fn part(&self, mapping: &VirtualMapping, urls: &mut Urls) -> Result<Option<Part>> {
+    fn part(&self, mapping: &VirtualMapping, sources: &mut SourceTable) -> Result<Option<Part>> {
         let Some(context) = self.context.of_source(&mapping.file)? else { return Ok(None) };
         let name = |error: Error| error.of_source(&mapping.dataset, &mapping.file);
         let file = context.here.file;
@@ -125,10 +102,15 @@ impl ChunkPlanner<'_> {
         if dataset.datatype != self.dataset.datatype {
             return Err(name(unsupported("its datatype differs from that of the virtual dataset")));
         }
-        self.part_of(dataset, context, urls).map(Some).map_err(name)
+        self.part_of(dataset, context, sources).map(Some).map_err(name)
     }
 
-    fn part_of(&self, dataset: &Dataset, context: FileContext<'_>, urls: &mut Urls) -> Result<Part> {
+    fn part_of(
+        &self,
+        dataset: &Dataset,
+        context: FileContext<'_>,
+        sources: &mut SourceTable,
+    ) -> Result<Part> {
         let extent = dataset.dataspace.shape().ok_or_else(|| unsupported("it has no extent"))?;
         let shape: Vec<u64> = extent.iter().chain(&self.element.axes).copied().collect();
         let missing = DatasetFill::of(dataset, self.element)?.background().cloned();
@@ -157,7 +139,7 @@ impl ChunkPlanner<'_> {
             }
             _ => None,
         };
-        let chunks = chunks_of(&mut plan, &context.here.source.url, urls)?;
+        let chunks = chunks_of(&mut plan, &context.here.source.url, sources)?;
         Ok(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape })
     }
 }
@@ -167,10 +149,10 @@ pub(super) fn unsupported(problem: &'static str) -> Error {
 }
 
 /// The chunks of a source by position.
-fn chunks_of(plan: &mut ChunkPlan, own: &str, urls: &mut Urls) -> Result<BTreeMap<u64, Chunk>> {
+fn chunks_of(plan: &mut ChunkPlan, own: &str, sources: &mut SourceTable) -> Result<BTreeMap<u64, Chunk>> {
     let ids: Result<Vec<SourceId>> = std::iter::once(own)
         .chain(plan.external_files.iter().map(String::as_str))
-        .map(|url| urls.id(url))
+        .map(|url| sources.id(url))
         .collect();
     let ids = ids?;
     let id = |source: SourceId| {
