@@ -108,7 +108,7 @@ fn angles(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
 }
 
 fn lengths(keys: &Keys, code: u16) -> Option<String> {
-    let (expected, found) = (units::of_projected(code), short(keys, PROJECTED_UNITS)?);
+    let (expected, found) = (registry::unit_of_projected(code), short(keys, PROJECTED_UNITS)?);
     let fits = match (found, double(keys, PROJECTED_UNIT_SIZE), units::metres(expected)) {
         (USER_DEFINED, Some(size), Some(metres)) => (size - metres).abs() < 1e-9,
         (USER_DEFINED, ..) => true,

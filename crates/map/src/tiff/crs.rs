@@ -81,8 +81,9 @@ impl Crs {
         let system = self.horizontal.unwrap_or_default();
         let is_known = self.horizontal.is_some() || self.wkt.is_some();
         self.is_in_degrees =
-            is_geographic && is_known && units::is_in_degrees(system) && units::is_degree(angle);
-        let length = short(&self.keys, PROJECTED_UNITS).or_else(|| self.horizontal.map(units::of_projected));
+            is_geographic && is_known && !registry::is_in_grads(system) && units::is_degree(angle);
+        let length =
+            short(&self.keys, PROJECTED_UNITS).or_else(|| self.horizontal.map(registry::unit_of_projected));
         self.is_projected = !is_geographic && self.horizontal.is_some();
         self.is_metric = !is_geographic && length == Some(METRE);
     }

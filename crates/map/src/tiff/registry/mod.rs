@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 pub(super) use tables::VERSION;
 
 const GREENWICH: u16 = 8901;
+const METRE: u16 = 9001;
 
 /// What a geographic system is made of.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -83,14 +84,19 @@ pub(super) fn is_vertical(code: u16) -> bool {
     find(tables::VERTICAL, code, |row| *row).is_some()
 }
 
-/// EPSG code of the unit of a vertical system.
+/// Returns the EPSG code of the unit of a vertical system.
 pub(super) fn unit_of_vertical(code: u16) -> u16 {
-    match code {
-        5614 | 6130..=6132 | 8050 | 8051 | 8228 | 8897 => 9002,
-        5702 | 6358..=6360 | 8052 | 8053 | 10919 => 9003,
-        5754 => 9095,
-        _ => 9001,
-    }
+    find(tables::VERTICAL_UNITS, code, |row| (row.0, row.1)).map_or(METRE, |row| row.2)
+}
+
+/// Returns the EPSG code of the unit of a projected system's axes.
+pub(super) fn unit_of_projected(code: u16) -> u16 {
+    find(tables::PROJECTED_UNITS, code, |row| (row.0, row.1)).map_or(METRE, |row| row.2)
+}
+
+/// Whether a geographic system has angles in grads; all others have degrees.
+pub(super) fn is_in_grads(code: u16) -> bool {
+    find(tables::IN_GRADS, code, |row| *row).is_some()
 }
 
 /// The row in whose range of codes this one lies; rows are in order.
@@ -129,6 +135,11 @@ mod tests {
         assert_eq!([3855, 5773, 6360, 4326].map(is_vertical), [true, true, true, false]);
         assert_eq!(of_datum(6124).unwrap().names(), Some(("RT90", "Rikets koordinatsystem 1990")));
         assert_eq!(geographic(7844).unwrap().datum, 1168);
+        assert_eq!(
+            [2065, 2066, 2263, 2264, 2265, 2853, 32633].map(unit_of_projected),
+            [9001, 9039, 9003, 9003, 9002, 9001, 9001]
+        );
+        assert_eq!([3855, 6360, 5754].map(unit_of_vertical), [9001, 9003, 9095]);
     }
 
     #[test]
@@ -140,5 +151,8 @@ mod tests {
         assert!(ordered(tables::NOT_GREENWICH.iter().map(|row| (row.0, row.0)).collect()));
         assert!(ordered(tables::ELLIPSOIDS.iter().map(|row| (row.0, row.0)).collect()));
         assert!(ordered(tables::VERTICAL.to_vec()));
+        assert!(ordered(tables::IN_GRADS.to_vec()));
+        assert!(ordered(tables::PROJECTED_UNITS.iter().map(|row| (row.0, row.1)).collect()));
+        assert!(ordered(tables::VERTICAL_UNITS.iter().map(|row| (row.0, row.1)).collect()));
     }
 }
