@@ -1,4 +1,4 @@
-//! Attributes of an image's array: GDAL metadata, and tags by the names that GDAL gives them.
+//! Attributes of an image's array: the items of GDAL_METADATA, and tags under the names that GDAL gives them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
 use super::{geometry::Geometry, heights::Heights, nodata::Nodata};
 use crate::json_numbers::float_json;
 
-/// Names that mean something to readers, and so cannot be taken by free text.
+/// Names that have a meaning to readers. Metadata items of these names get the prefix `gdal_`.
 const RESERVED: [&str; 14] = [
     "_ARRAY_DIMENSIONS",
     "_FillValue",
@@ -26,7 +26,7 @@ const RESERVED: [&str; 14] = [
     "zarr_conventions",
 ];
 
-/// Tags that GDAL shows, by the names it gives them.
+/// Tags that GDAL shows, with the names it gives them.
 const TAGS: [(u16, &str); 13] = [
     (269, "TIFFTAG_DOCUMENTNAME"),
     (270, "TIFFTAG_IMAGEDESCRIPTION"),
@@ -43,10 +43,10 @@ const TAGS: [(u16, &str); 13] = [
     (50909, "GEO_METADATA"),
 ];
 
-/// Most colours of a palette that are written.
+/// Most colours of a palette, and most values of a tag, that are written.
 const COLORS: usize = 256;
 
-/// All attributes of an image's array, but for georeferencing.
+/// Returns the attributes of an image's array, except for georeferencing.
 pub(super) fn of_image(
     ifd: &Ifd,
     geometry: &Geometry,
@@ -72,7 +72,7 @@ fn is_role(item: &GdalItem) -> bool {
     ["scale", "offset", "unittype", "description"].iter().any(|role| has_role(item, role))
 }
 
-/// GDAL compares roles whatever the case of their letters, and knows them of bands alone.
+/// Whether an item has a role. GDAL ignores the case of roles, and only bands have any.
 fn has_role(item: &GdalItem, role: &str) -> bool {
     item.sample.is_some() && item.role.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(role))
 }
@@ -136,7 +136,7 @@ fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
     );
 }
 
-/// What the samples beyond those of the colours are (ExtraSamples).
+/// Returns the meaning of an extra sample (ExtraSamples).
 fn extra_sample(code: u16) -> &'static str {
     match code {
         0 => "unspecified",
@@ -146,7 +146,7 @@ fn extra_sample(code: u16) -> &'static str {
     }
 }
 
-/// What an image is to the others of the file (NewSubfileType), where it says so.
+/// Returns the kind of a directory (NewSubfileType); `None` for a full image.
 fn subfile_type(bits: u32) -> Option<&'static str> {
     match bits & 0b111 {
         0 => None,
@@ -157,7 +157,7 @@ fn subfile_type(bits: u32) -> Option<&'static str> {
     }
 }
 
-/// PhotometricInterpretation by name.
+/// Returns the name of a PhotometricInterpretation.
 fn photometric(code: u16) -> Option<&'static str> {
     Some(match code {
         0 => "WhiteIsZero",
@@ -178,8 +178,8 @@ fn photometric(code: u16) -> Option<&'static str> {
     })
 }
 
-/// Items of the default domain by their names, those of other domains together under the domain's name; those of the whole
-/// dataset first. Bands that there are not have none.
+/// Adds the items of the default domain under their names, those of another domain as an object under the domain's name.
+/// Items of the whole dataset come before those of bands; items of bands that do not exist are skipped.
 fn add_items(items: &[&GdalItem], geometry: &Geometry, attributes: &mut Map<String, Value>) {
     let bands = geometry.bands;
     let of_all = items.iter().filter(|item| item.sample.is_none());
@@ -202,8 +202,8 @@ fn free_name(name: &str) -> String {
     if RESERVED.contains(&name) { format!("gdal_{name}") } else { name.to_owned() }
 }
 
-/// An item of the whole image as text; of one band among several under the band's number, counted from 1. What the whole
-/// image says under the same name stays, and the bands have `NAME_by_band`.
+/// Inserts an item. Items of one band among several become an object by the band's number, from 1; its name is
+/// `NAME_by_band` if the whole image has an item of the same name.
 fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64) {
     let value = item_json(item);
     let Some(band) = item.sample.filter(|_| bands > 1) else {
@@ -226,7 +226,7 @@ fn item_json(item: &GdalItem) -> Value {
     }
 }
 
-/// Scale, offset, units and description of bands, as rioxarray names them.
+/// Adds scale, offset, units and description of bands under the names of rioxarray.
 fn add_roles(
     items: &[GdalItem],
     geometry: &Geometry,
@@ -249,7 +249,7 @@ fn add_roles(
     }
 }
 
-/// `scale_factor` and `add_offset` where all bands agree, else lists by band that readers do not apply.
+/// Adds `scale_factor` and `add_offset` if all bands agree; else `scales` and `offsets` by band, which readers do not apply.
 fn add_packing(scales: &[f64], offsets: &[f64], attributes: &mut Map<String, Value>) {
     let identity = scales.iter().all(|scale| *scale == 1.0) && offsets.iter().all(|offset| *offset == 0.0);
     let (Some(scale), Some(offset)) = (scales.first(), offsets.first()) else { return };
@@ -270,14 +270,14 @@ fn numbers(texts: &[Option<String>], default: f64) -> Vec<f64> {
     texts.iter().map(|text| number(text).unwrap_or(default)).collect()
 }
 
-/// Descriptions of the bands, where one at least has any; empty for the others.
+/// Returns the descriptions of the bands, empty for bands without one; `None` if no band has one.
 pub(super) fn band_names(items: &[GdalItem], bands: u64) -> Option<Vec<String>> {
     let names: Vec<String> =
         by_band(items, "description", bands).into_iter().map(Option::unwrap_or_default).collect();
     names.iter().any(|name| !name.is_empty()).then_some(names)
 }
 
-/// Texts of a role by band; of several for the same band the last counts.
+/// Returns the texts of a role by band. Of several for one band, the last counts.
 fn by_band(items: &[GdalItem], role: &str, bands: u64) -> Vec<Option<String>> {
     let of_role = items.iter().filter(|item| has_role(item, role));
     let texts: BTreeMap<u64, &str> =

@@ -1,4 +1,4 @@
-//! Compression, predictor and fill order as chains of codecs that released readers decode.
+//! Compression, Predictor and FillOrder as chains of codecs that released Zarr readers decode.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// What the codecs of a strip or tile depend on beside its shape.
+/// The encoding of an image's strips or tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoding<'a> {
     /// The image.
@@ -20,26 +20,26 @@ pub(super) struct Encoding<'a> {
     pub(super) sample: &'a Sample,
     /// Byte order of the file.
     pub(super) endian: Endian,
-    /// The format in which the codecs are to be spelled.
+    /// The Zarr format that names the codecs.
     pub(super) format: ZarrFormat,
 }
 
-/// How a chunk is read that holds fewer rows than it should: the last strip.
+/// Treatment of a last strip that has fewer rows than a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ShortStrip {
-    /// Readers fail on it, so it is decoded here and encoded again at full height.
+    /// Readers fail on it: it is decoded here and encoded again at full height.
     Reencode,
     /// Readers pad it.
     AsItIs,
-    /// Readers fail on it, but its image can be made taller.
+    /// Readers fail on it, but its image format can be extended to full height.
     Taller,
-    /// Readers fail on it, but it can be decoded and encoded again as LERC.
+    /// Readers fail on it: it is decoded and encoded again as LERC.
     Lerc,
-    /// Readers fail on it, and nothing here can decode it.
+    /// Readers fail on it, and it cannot be decoded here.
     Unreadable,
 }
 
-/// TIFF compression schemes by what decodes them.
+/// TIFF compression schemes, by the codecs that decode them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Scheme {
     None,
@@ -53,12 +53,15 @@ enum Scheme {
     Jpeg,
     Lerc,
     Fax(&'static str),
-    /// Whole images that need no parameters, by their name in imagecodecs.
+    /// Image formats whose decoder needs no parameters, by its name in imagecodecs.
     Image(&'static str),
 }
 
 impl<'a> Encoding<'a> {
-    /// The codecs, in the order of encoding, of a strip or tile whose samples have this shape in the file's order.
+    /// Returns the codecs of a strip or tile, in the order of encoding. `shape` is that of its samples in stored order.
+    ///
+    /// # Errors
+    /// No released reader decodes the combination of compression, predictor and samples.
     pub(super) fn codecs(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let scheme = self.scheme()?;
         self.check_ends(scheme)?;
@@ -76,7 +79,7 @@ impl<'a> Encoding<'a> {
         Ok(codecs)
     }
 
-    /// Whether released readers decode these codecs in the format; else the content has to be inlined.
+    /// Whether released readers decode the chunks as they are stored. If not, they have to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool> {
         let scheme = self.scheme()?;
         let internal = matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme);
@@ -88,7 +91,7 @@ impl<'a> Encoding<'a> {
         Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
     }
 
-    /// Whether the content can be decoded here.
+    /// Whether strips and tiles can be decoded here.
     pub(super) fn is_decodable(&self) -> Result<bool> {
         Ok(self.sample.storage != Storage::Float24
             && matches!(
@@ -104,7 +107,7 @@ impl<'a> Encoding<'a> {
             ))
     }
 
-    /// What becomes of a last strip with fewer rows.
+    /// Returns the treatment of a last strip with fewer rows than a chunk.
     pub(super) fn short_strip(&self) -> Result<ShortStrip> {
         Ok(match self.scheme()? {
             Scheme::Fax(_) => ShortStrip::AsItIs,
@@ -117,23 +120,23 @@ impl<'a> Encoding<'a> {
         })
     }
 
-    /// Whether writers are known to leave out rows of tiles that lie outside of the image.
+    /// Whether writers are known to omit the rows of tiles outside of the image.
     pub(super) fn may_end_early(&self) -> bool {
         scheme(self.image.compression) == Some(Scheme::PackBits)
     }
 
-    /// Whether rows are stored one after the other without compression, so that any stretch of them can be read.
+    /// Whether rows are stored without compression, one after the other, so that any run of rows is a range of bytes.
     pub(super) fn has_plain_rows(&self) -> bool {
         self.image.compression == 1 && !self.is_subsampled(Scheme::None)
     }
 
-    /// Bytes of a row of so many columns, of the samples that are stored together; `None` past 64 bits.
+    /// Returns the bytes of a row with `columns` pixels of `samples` samples stored together; `None` past 64 bits.
     pub(super) fn row_bytes(&self, columns: u64, samples: u64) -> Option<u64> {
         let bits = columns.checked_mul(samples)?.checked_mul(u64::from(self.sample.bits))?;
         Some(bits.div_ceil(8))
     }
 
-    /// Refuses pieces of a length that nobody knows, where what follows them would be read as theirs.
+    /// Refuses compressed strips or tiles without byte counts: their decoders would read on into what follows.
     fn check_ends(&self, scheme: Scheme) -> Result<()> {
         if self.image.derived_byte_counts && scheme == Scheme::PackBits {
             return Err(Error::malformed("byte counts", "none, and PackBits data have no end marker"));
@@ -161,12 +164,12 @@ impl<'a> Encoding<'a> {
             && self.sample.data_type.is_integer()
     }
 
-    /// Image codecs define their own order of bits, as tifffile and libtiff know.
+    /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
     fn ignores_fill_order(&self, scheme: Scheme) -> bool {
         matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Image(_))
     }
 
-    /// Predictor, packing and byte order of numbers.
+    /// Returns the codecs of plain numbers: predictor, packing and byte order.
     fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
         let endian = self.add_predictor(shape, &mut codecs)?;
@@ -199,7 +202,7 @@ impl<'a> Encoding<'a> {
             codecs.push(Codec::Delta { axis, dtype, shape });
             return Ok(self.endian);
         }
-        // Predictor 3 stores planes of bytes, most significant first, whatever the byte order of the file.
+        // Predictor 3 stores the most significant bytes first, whatever the byte order of the file.
         let dtype = numpy_name(&self.sample.data_type, Endian::Little);
         codecs.push(Codec::FloatPredictor { axis, dtype, shape });
         Ok(Endian::Little)
@@ -227,13 +230,13 @@ impl<'a> Encoding<'a> {
         Ok(())
     }
 
-    /// Whether chroma has fewer samples, which only formats of images tell decoders themselves.
+    /// Whether chroma is subsampled outside of an image format that handles it itself.
     fn is_subsampled(&self, scheme: Scheme) -> bool {
         let subsampled = self.image.photometric == Some(6) && self.image.ycbcr_subsampling != (1, 1);
         subsampled && !matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Fax(_) | Scheme::Image(_))
     }
 
-    /// Whether chroma has fewer samples than the array.
+    /// Whether samples are stored in blocks of subsampled YCbCr.
     pub(super) fn has_blocks(&self) -> Result<bool> {
         Ok(self.is_subsampled(self.scheme()?))
     }
@@ -252,7 +255,7 @@ impl<'a> Encoding<'a> {
         image_codec("imagecodecs_float24", [("byteorder", json!(order))])
     }
 
-    /// Whether the last sample is unassociated alpha beside the others, which libtiff may store as LERC's mask.
+    /// Whether the last sample is unassociated alpha, which libtiff may store as LERC's mask.
     pub(super) fn has_alpha(&self) -> bool {
         const UNASSOCIATED: u16 = 2;
         self.is_chunky()
@@ -260,11 +263,12 @@ impl<'a> Encoding<'a> {
             && self.image.extra_samples.last() == Some(&UNASSOCIATED)
     }
 
+    /// Whether several samples of a pixel are stored next to each other.
     pub(super) fn is_chunky(&self) -> bool {
         !self.image.planar && self.image.samples_per_pixel > 1
     }
 
-    /// JPEG, with the colour transform that libtiff applies: YCbCr becomes RGB, everything else stays as it is.
+    /// Returns the codec of JPEG with the colour transform of libtiff: YCbCr becomes RGB, everything else is left as it is.
     fn jpeg(&self) -> Result<Codec> {
         if !matches!(self.sample.bits, 8 | 12 | 16) || !self.sample.data_type.is_integer() {
             return Err(bits_of("JPEG", self.sample.bits));
@@ -286,7 +290,7 @@ impl<'a> Encoding<'a> {
         Ok(Codec::Image { name: "imagecodecs_jpeg", configuration })
     }
 
-    /// Colour spaces of the stream (where it cannot say so itself) and of the array, as libjpeg numbers them.
+    /// Returns the colour spaces of the stream (`None` if its markers are trusted) and of the array, as numbered by libjpeg.
     fn jpeg_colors(&self) -> Option<(Option<u8>, u8)> {
         const GRAY: u8 = 1;
         const RGB: u8 = 2;
@@ -294,7 +298,7 @@ impl<'a> Encoding<'a> {
         const CMYK: u8 = 4;
         match (self.is_chunky(), self.image.samples_per_pixel, self.image.photometric) {
             (false, ..) => Some((None, GRAY)),
-            // Whatever markers the stream has: libtiff goes by the tag.
+            // libtiff trusts the tag, not the markers of the stream.
             (true, 3, Some(6)) => Some((Some(YCBCR), RGB)),
             (true, 3, _) => Some((Some(RGB), RGB)),
             (true, 4, Some(5)) => Some((None, CMYK)),
@@ -304,7 +308,7 @@ impl<'a> Encoding<'a> {
 
     fn lerc(&self) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
-        // Libtiff reverses the bytes of big-endian numbers before it encodes them and after it has decoded them.
+        // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
         if self.endian == Endian::Big && self.sample.data_type.number_size() > 1 {
             codecs.push(Codec::ReversedBytes { dtype: numpy_name(&self.sample.data_type, self.endian) });
         }
@@ -337,12 +341,12 @@ impl<'a> Encoding<'a> {
     }
 
     fn image(&self, codec: &'static str) -> Result<Codec> {
-        // Decoders go by the stream, which has bytes at least.
+        // Decoders return what the stream declares, which is at least one byte a sample.
         if self.sample.bits < 8 {
             return Err(bits_of(&name(self.image.compression), self.sample.bits));
         }
         Ok(match codec {
-            // Encoders drop an alpha channel that is opaque throughout.
+            // Encoders omit an alpha channel that is opaque throughout.
             "imagecodecs_webp" if self.image.samples_per_pixel == 4 => {
                 image_codec(codec, [("hasalpha", json!(true))])
             }
@@ -375,7 +379,7 @@ fn scheme(compression: u16) -> Option<Scheme> {
     })
 }
 
-/// Predictor, compression and fill order in words, in the order of encoding.
+/// Describes predictor, compression and fill order, in the order of encoding.
 pub(super) fn words(image: &Image) -> Vec<String> {
     let mut words = Vec::new();
     if image.predictor > 1 {
@@ -390,7 +394,7 @@ pub(super) fn words(image: &Image) -> Vec<String> {
     words
 }
 
-/// A compression in words.
+/// Returns the name of a compression with its number.
 fn name(compression: u16) -> String {
     let name = match compression {
         1 => "none",
@@ -437,7 +441,7 @@ fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {
     })
 }
 
-/// The core codec that writes numbers as bytes.
+/// Returns the codec `bytes`, with a byte order if the numbers have one.
 fn bytes_codec(data_type: &DataType, endian: Endian) -> Codec {
     Codec::Bytes { endian: (data_type.number_size() > 1).then_some(endian) }
 }

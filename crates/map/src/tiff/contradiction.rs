@@ -1,5 +1,5 @@
-//! Keys that change the system that a file's EPSG code names. GDAL then makes a system of its own from the definition of
-//! the code and the keys; the code alone would be wrong.
+//! GeoKeys that contradict the EPSG code of a file. GDAL then derives a system from the definition of the code and the keys;
+//! the code alone would be wrong.
 
 use std::collections::BTreeMap;
 
@@ -28,17 +28,16 @@ const USER_DEFINED: u16 = 32767;
 const WGS_84: u16 = 4326;
 const WEB_MERCATOR: u16 = 3857;
 
-/// How far axes of an ellipsoid may be apart that are the same but for rounding, in metres.
+/// Largest difference of two semi-axes that is a matter of rounding, in metres.
 const SAME_AXIS: f64 = 1e-3;
-/// The same for inverse flattenings; those of WGS 84 and of GRS 1980 are 1.5e-6 apart.
+/// The same for inverse flattenings. Those of WGS 84 and of GRS 1980 differ by 1.5e-6.
 const SAME_FLATTENING: f64 = 5e-7;
-/// For WGS 84 itself GDAL takes the code whatever else is there; flattenings in use for it are rounded, or those of
-/// GRS 1980.
+/// The same for WGS 84: GDAL trusts its code whatever the keys are, and files have rounded flattenings, or that of GRS 1980.
 const SAME_AS_WGS_84: f64 = 1e-2;
 
 type Keys = BTreeMap<u16, GeoKey>;
 
-/// How a file changes the system that its EPSG code names, where it does.
+/// Returns how the keys contradict the system that `code` names, in one line; `None` if they do not.
 pub(super) fn of(keys: &Keys, code: u16, is_geographic: bool) -> Option<String> {
     let base = if is_geographic { Some(code) } else { registry::base_of(code) };
     let Some(base) = base.and_then(registry::geographic) else {
@@ -54,13 +53,14 @@ pub(super) fn of(keys: &Keys, code: u16, is_geographic: bool) -> Option<String> 
         .or_else(|| meridian(keys, code, &base))
 }
 
-/// Whether keys say another ellipsoid than this system has, otherwise than by semi-major axis and inverse flattening.
+/// Whether the keys give another ellipsoid than the system has, in another way than by semi-major axis and inverse
+/// flattening together.
 pub(super) fn ellipsoid_differs(keys: &Keys, system: &Geographic) -> bool {
     let code = short(keys, ELLIPSOID).is_some_and(|code| ![system.ellipsoid, USER_DEFINED].contains(&code));
     let number = |key| double(keys, key).filter(|number| *number != 0.0);
     let (major, minor, inverse) =
         (number(SEMI_MAJOR_AXIS), number(SEMI_MINOR_AXIS), number(INVERSE_FLATTENING));
-    // One of two numbers says too little, unless it is that of the system.
+    // One number alone does not define an ellipsoid, unless it is that of the system.
     let is_whole =
         major.is_some() && inverse.is_some() || major.is_none() && minor.is_none() && inverse.is_none();
     code || !is_whole && ellipsoid(keys, system.code, system).is_some()
@@ -80,7 +80,7 @@ fn system(code: u16) -> String {
     if code == USER_DEFINED { "a system of its own".into() } else { format!("EPSG:{code}") }
 }
 
-/// Codes of datum, ellipsoid and prime meridian; those below 1024 are reserved and say nothing.
+/// Compares the codes of datum, ellipsoid and prime meridian. Codes below 1024 are reserved and have no meaning.
 fn codes(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
     let parts = [
         (DATUM, "datum", base.datum),
@@ -89,7 +89,7 @@ fn codes(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
     ];
     parts.into_iter().find_map(|(key, name, expected)| {
         let found = short(keys, key).filter(|found| *found >= 1024 && *found != expected)?;
-        // A known mistake of Sentinel-1 products.
+        // A known mistake of Sentinel-1 products: the code of the system as that of the ellipsoid.
         if (key, code, found) == (ELLIPSOID, WGS_84, WGS_84) {
             return None;
         }
@@ -117,16 +117,16 @@ fn lengths(keys: &Keys, code: u16) -> Option<String> {
     (!fits).then(|| format!("EPSG:{code}, whose unit is EPSG:{expected}, with lengths in EPSG:{found}"))
 }
 
-/// Numbers of an ellipsoid; 0 says nothing.
+/// Compares the size of the ellipsoid. Zeros have no meaning.
 fn ellipsoid(keys: &Keys, code: u16, base: &Geographic) -> Option<String> {
-    // Its formulas are those of a sphere, which some files say by their keys.
+    // Web Mercator uses spherical formulas on WGS 84, and some files describe that sphere.
     if code == WEB_MERCATOR && !keys.contains_key(&GEODETIC_CRS) {
         return None;
     }
     let is_wgs_84 = code == WGS_84;
     let tolerance = |usual: f64| if is_wgs_84 { SAME_AS_WGS_84 } else { usual };
     let inverse = double(keys, INVERSE_FLATTENING).filter(|inverse| *inverse != 0.0);
-    // The inverse flattening counts where both are there.
+    // The inverse flattening takes precedence over the semi-minor axis.
     let minor = double(keys, SEMI_MINOR_AXIS).filter(|_| inverse.is_none());
     let numbers = [
         (double(keys, SEMI_MAJOR_AXIS), "semi-major axis", base.semi_major, tolerance(SAME_AXIS)),

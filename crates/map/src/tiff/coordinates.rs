@@ -1,4 +1,4 @@
-//! Coordinate variables and the grid mapping beside an image's array.
+//! Coordinate variables and the grid mapping variable of an image, in its array's group.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -12,8 +12,7 @@ use super::{
 };
 use crate::MapOptions;
 
-/// Adds `band` to the main image, and `spatial_ref` to georeferenced ones, with `x` and `y` where each is a function of
-/// one axis.
+/// Adds `band` to the main image, and `spatial_ref` to georeferenced ones; also `x` and `y` if the transform is not rotated.
 pub(super) fn add(
     group: &mut Group,
     geometry: &Geometry,
@@ -32,17 +31,17 @@ pub(super) fn add(
     }
 }
 
-/// Adds a variable of whole numbers along an axis of its name.
+/// Adds a variable of integers along an axis of the same name.
 pub(super) fn add_numbers(group: &mut Group, name: &str, numbers: Vec<u64>, options: &MapOptions) {
     let content = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
     insert(group, name, Some(name), DataType::Int64, content, Map::new(), options);
 }
 
-/// Variable that names the bands beside their numbers.
+/// Variable with the names of the bands.
 pub(super) const BAND_NAMES: &str = "band_name";
 
-/// Adds the names of bands as a variable along their axis, which the array's attributes call a coordinate. The index of
-/// the axis stays their numbers, as rioxarray has it.
+/// Adds the names of bands as a variable along their axis, and lists it in the attribute `coordinates` of the array. The
+/// index of the axis remains the band number, as in rioxarray.
 pub(super) fn add_band_names(
     group: &mut Group,
     geometry: &Geometry,
@@ -53,7 +52,7 @@ pub(super) fn add_band_names(
     add_names(group, BAND_NAMES, &geometry.names().band, names, attributes, options);
 }
 
-/// Adds a variable of texts along an axis, which the attributes of an array then call a coordinate.
+/// Adds a variable of texts along an axis, and lists it in the attribute `coordinates` of an array.
 pub(super) fn add_names(
     group: &mut Group,
     name: &str,
@@ -74,14 +73,15 @@ pub(super) fn add_names(
     attributes.insert("coordinates".into(), all.into());
 }
 
-/// Takes the names of bands away again, where they are not those of the whole array.
+/// Removes the names of bands, for an array of images that differ in them.
 pub(super) fn remove_band_names(group: &mut Group, attributes: &mut Map<String, Value>) {
     group.children.remove(BAND_NAMES);
     let Some(Value::String(all)) = attributes.get_mut("coordinates") else { return };
     *all = all.split(' ').filter(|name| *name != BAND_NAMES).collect::<Vec<_>>().join(" ");
 }
 
-/// The number of texts, then the length and the bytes of each; lengths as 4 bytes, least significant first.
+/// Encodes texts as the codec `vlen-utf8`: their number, then length and bytes of each; integers have 4 bytes, least
+/// significant first. `None` past 32 bits.
 fn vlen_utf8(texts: &[String]) -> Option<Vec<u8>> {
     let length = |length: usize| u32::try_from(length).ok().map(u32::to_le_bytes);
     let mut content = length(texts.len())?.to_vec();
@@ -109,7 +109,7 @@ fn add_axes(
     insert(group, y_name, Some(y_name), DataType::Float64, y, axis_attributes(georeference, false), options);
 }
 
-/// CF attributes of a horizontal axis.
+/// Returns the CF attributes of a horizontal axis.
 fn axis_attributes(georeference: &Georeference, is_x: bool) -> Map<String, Value> {
     let crs = &georeference.crs;
     let mut attributes = Map::new();
@@ -129,7 +129,7 @@ fn axis_attributes(georeference: &Georeference, is_x: bool) -> Map<String, Value
     attributes
 }
 
-/// An array of one chunk that the manifest carries; a scalar where there is no dimension.
+/// Inserts an array of one inlined chunk of 8-byte elements; a scalar if there is no dimension.
 fn insert(
     group: &mut Group,
     name: &str,

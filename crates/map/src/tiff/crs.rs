@@ -1,5 +1,7 @@
-//! GeoKeys as a coordinate reference system: codes are passed on where no other key contradicts them, and what a file
-//! defines itself is kept key by key.
+//! GeoKeys (OGC 19-008r4) as a coordinate reference system.
+//!
+//! An EPSG code is kept if no other key contradicts it. A system that the file defines itself becomes WKT if that is exact.
+//! All keys are kept by name as well.
 
 use std::collections::BTreeMap;
 
@@ -22,34 +24,34 @@ pub(super) const GEOCENTRIC: u16 = 3;
 pub(super) const USER_DEFINED: u16 = 32767;
 const METRE: u16 = 9001;
 const DEGREE: u16 = 9102;
-/// Codes of ellipsoidal heights that GeoTIFF 1.0 had, and that of WGS 84.
+/// Vertical codes of GeoTIFF 1.0 for heights above the ellipsoids of certain systems.
 pub(super) const ELLIPSOIDAL_HEIGHTS: std::ops::RangeInclusive<u16> = 5001..=5033;
 const HEIGHTS_OF_WGS_84: u16 = 5030;
 
-/// What the GeoKeys say.
+/// The coordinate reference system of an image.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Crs {
     /// EPSG code of the horizontal system.
     horizontal: Option<u16>,
-    /// EPSG code of the system with its heights, where the file says them.
+    /// Authority and code of the system with heights, if the file has heights.
     with_heights: Option<String>,
-    /// The system that the file defines by itself.
+    /// WKT of the system, if the file defines one without a code.
     wkt: Option<String>,
-    /// Coordinates are known to be longitudes and latitudes in degrees.
+    /// Whether coordinates are known to be longitudes and latitudes in degrees.
     pub(super) is_in_degrees: bool,
-    /// Coordinates are those of a projected system of EPSG.
+    /// Whether the system is a projected one of EPSG.
     pub(super) is_projected: bool,
-    /// Coordinates are known to be metres.
+    /// Whether coordinates are known to be in metres.
     pub(super) is_metric: bool,
     keys: BTreeMap<u16, GeoKey>,
-    /// Why there is no system although the keys say something.
+    /// Why no system is written although there are keys.
     pub(super) problem: Option<String>,
-    /// Why the heights are missing from the system.
+    /// Why the system is written without its heights.
     pub(super) vertical_problem: Option<String>,
 }
 
 impl Crs {
-    /// The CRS of a file's GeoKeys, as GDAL reads them where no key contradicts a code.
+    /// Interprets the GeoKeys of a file as GDAL does, but refuses codes that other keys contradict.
     pub(super) fn of(geo: &Geo) -> Self {
         let keys = &geo.keys;
         let model = short(keys, MODEL_TYPE);
@@ -58,7 +60,7 @@ impl Crs {
         let found = known(keys, horizontal_key).filter(|_| model != Some(GEOCENTRIC));
         let contradiction = found.and_then(|code| contradiction::of(keys, code, is_geographic));
         let horizontal = found.filter(|_| contradiction.is_none());
-        // Beside a projected code GDAL takes the geographic system of that.
+        // If a geographic file has a projected code as well, GDAL takes the base of the projected system.
         let is_unclear = is_geographic && known(keys, PROJECTED_CRS).is_some();
         let wkt = if found.is_some() || is_unclear { None } else { wkt::of(keys) };
         let problem =
@@ -67,7 +69,7 @@ impl Crs {
         match horizontal.map(|code| heights(geo, code, is_geographic)) {
             Some(Ok(code)) => crs.with_heights = code,
             Some(Err(error)) => crs.vertical_problem = Some(error.to_string()),
-            None if crs.wkt.is_some() && says_heights(geo) => {
+            None if crs.wkt.is_some() && has_heights(geo) => {
                 crs.vertical_problem = Some("a system of the file's own with heights".into());
             }
             None => {}
@@ -88,12 +90,12 @@ impl Crs {
         self.is_metric = !is_geographic && length == Some(METRE);
     }
 
-    /// Authority and code of the horizontal system, such as `EPSG:32633`.
+    /// Returns authority and code of the horizontal system, such as `EPSG:32633`.
     pub(super) fn code(&self) -> Option<String> {
         self.horizontal.map(|code| format!("EPSG:{code}"))
     }
 
-    /// Attributes of the grid mapping variable.
+    /// Returns the attributes of the grid mapping variable.
     pub(super) fn attributes(&self) -> Map<String, Value> {
         let mut attributes = Map::new();
         if let Some(code) = self.with_heights.clone().or_else(|| self.code()) {
@@ -102,7 +104,7 @@ impl Crs {
         if let Some(wkt) = &self.wkt {
             attributes.insert("crs_wkt".into(), wkt.clone().into());
         }
-        // GDAL leaves the vertical system of GeoTIFF 1.0 out; it stands here by itself.
+        // GDAL ignores the vertical system of GeoTIFF 1.0 files; it is kept as an attribute of its own.
         if let Some(vertical) = known(&self.keys, VERTICAL) {
             attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
@@ -114,8 +116,12 @@ impl Crs {
     }
 }
 
-/// The code of the system with the heights that the file says, if it says any, or why there is none. GDAL takes vertical
-/// systems only from files of GeoTIFF 1.1, and ellipsoidal heights from all.
+/// Returns the code of the system with the heights of the file; `None` if the file has none.
+///
+/// GDAL reads vertical systems from files of GeoTIFF 1.1 only, ellipsoidal heights from all files.
+///
+/// # Errors
+/// No code means the system with these heights.
 fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<String>> {
     let keys = &geo.keys;
     let vertical = known(keys, VERTICAL);
@@ -132,15 +138,15 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
     if geo.minor_revision == 0 {
         return Ok(None);
     }
-    let says_more = defines_heights(keys);
+    let has_more = defines_heights(keys);
     match vertical {
         Some(code) if !has_heights && registry::is_vertical(code) => {
             Ok(Some(format!("EPSG:{horizontal}+{code}")))
         }
-        Some(code) if has_heights || says_more || ELLIPSOIDAL_HEIGHTS.contains(&code) => {
+        Some(code) if has_heights || has_more || ELLIPSOIDAL_HEIGHTS.contains(&code) => {
             Err(inexact(horizontal, &format!("the heights of EPSG:{code}")))
         }
-        None if says_more => Err(inexact(horizontal, "heights that the file defines by itself")),
+        None if has_more => Err(inexact(horizontal, "heights that the file defines by itself")),
         _ => Ok(None),
     }
 }
@@ -149,21 +155,21 @@ fn inexact(horizontal: u16, heights: &str) -> Error {
     Error::unsupported(format!("EPSG:{horizontal} with {heights}"), "no EPSG code has the same meaning")
 }
 
-/// Whether keys describe heights otherwise than by a code.
+/// Whether keys describe heights in another way than by a code.
 fn defines_heights(keys: &BTreeMap<u16, GeoKey>) -> bool {
     short(keys, VERTICAL) == Some(USER_DEFINED)
         || keys.contains_key(&VERTICAL_DATUM)
         || keys.contains_key(&VERTICAL_UNITS)
 }
 
-/// Whether GDAL shows heights.
-fn says_heights(geo: &Geo) -> bool {
+/// Whether GDAL reads heights from the keys.
+fn has_heights(geo: &Geo) -> bool {
     let vertical = known(&geo.keys, VERTICAL);
     vertical.and_then(ellipsoidal).is_some()
         || geo.minor_revision > 0 && (vertical.is_some() || defines_heights(&geo.keys))
 }
 
-/// The system of three dimensions whose ellipsoidal heights a vertical code means.
+/// Returns the three-dimensional system whose ellipsoidal heights a vertical code means.
 fn ellipsoidal(code: u16) -> Option<u16> {
     if code == HEIGHTS_OF_WGS_84 {
         return Some(4979);
@@ -171,20 +177,20 @@ fn ellipsoidal(code: u16) -> Option<u16> {
     registry::without_height(code).map(|_| code)
 }
 
-/// What the keys say of a system that is not written: a model type, or a code.
+/// Names the key of a system that is not written, for the diagnostic.
 fn unused(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    let said = [PROJECTED_CRS, GEODETIC_CRS, MODEL_TYPE].into_iter().find_map(|key| {
+    let found = [PROJECTED_CRS, GEODETIC_CRS, MODEL_TYPE].into_iter().find_map(|key| {
         Some((key_name(key), short(keys, key).filter(|code| ![0, USER_DEFINED].contains(code))?))
     });
-    let (name, code) = said.or_else(|| {
+    let (name, code) = found.or_else(|| {
         let own =
             [PROJECTED_CRS, GEODETIC_CRS].into_iter().find(|key| short(keys, *key) == Some(USER_DEFINED))?;
         Some((key_name(own), USER_DEFINED))
     })?;
-    Some(format!("{name} is {code}, and what the other keys say has no exact WKT here"))
+    Some(format!("{name} is {code}, and the other keys have no exact equivalent in WKT"))
 }
 
-/// A code of EPSG under this key.
+/// Returns the value of a key if it is a code of EPSG.
 fn known(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
     short(keys, key).filter(|code| (1024..32767).contains(code))
 }
@@ -214,7 +220,7 @@ fn key_json(key: &GeoKey) -> Value {
     }
 }
 
-/// Name of a key as in OGC 19-008r4, or its number.
+/// Returns the name of a key in OGC 19-008r4, or its number.
 fn key_name(id: u16) -> String {
     let name = match id {
         1024 => "GTModelTypeGeoKey",

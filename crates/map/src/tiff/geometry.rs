@@ -1,29 +1,30 @@
-//! How the samples of an image lie along the axes of its array.
+//! Axes of an image's array, and their order in the file.
 
 use virtualize_tiff::model::{Cut, Image};
 use virtualize_zarr::{Codec, ZarrFormat};
 
 use crate::{Error, Result};
 
-/// Axes of the array of an image, and how its strips or tiles cut them.
+/// Axes of the array of an image, and the strips or tiles that divide them.
 ///
-/// Stored order is that of the file: `band, [z,] y, x` for images of one band or planar ones, `[z,] y, x, band` for
-/// chunky ones. Arrays have stored order, but for chunky images in Zarr v3: these are `band, [z,] y, x` by `transpose`.
+/// Stored order is that of the file: `band, [z,] y, x` for planar images and those of one band, `[z,] y, x, band` for chunky
+/// ones (PlanarConfiguration). Arrays are in stored order, except for chunky images in Zarr v3, where the codec `transpose`
+/// makes them `band, [z,] y, x`.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Geometry {
     /// Samples of a pixel.
     pub(super) bands: u64,
-    /// Planes of the image.
+    /// Planes of the image (ImageDepth).
     pub(super) depth: u64,
     /// Rows of the image.
     pub(super) height: u64,
     /// Columns of the image.
     pub(super) width: u64,
-    /// Size of a strip or tile: planes, rows, columns.
+    /// Size of a strip or tile in planes, rows, columns.
     pub(super) segment: [u64; 3],
-    /// Samples of a pixel are stored side by side.
+    /// Whether the samples of a pixel are stored next to each other.
     pub(super) chunky: bool,
-    /// The image has tiles.
+    /// Whether the image has tiles.
     pub(super) tiled: bool,
     names: Names,
     transposed: bool,
@@ -43,8 +44,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The names in the group of an image. Xarray's DataTree wants an axis to be the same in a group and all groups
-    /// below it, so that axes of images in groups have names of their own, but for bands as many as the main image has.
+    /// Returns the names for the image at `path` among the directories.
+    ///
+    /// In xarray's DataTree, a dimension has one length in a group and in all groups below it. The axes of images in groups
+    /// therefore get names of their own, except for `band` if the image has as many bands as the main image
+    /// (`own_bands` is false).
     pub(super) fn of(path: &[usize], own_bands: bool) -> Self {
         let suffix = match path {
             [0] => String::new(),
@@ -56,7 +60,10 @@ impl Names {
 }
 
 impl Geometry {
-    /// The geometry of an image.
+    /// Determines the geometry of an image.
+    ///
+    /// # Errors
+    /// An axis has no extent.
     pub(super) fn of(image: &Image, names: Names, format: ZarrFormat) -> Result<Self> {
         let bands = u64::from(image.samples_per_pixel);
         let chunky = !image.planar && bands > 1;
@@ -86,29 +93,30 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Names of the array's axes.
+    /// Returns the names of the array's axes.
     pub(super) fn dimensions(&self) -> Vec<String> {
         let Names { band, z, y, x } = &self.names;
         self.in_array_order(band, &[z, y, x]).into_iter().cloned().collect()
     }
 
-    /// Names of the axes.
+    /// Returns the names of the axes by their role.
     pub(super) fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Sizes of the array's axes.
+    /// Returns the shape of the array.
     pub(super) fn shape(&self) -> Vec<u64> {
         self.in_array_order(self.bands, &[self.depth, self.height, self.width])
     }
 
-    /// Shape of a chunk of so many rows, in the array's order.
+    /// Returns the shape of a chunk with this number of rows, in the array's order.
     pub(super) fn chunk_shape(&self, rows: u64) -> Vec<u64> {
         let [depth, _, width] = self.segment;
         self.in_array_order(self.bands_of_a_segment(), &[depth, rows, width])
     }
 
-    /// Sizes of chunks of so many rows along each axis, in the array's order; they end with the array.
+    /// Returns the sizes of all chunks along each axis, in the array's order, for chunks of this number of rows. The last
+    /// ones end with the array.
     pub(super) fn chunk_edges(&self, rows: u64) -> Vec<Vec<u64>> {
         let edges = |(size, chunk): (u64, u64)| {
             let rest = (!size.is_multiple_of(chunk)).then_some(size % chunk);
@@ -117,24 +125,25 @@ impl Geometry {
         self.shape().into_iter().zip(self.chunk_shape(rows)).map(edges).collect()
     }
 
-    /// Shape of a piece of so many rows, in stored order.
+    /// Returns the shape of a strip or tile with this number of rows, in stored order.
     pub(super) fn stored_shape(&self, rows: u64) -> Vec<u64> {
         let [depth, _, width] = self.segment;
         self.in_order(self.bands_of_a_segment(), &[depth, rows, width], self.chunky)
     }
 
-    /// The codec between the two orders, where they differ.
+    /// Returns the codec between the two orders, if they differ.
     pub(super) fn transpose(&self) -> Option<Codec> {
         let axes = self.shape().len();
         self.transposed.then(|| Codec::Transpose { order: (1..axes).chain([0]).collect() })
     }
 
-    /// Samples of a pixel that a strip or tile holds.
+    /// Returns the number of samples of a pixel in a strip or tile.
     pub(super) fn bands_of_a_segment(&self) -> u64 {
         if self.chunky { self.bands } else { 1 }
     }
 
-    /// Strips or tiles along planes of samples, planes of the volume, rows, columns, as the file orders them.
+    /// Returns the number of strips or tiles along planes of samples, planes of the volume, rows and columns: the order in
+    /// which the file lists them.
     pub(super) fn counts(&self) -> [u64; 4] {
         let [depth, height, width] = self.segment;
         [
@@ -145,7 +154,7 @@ impl Geometry {
         ]
     }
 
-    /// Rows that a strip or tile at this place along the rows holds: all of a tile, but fewer in a last strip.
+    /// Returns the stored rows of the `index`-th strip or tile along the rows: the last strip has fewer, the last tile has all.
     pub(super) fn rows_of(&self, index: u64) -> u64 {
         let rows = self.segment[1];
         if self.tiled {

@@ -1,4 +1,5 @@
-//! Where the pixels of an image lie on Earth.
+//! Georeferencing of an image: transform, control points and rational polynomials, as GDAL reads them and rioxarray and the
+//! Zarr conventions `spatial` and `proj` name them.
 
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey, Ifd};
@@ -11,30 +12,30 @@ const RASTER_TYPE: u16 = 1025;
 /// Georeferencing of one image.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Georeference {
-    /// From pixel corners to model coordinates; `None` where the file gives points or nothing.
+    /// From pixel corners to model coordinates; `None` if the file has control points, or neither.
     pub(super) transform: Option<Transform>,
     /// Coordinate reference system.
     pub(super) crs: Crs,
-    /// Ground control points: raster column, row, then model x, y, z.
+    /// Ground control points: column and row of the raster, then x, y, z of the model.
     pub(super) control_points: Vec<[f64; 5]>,
-    /// RPC coefficients.
+    /// Coefficients of the rational polynomials (RPCCoefficientTag), in the order of the tag.
     pub(super) rpc: Option<Vec<f64>>,
 }
 
-/// An affine transformation: x = `origin.0` + column · `column.0` + row · `row.0`, and y likewise, where column 0, row 0
-/// is the outer corner of the first pixel.
+/// An affine transformation: x = `origin.0` + column · `column.0` + row · `row.0`, and y likewise. Column 0, row 0 is the
+/// outer corner of the first pixel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Transform {
     /// Model coordinates of the outer corner of the first pixel.
     pub(super) origin: (f64, f64),
-    /// What a column adds to x and y.
+    /// Step along x and y from one column to the next.
     pub(super) column: (f64, f64),
-    /// What a row adds to x and y.
+    /// Step along x and y from one row to the next.
     pub(super) row: (f64, f64),
 }
 
 impl Georeference {
-    /// The georeferencing of an image: its own, or for overviews and masks that of the main image at their scale.
+    /// Returns the georeferencing of an image: its own, or for overviews and masks that of the main image at their scale.
     pub(super) fn of(ifd: &Ifd, geometry: &Geometry, main: Option<&Ifd>) -> Option<Self> {
         if let Some(geo) = &ifd.geo {
             return Some(Self::from_tags(geo));
@@ -58,7 +59,7 @@ impl Georeference {
         let control_points = match transform {
             Some(_) => Vec::new(),
             None => {
-                // GDAL counts from the corner of a pixel here too.
+                // GDAL measures control points from the corners of pixels, too.
                 let shift = if is_point(geo) { 0.5 } else { 0.0 };
                 geo.tie_points.iter().map(|[i, j, _, x, y, z]| [i + shift, j + shift, *x, *y, *z]).collect()
             }
@@ -66,13 +67,13 @@ impl Georeference {
         Self { transform, crs: Crs::of(geo), control_points, rpc: geo.rpc.clone() }
     }
 
-    /// Attributes by which readers of the array find the grid mapping.
+    /// Adds the attributes by which readers of the array find the grid mapping.
     pub(super) fn add_to_array(&self, attributes: &mut Map<String, Value>) {
         attributes.insert("grid_mapping".into(), "spatial_ref".into());
         attributes.insert("coordinates".into(), "spatial_ref".into());
     }
 
-    /// Attributes of zarr-conventions `spatial` and `proj`.
+    /// Adds the attributes of the Zarr conventions `spatial` and `proj`.
     pub(super) fn add_to_group(&self, geometry: &Geometry, attributes: &mut Map<String, Value>) {
         let mut conventions = Vec::new();
         if let Some(code) = self.crs.code() {
@@ -108,12 +109,12 @@ impl Georeference {
     }
 }
 
-/// PixelIsPoint: raster coordinates count from the centres of pixels.
+/// Whether raster coordinates are relative to the centres of pixels (PixelIsPoint).
 fn is_point(geo: &Geo) -> bool {
     geo.keys.get(&RASTER_TYPE) == Some(&GeoKey::Short(2))
 }
 
-/// Ground control points as GeoJSON, in the form in which rioxarray keeps them.
+/// Returns ground control points as GeoJSON, in rioxarray's form.
 fn control_points(points: &[[f64; 5]]) -> Value {
     let feature = |(number, [column, row, x, y, z]): (usize, &[f64; 5])| {
         json!({
@@ -129,7 +130,7 @@ fn control_points(points: &[[f64; 5]]) -> Value {
 }
 
 impl Transform {
-    /// As GDAL reads it: pixel scale with one tie point, else the matrix.
+    /// Reads the transformation as GDAL does: from the pixel scale and the first tie point, else from the matrix.
     fn of(geo: &Geo) -> Option<Self> {
         let corner = match (geo.pixel_scale, geo.tie_points.first(), geo.transformation) {
             (Some([width, height, _]), Some([i, j, _, x, y, _]), _) if width != 0.0 && height != 0.0 => {
@@ -144,7 +145,7 @@ impl Transform {
         Some(if is_point(geo) { corner.with_origin_at_centre() } else { corner })
     }
 
-    /// PixelIsPoint: the origin is the centre of the first pixel.
+    /// Moves the origin, which is the centre of the first pixel, to its outer corner.
     fn with_origin_at_centre(self) -> Self {
         let origin = (
             self.origin.0 - (self.column.0 * 0.5 + self.row.0 * 0.5),
@@ -161,23 +162,23 @@ impl Transform {
         }
     }
 
-    /// Whether rows and columns are not parallel to the axes.
+    /// Whether rows or columns are not parallel to the axes.
     pub(super) fn is_rotated(&self) -> bool {
         self.column.1 != 0.0 || self.row.0 != 0.0
     }
 
-    /// The six numbers in the order of Python's affine: x by column, by row, origin; y likewise.
+    /// Returns the six numbers in the order of Python's `affine`: x by column, by row, origin; then y.
     fn affine(&self) -> [f64; 6] {
         [self.column.0, self.row.0, self.origin.0, self.column.1, self.row.1, self.origin.1]
     }
 
-    /// The six numbers in GDAL's order, as text.
+    /// Returns the six numbers in GDAL's order, as text.
     fn gdal_text(&self) -> String {
         let numbers = [self.origin.0, self.column.0, self.row.0, self.origin.1, self.column.1, self.row.1];
         numbers.map(|number| format!("{number:?}")).join(" ")
     }
 
-    /// Least x, least y, greatest x, greatest y of the corners.
+    /// Returns the bounding box of the image: least x, least y, greatest x, greatest y.
     fn bounds(&self, geometry: &Geometry) -> [f64; 4] {
         let (width, height) = (geometry.width as f64, geometry.height as f64);
         let corner = |column: f64, row: f64| {
@@ -193,20 +194,20 @@ impl Transform {
         )
     }
 
-    /// x of the centres of columns, as rioxarray computes them.
+    /// Returns x of the centres of columns, with the arithmetic of rioxarray.
     pub(super) fn columns(&self, count: u64) -> Vec<f64> {
         let first = self.column.0 * 0.5 + self.row.0 * 0.5 + self.origin.0;
         (0..count).map(|index| self.column.0 * index as f64 + first).collect()
     }
 
-    /// y of the centres of rows, as rioxarray computes them.
+    /// Returns y of the centres of rows, with the arithmetic of rioxarray.
     pub(super) fn rows(&self, count: u64) -> Vec<f64> {
         let first = self.column.1 * 0.5 + self.row.1 * 0.5 + self.origin.1;
         (0..count).map(|index| self.row.1 * index as f64 + first).collect()
     }
 }
 
-/// An entry of `zarr_conventions`, as the convention's own page gives it.
+/// Returns the entry of a convention in `zarr_conventions`, as the convention's own specification gives it.
 pub(super) fn convention(repository: &str) -> Value {
     const OWNER: &str = "zarr-conventions";
     let (owner, uuid, name, description) = match repository {

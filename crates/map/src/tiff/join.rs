@@ -1,4 +1,4 @@
-//! Several arrays of equal shape, type, chunks and codecs as one, along new axes in front of theirs.
+//! Joining of arrays that are alike into one, along new axes before their own.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,16 @@ use virtualize_zarr::{
 use super::{ARRAY, group_path};
 use crate::{ChunkContent, InlineTask, Mapped};
 
-/// A member of the joined array: its array, and the file in which its chunks lie.
+/// A member of the joined array: its array, and the file that stores its chunks.
 pub(super) type Member<'a> = (&'a Array, SourceId);
 
-/// Path of the array of an image.
+/// Returns the path of an image's array.
 pub(super) fn path(ifd: &Ifd) -> NodePath {
     join_path(&group_path(ifd), ARRAY)
 }
 
-/// Whether one array can hold both: what it says of its elements must be true of all of them.
+/// Whether one array can hold both: shape, data type, chunks, codecs, fill value and the attributes that give values their
+/// meaning are equal.
 pub(super) fn is_like(one: &Array, other: &Array) -> bool {
     let meaning = |array: &Array| attributes::of_array(&array.attributes, array.data_type.is_float());
     one.shape == other.shape
@@ -30,7 +31,7 @@ pub(super) fn is_like(one: &Array, other: &Array) -> bool {
         && meaning(one) == meaning(other)
 }
 
-/// Names of attributes that are not the same in all arrays, sorted.
+/// Returns the names of the attributes that differ between arrays, sorted.
 pub(super) fn different_attributes(arrays: &[&Array]) -> Vec<String> {
     let Some((first, others)) = arrays.split_first() else { return Vec::new() };
     let names = first.attributes.keys().chain(others.iter().flat_map(|page| page.attributes.keys()));
@@ -43,13 +44,13 @@ pub(super) fn different_attributes(arrays: &[&Array]) -> Vec<String> {
     different
 }
 
-/// Chunks of an array.
+/// Returns the number of chunks of an array.
 pub(super) fn chunk_count(array: &Array) -> u64 {
     array.chunk_grid.counts(&array.shape).iter().fold(1, |product: u64, count| product.saturating_mul(*count))
 }
 
-/// One array of all members, which lie along `axes` in row-major order; it is otherwise like `model`. Where a member is
-/// missing there are no chunks. `None` where the chunks cannot be counted.
+/// Joins members along `axes`, given as names and sizes, slowest first. Members are in row-major order; one that is missing
+/// has no chunks. Everything else is as in `model`. `None` if the chunks cannot be counted.
 pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(String, u64)]) -> Option<Array> {
     let mut array = model.clone();
     array.chunks = join_chunks(members, chunk_count(&array))?;
@@ -65,7 +66,7 @@ pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(Strin
     Some(array)
 }
 
-/// Columns of chunks on their way: positions, offsets, lengths.
+/// Columns of a manifest: positions, offsets, lengths.
 type Columns = (Vec<u64>, Vec<u64>, Vec<u64>);
 
 fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
@@ -98,7 +99,7 @@ fn references(source: SourceId, (positions, offsets, lengths): Columns) -> Optio
     Some(References { source, positions: Some(positions), offsets, lengths })
 }
 
-/// The codec for chunks with one more axis, of length 1, in front.
+/// Adjusts a codec to chunks with a new first axis of length 1.
 fn with_an_axis(codec: &mut Codec) {
     match codec {
         Codec::Transpose { order } => {
@@ -109,8 +110,8 @@ fn with_an_axis(codec: &mut Codec) {
     }
 }
 
-/// Chunks of members that are made become chunks of the array at `target`, whose members have `count` chunks each, have
-/// the numbers in `members` by their paths, and lie along so many `axes`.
+/// Moves the tasks of members to the array at `target`. `members` are the numbers of the members by the paths of their
+/// arrays, `count` the chunks of each, `axes` the number of new axes.
 pub(super) fn move_tasks(
     tasks: &mut [InlineTask],
     members: &BTreeMap<NodePath, u64>,
@@ -141,14 +142,14 @@ fn add_an_axis(content: &mut ChunkContent) {
     }
 }
 
-/// Puts a joined array in the place of one of its members.
+/// Replaces the array of one of the members by the joined one.
 pub(super) fn put(array: Array, target: &Ifd, mapped: &mut Mapped) {
     if let Some(group) = mapped.hierarchy.root.make_group(&group_path(target)) {
         group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
     }
 }
 
-/// Takes away the group of a page, but for the groups of its SubIFDs, and groups above that hold nothing more.
+/// Removes the array and attributes of a page. The groups of its SubIFDs stay; groups that are empty then are removed.
 pub(super) fn remove(page: &Ifd, mapped: &mut Mapped) {
     mapped.report.arrays.remove(&path(page));
     let name = group_path(page);

@@ -1,4 +1,4 @@
-//! Which image a transparency mask (bit 4 of NewSubfileType) belongs to, said at both ends.
+//! Transparency masks (value 4 of NewSubfileType): attributes that tie each mask to its image.
 
 use serde_json::json;
 use virtualize_tiff::model::{File, Ifd, Image};
@@ -9,7 +9,7 @@ use super::{ARRAY, group_path};
 const REDUCED: u32 = 1;
 const MASK: u32 = 4;
 
-/// Names at each masked image its mask (`mask`), and at each mask its image (`mask_of`), both as paths from the root.
+/// Adds the attribute `mask` to each masked image and `mask_of` to each mask. Both are paths from the root.
 pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     let mut images: Vec<(&Ifd, &Image)> = Vec::new();
     collect(&file.ifds, &mut images);
@@ -24,7 +24,7 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     }
 }
 
-/// All images, SubIFDs behind the one that they hang under.
+/// Collects all images in depth-first order.
 fn collect<'a>(ifds: &'a [Ifd], images: &mut Vec<(&'a Ifd, &'a Image)>) {
     let mut pending: Vec<&Ifd> = ifds.iter().rev().collect();
     while let Some(ifd) = pending.pop() {
@@ -33,8 +33,8 @@ fn collect<'a>(ifds: &'a [Ifd], images: &mut Vec<(&'a Ifd, &'a Image)>) {
     }
 }
 
-/// The image of a mask, which has its size and no mask yet: the last one before it, or for masks of overviews, which may
-/// also stand first, the first overview.
+/// Finds the image of a mask: one of its size that has no mask yet. For masks of full images it is the last one before the
+/// mask; for masks of overviews, which may precede their images, the first overview.
 fn image_of<'a>(
     ifd: &Ifd,
     mask: &Image,
@@ -63,7 +63,7 @@ fn tie(image: NodePath, mask: NodePath, stored: &Image, hierarchy: &mut Hierarch
     let Some(array) = hierarchy.array_mut(&mask) else { return };
     array.attributes.insert("mask_of".into(), image.clone().into());
     if stored.bits_per_sample.iter().all(|bits| *bits == 1) {
-        // GDAL shows the same as 0 and 255.
+        // GDAL shows such masks as 0 and 255.
         array.attributes.insert("flag_values".into(), json!([0, 1]));
         array.attributes.insert("flag_meanings".into(), "masked valid".into());
     }

@@ -1,4 +1,4 @@
-//! `multiscales` of zarr-conventions: the main image and its overviews.
+//! The Zarr convention `multiscales`: the main image and its overviews as levels of one pyramid.
 
 use serde_json::{Value, json};
 use virtualize_tiff::model::{File, Ifd, Image};
@@ -6,7 +6,7 @@ use virtualize_zarr::{Hierarchy, node::join};
 
 use super::{ARRAY, georeference::convention, group_path};
 
-/// Ties the levels together in the attributes of the root, where there are overviews.
+/// Lists the levels in the attributes of the root, if there are overviews.
 pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     let Some(main) = file.ifds.first() else { return };
     let Ok(image) = &main.image else { return };
@@ -31,12 +31,12 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     }
 }
 
-/// A reduced image that is no mask.
+/// Returns the image of a directory that is a reduced one and not a mask.
 fn overview(ifd: &Ifd) -> Option<&Image> {
     ifd.image.as_ref().ok().filter(|image| image.subfile_type & 0b101 == 1)
 }
 
-/// A level: how many pixels of the main image one of its pixels covers, along y and x.
+/// Returns the entry of a level: how many pixels of the main image one of its pixels covers, along y and x.
 fn level(path: &str, main: &Image, overview: &Image) -> Value {
     let scale = [main.height as f64 / overview.height as f64, main.width as f64 / overview.width as f64];
     json!({

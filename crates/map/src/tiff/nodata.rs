@@ -1,4 +1,7 @@
-//! Nodata, which becomes both the fill value and the sentinel.
+//! The fill value policy of TIFF: nodata is both the fill value and the sentinel.
+//!
+//! Sources in order of priority: the tag GDAL_NODATA (42113), then the items `_FillValue` and `missing_value` of
+//! GDAL_METADATA (42112). In Zarr v2, `fill_value` alone makes readers mask; in Zarr v3, the attribute `_FillValue` does.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +15,27 @@ use crate::{
     Severity, json_numbers::number_json,
 };
 
-/// Names that speak of nodata, in order of priority behind the tag.
+/// Metadata items that hold nodata, in order of priority after the tag.
 const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
 
-/// Sources that are looked at; files have three.
+/// Most sources of one image that are considered. Files have up to three.
 const MOST_SOURCES: usize = 16;
 
-/// Why a source is dropped that holds another value than the one that is used.
+/// Why a source is dropped whose value is not the one that is used.
 const DIFFERS: &str = "differs from a source of higher priority";
 
-/// What was decided, and what follows for the attributes.
+/// The fill value of an image, and the attributes that follow from it.
 #[derive(Debug)]
 pub(super) struct Nodata {
     /// The decision.
     pub(super) decision: FillDecision,
-    /// Attributes that say it.
+    /// Attributes by which readers mask.
     pub(super) attributes: Map<String, Value>,
-    /// Per-variable duplicates (`name#_FillValue`) that say nothing new.
+    /// Names of per-variable items (`name#_FillValue`) that only repeat the sentinel.
     pub(super) duplicates: BTreeSet<String>,
 }
 
-/// One source with its value.
+/// A source of nodata.
 struct Candidate {
     name: String,
     origin: String,
@@ -40,7 +43,10 @@ struct Candidate {
     value: Result<FillValue, NotAValue>,
 }
 
-/// Decides the fill value of an image's array.
+/// Decides the fill value of an image's array. `path` is that of the array, for diagnostics.
+///
+/// # Errors
+/// A source holds no value of the data type, and the options make that an error.
 pub(super) fn decide(
     ifd: &Ifd,
     data_type: &DataType,
@@ -64,7 +70,7 @@ pub(super) fn decide(
     Ok(Nodata { decision, attributes, duplicates })
 }
 
-/// Whether two values are the same; NaN is the same as NaN, and 0 as -0.
+/// Whether two values mask the same elements: NaN is equal to NaN, and 0 to -0.
 fn same(a: &FillValue, b: &FillValue, data_type: &DataType) -> bool {
     let number = |value: &FillValue| value.to_f64(data_type).filter(|_| data_type.is_float());
     match (number(a), number(b)) {
@@ -162,7 +168,7 @@ fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec
     });
 }
 
-/// Attributes by which readers mask: in Zarr v2 the fill value alone says it.
+/// Returns the attributes by which readers mask, and the nodata text of GDAL.
 fn attributes(
     ifd: &Ifd,
     candidates: &[Candidate],
@@ -195,10 +201,10 @@ fn attributes(
 
 fn duplicates(ifd: &Ifd, sentinel: Option<&FillValue>, data_type: &DataType) -> BTreeSet<String> {
     let Some(sentinel) = sentinel else { return BTreeSet::new() };
-    let says_nothing_new = |name: &str, text: &str| {
+    let is_repeated = |name: &str, text: &str| {
         name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
             && number::parse(text, data_type).is_ok_and(|value| same(&value, sentinel, data_type))
     };
-    let items = ifd.gdal_metadata.iter().filter(|item| says_nothing_new(&item.name, &item.value));
+    let items = ifd.gdal_metadata.iter().filter(|item| is_repeated(&item.name, &item.value));
     items.map(|item| item.name.clone()).collect()
 }

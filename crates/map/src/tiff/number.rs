@@ -1,20 +1,22 @@
-//! Nodata values, which TIFF files hold as text, as numbers of an array's type.
+//! Parsing of nodata values, which TIFF files store as text, to numbers of an array's type.
 
 use bytes::Bytes;
 use half::f16;
 use virtualize_zarr::{DataType, FillValue};
 
-/// Why a text is no value of a type.
+/// Why a text is not a value of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotAValue {
-    /// It is no number at all.
+    /// It is not a number.
     NotANumber,
-    /// It is a number that the type cannot hold.
+    /// It is a number outside of the type's range, or not one of its values.
     OutOfRange,
 }
 
-/// The value that a text stands for in a type: exact for integers, the nearest one for floats. Complex numbers are given
-/// by their real part.
+/// Parses a value: exactly for integers, to the nearest value for floats. The text of a complex number is its real part.
+///
+/// # Errors
+/// See [`NotAValue`].
 pub(super) fn parse(text: &str, data_type: &DataType) -> Result<FillValue, NotAValue> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     let bytes = match data_type {
@@ -34,7 +36,7 @@ fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
     let bytes = match data_type {
         DataType::Float32 => {
             let value: f32 = text.parse().map_err(|_| NotAValue::NotANumber)?;
-            // Beyond the largest number lies infinity, as GDAL has it.
+            // As in GDAL, numbers beyond the largest one become infinity.
             Some(value.to_le_bytes().to_vec())
         }
         DataType::Float16 => {
@@ -58,7 +60,7 @@ fn encode_float(value: f64, data_type: &DataType) -> Vec<u8> {
     }
 }
 
-/// NaN and the infinities, also as Microsoft's C runtimes print them (`-1.#IND`, `1.#QNAN00`, `-nan(ind)`).
+/// Parses NaN and the infinities, also in the notations of Microsoft's C runtimes (`-1.#IND`, `1.#QNAN00`, `-nan(ind)`).
 fn special(text: &str) -> Option<f64> {
     let lower = text.to_ascii_lowercase();
     let (sign, word) = match lower.strip_prefix('-') {
@@ -93,8 +95,8 @@ fn integer_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue>
     Ok(value.to_le_bytes().into_iter().take(size).collect())
 }
 
-/// The integer that a decimal text is, without a detour through floats: `-9999.0` and `1e3` are integers, `0.5` is a
-/// number that is none.
+/// Parses an integer in decimal notation without a detour through floats: `-9999.0` and `1e3` are integers, `0.5` is out of
+/// range.
 fn exact_integer(text: &str) -> Result<i128, NotAValue> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().map_err(|_| NotAValue::NotANumber)?),
@@ -116,7 +118,7 @@ fn exact_integer(text: &str) -> Result<i128, NotAValue> {
     Ok(if negative { -magnitude } else { magnitude })
 }
 
-/// Digits times a power of ten.
+/// Multiplies digits by a power of ten.
 fn scaled(digits: &str, power: i64) -> Result<i128, NotAValue> {
     if digits.is_empty() {
         return Ok(0);
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_type_cannot_hold_is_told_from_what_is_no_number() {
+    fn values_out_of_range_are_distinguished_from_text_that_is_no_number() {
         assert_eq!(bytes("-32768", DataType::UInt8), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("256", DataType::UInt8), Err(NotAValue::OutOfRange));
         assert_eq!(bytes("0.5", DataType::Int16), Err(NotAValue::OutOfRange));
@@ -175,14 +177,14 @@ mod tests {
 
     /// rasterio 1.5: `-1.79e308` on float32 and `1e400` on float64 are infinities.
     #[test]
-    fn beyond_the_largest_float_lies_infinity() {
+    fn numbers_beyond_the_largest_float_become_infinity() {
         assert_eq!(bytes("-1.79e308", DataType::Float32).unwrap(), f32::NEG_INFINITY.to_le_bytes());
         assert_eq!(bytes("1e40", DataType::Float32).unwrap(), f32::INFINITY.to_le_bytes());
         assert_eq!(bytes("1e400", DataType::Float64).unwrap(), f64::INFINITY.to_le_bytes());
     }
 
     #[test]
-    fn all_spellings_of_nan_and_the_infinities_are_known() {
+    fn all_notations_of_nan_and_the_infinities_are_parsed() {
         for text in
             ["nan", "NaN", "-nan", "-1.#IND", "1.#QNAN", "1.#QNAN00", "-1.#IND00", "1.#SNAN", "-nan(ind)"]
         {

@@ -1,4 +1,4 @@
-//! `--unpack` of images: nodata, and GDAL's scales and offsets of bands.
+//! Unpacking of images ([`crate::MapOptions::unpack`]): nodata, and the scales and offsets that GDAL gives bands.
 
 use serde_json::Value;
 use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
@@ -6,7 +6,7 @@ use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
 use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, needs_v3, refusal_diagnostic};
 use crate::{ArrayReport, Mapped};
 
-/// Unpacks all images where codecs can say it.
+/// Unpacks all images that codecs can unpack exactly; the others stay packed, with a diagnostic.
 pub(super) fn unpack_all(mapped: &mut Mapped) {
     if mapped.hierarchy.format == ZarrFormat::V2 {
         mapped.report.diagnostics.push(needs_v3());
@@ -40,7 +40,7 @@ fn unpack(array: &mut Array, report: &mut ArrayReport) -> Result<(), UnpackRefus
     packing.unpack(array, report)
 }
 
-/// rioxarray computes in the type that it masks in, which is 32 bits for all that fits there.
+/// Returns a factor in the precision in which rioxarray computes: 32 bits for numbers that 32-bit floats hold.
 fn factor(array: &Array, name: &str) -> Option<Factor> {
     let value = array.attributes.get(name)?.as_f64()?;
     let is_small = array.data_type.size() <= Some(2) || array.data_type == DataType::Float32;

@@ -1,39 +1,42 @@
-//! Types of samples.
+//! Samples: BitsPerSample and SampleFormat as a data type, and how stored bits become elements.
 
 use virtualize_tiff::model::{Image, SampleFormat};
 use virtualize_zarr::{DataType, Endian};
 
 use crate::{Error, Result};
 
-/// Type of the samples of an image: as an array shows them, and as they are stored.
+/// The samples of an image, as elements of the array and as stored.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Sample {
     /// Type of an element of the array.
     pub(super) data_type: DataType,
-    /// Stored bits.
+    /// Bits of a stored sample.
     pub(super) bits: u16,
-    /// How the stored bits become an element.
+    /// Conversion of stored bits to an element.
     pub(super) storage: Storage,
 }
 
-/// How stored bits become an element.
+/// Conversion of stored bits to an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Storage {
-    /// They are one, but for byte order.
+    /// None but for byte order.
     Whole,
-    /// Unsigned integers packed without gaps, each row starting at a byte, most significant bit first.
+    /// Unsigned integers are packed without gaps, most significant bit first; each row starts at a byte.
     Packed,
-    /// Integers of 24 bits, least significant byte first: libtiff reverses those of big-endian files, which GDAL has
-    /// written most significant byte first, as all packed integers.
+    /// 24-bit integers, least significant byte first. GDAL writes packed integers most significant byte first, and libtiff
+    /// reverses the bytes of 24-bit ones in big-endian files.
     Reversed24,
-    /// Floats of 24 bits.
+    /// 24-bit floats (Adobe Photoshop TIFF Technical Note 3).
     Float24,
-    /// Two signed integers, which become floats of the next larger size: these hold all of them.
+    /// Two signed integers become two floats of twice their size, which hold all their values.
     ComplexInteger,
 }
 
 impl Sample {
-    /// The type of an image's samples, which must be the same for all.
+    /// Determines the type of an image's samples.
+    ///
+    /// # Errors
+    /// The samples of a pixel differ in type, or Zarr has no such type.
     pub(super) fn of(image: &Image, endian: Endian) -> Result<Self> {
         let bits = common("BitsPerSample", &image.bits_per_sample)?;
         let format = common("SampleFormat", &image.sample_format)?;
@@ -54,7 +57,7 @@ impl Sample {
     }
 }
 
-/// A sample type in the words of the specification.
+/// Describes a sample type in the words of the specification.
 pub(super) fn describe(format: SampleFormat, bits: u16) -> String {
     let name = match format {
         SampleFormat::Unsigned => "unsigned integer",
@@ -126,7 +129,7 @@ fn complex_integer(bits: u16) -> Option<(DataType, Storage)> {
     }
 }
 
-/// A type as a NumPy string, such as `>u2` or `|u1`.
+/// Returns a data type in NumPy's notation, such as `>u2` or `|u1`.
 pub(super) fn numpy_name(data_type: &DataType, endian: Endian) -> String {
     let size = data_type.size().unwrap_or(1);
     let order = match endian {

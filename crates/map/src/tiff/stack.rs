@@ -1,4 +1,4 @@
-//! Pages of equal shape, type, chunks and codecs as one array along a new axis.
+//! Stacking of pages ([`MapOptions::stack`]): images of the main chain that are alike become one array along a new axis.
 
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::Array;
@@ -9,13 +9,13 @@ use super::{
 };
 use crate::{Diagnostic, MapOptions, Mapped, Severity};
 
-/// Name of the new axis, and of the variable that says which images lie along it.
+/// Name of the new axis, and of the variable with the numbers of the pages along it.
 const AXIS: &str = "page";
 
-/// Puts the pages that are like the main image into its array; the others stay what they are.
+/// Joins the pages that are like the first one into its array. Other pages remain groups of their own.
 pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let Some(first) = file.ifds.iter().find(|ifd| is_page(ifd, mapped)) else { return };
-    let alike: Vec<&Ifd> = file.ifds.iter().filter(|ifd| belongs(ifd, first, mapped)).collect();
+    let alike: Vec<&Ifd> = file.ifds.iter().filter(|ifd| is_like_first(ifd, first, mapped)).collect();
     let pages: Vec<&Array> = alike.iter().filter_map(|ifd| mapped.hierarchy.array(&path(ifd))).collect();
     let axes = [(AXIS.to_owned(), alike.len() as u64)];
     let members: Vec<_> = pages.iter().map(|page| Some((*page, Default::default()))).collect();
@@ -33,7 +33,7 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     for page in alike.iter().skip(1) {
         remove(page, mapped);
     }
-    tell(&left_out, others, mapped);
+    report(&left_out, others, mapped);
     let Some(group) = mapped.hierarchy.root.make_group(&group_path(first)) else { return };
     if left_out.iter().any(|name| name == "long_name") {
         coordinates::remove_band_names(group, &mut stacked.attributes);
@@ -42,7 +42,7 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     put(stacked, first, mapped);
 }
 
-fn tell(left_out: &[String], others: usize, mapped: &mut Mapped) {
+fn report(left_out: &[String], others: usize, mapped: &mut Mapped) {
     if !left_out.is_empty() {
         let names = left_out.join(", ");
         let text = format!("attributes that differ between pages are left out: {names}");
@@ -62,13 +62,13 @@ fn note(message: String) -> Diagnostic {
     Diagnostic { severity: Severity::Info, code: "tiff-stack", path: "/".into(), message, remedy: None }
 }
 
-/// An image of the main chain that was mapped, and is neither an overview nor a mask.
+/// Whether a directory was mapped to an array, and is neither an overview nor a mask.
 fn is_page(ifd: &Ifd, mapped: &Mapped) -> bool {
     let whole = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0);
     whole && mapped.hierarchy.array(&path(ifd)).is_some()
 }
 
-fn belongs(ifd: &Ifd, first: &Ifd, mapped: &Mapped) -> bool {
+fn is_like_first(ifd: &Ifd, first: &Ifd, mapped: &Mapped) -> bool {
     let array = |ifd| mapped.hierarchy.array(&path(ifd));
     let (true, Some(one), Some(other)) = (is_page(ifd, mapped), array(ifd), array(first)) else {
         return false;

@@ -4,16 +4,19 @@ use virtualize_tiff::model::Ifd;
 
 use crate::{Diagnostic, Error, Result, Severity};
 
-/// Tags without which nobody knows how the samples lie: a default in place of what the file meant would be a guess.
+/// Tags that determine the layout of the samples. A default in place of an unreadable one would be a guess.
 const STRUCTURE: [u16; 18] =
     [256, 257, 258, 259, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325, 339, 347, 32997];
 
-/// Reports unreadable tags, and refuses the image where one of them says how the samples lie.
+/// Reports unreadable tags.
+///
+/// # Errors
+/// One of them determines the layout of the samples.
 pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<()> {
     for error in &ifd.unreadable_tags {
         let message = error.to_string();
         let structural = error.tag().is_some_and(|tag| STRUCTURE.contains(&tag));
-        // Where a table is too short, libtiff and tifffile read no strips there; so does the reader, and says it.
+        // libtiff and tifffile treat the strips that a short table lacks as missing; so does the reader.
         let is_short = matches!(error, virtualize_tiff::Error::ShortTable { .. });
         if structural && !is_short {
             return Err(Error::Tag(error.clone()));
@@ -22,7 +25,7 @@ pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) ->
             severity: if structural { Severity::Warning } else { Severity::Info },
             code: "tiff-tag",
             path: format!("/{path}"),
-            message: format!("a tag is not read whole: {message}"),
+            message: format!("a tag is incomplete: {message}"),
             remedy: None,
         });
     }

@@ -1,4 +1,4 @@
-//! Compressions and layouts that no client decodes: they are decoded here, and the content is inlined.
+//! Compressions and layouts that no client decodes. Their strips and tiles are decoded here and inlined.
 
 use virtualize_tiff::model::Cut;
 use virtualize_zarr::{DataType, TiffScheme};
@@ -6,14 +6,14 @@ use virtualize_zarr::{DataType, TiffScheme};
 use super::compression::Encoding;
 use crate::{Error, Result};
 
-/// TIFF's default for YCbCrCoefficients (CCIR 601-1).
+/// Default of YCbCrCoefficients (TIFF 6.0, section 21): CCIR 601-1.
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
-/// TIFF's default for ReferenceBlackWhite of YCbCr.
+/// Default of ReferenceBlackWhite for YCbCr.
 const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
-/// Largest numbers of ReferenceBlackWhite that make sense.
+/// Largest magnitude of a coefficient or reference level that is accepted.
 const MOST_REFERENCE: f32 = 1e6;
 
-/// The scheme of a strip or tile of this shape in the file's order, where it is one of these.
+/// Returns the scheme of a strip or tile; `None` if clients decode it. `shape` is that of its samples in stored order.
 pub(super) fn scheme(encoding: &Encoding<'_>, shape: &[u64]) -> Result<Option<TiffScheme>> {
     match encoding.image.compression {
         32766 => next(encoding, shape).map(Some),
@@ -42,7 +42,7 @@ fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
 }
 
-/// Subsampled YCbCr becomes RGB, as GDAL shows it; tifffile reads none.
+/// Returns the scheme of subsampled YCbCr, which becomes RGB as in GDAL; tifffile does not read it.
 fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let image = encoding.image;
     let (horizontal, vertical) = image.ycbcr_subsampling;
@@ -50,11 +50,11 @@ fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
         let scheme = format!("YCbCr subsampled {:?} outside of JPEG", image.ycbcr_subsampling);
         Err(Error::undecodable(scheme, why.to_owned()))
     };
-    // Those that libtiff reads.
+    // The subsamplings that libtiff reads.
     if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) {
         return refuse("in these blocks");
     }
-    // libtiff reads no such tiles, or puts the last pixels of a row of tiles elsewhere.
+    // libtiff does not read such tiles, or misplaces the last pixels of a row of tiles.
     let tiled = matches!(image.cut, Cut::Tiles { .. });
     if tiled && (image.compression == 1 || (horizontal, vertical) == (4, 4)) {
         return refuse("in these tiles");
@@ -68,7 +68,7 @@ fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let sensible = |number: &f32| number.abs() <= MOST_REFERENCE;
     let [_, green, _] = luma;
     if !luma.iter().chain(&reference).all(sensible) || green == 0.0 {
-        return refuse("with numbers for its colours that make no sense");
+        return refuse("with coefficients out of range");
     }
     match shape {
         [.., height, width, 3] => {

@@ -1,4 +1,6 @@
-//! Coordinate reference systems that a file defines by itself, as WKT2 (ISO 19162), as far as their keys go.
+//! Coordinate reference systems that a file defines by GeoKeys instead of a code, written as WKT 2 (ISO 19162).
+//!
+//! The methods and parameters are those of OGC 19-008r4 (GeoTIFF 1.1) under their EPSG names, which PROJ knows.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,7 @@ const DEGREE: &str = r#"ANGLEUNIT["degree",0.0174532925199433]"#;
 const USER_DEFINED: u16 = 32767;
 const METRE: &str = r#"LENGTHUNIT["metre",1]"#;
 
-/// A parameter of a method: its name in EPSG's registry, the keys it may stand under, its kind, and its default.
+/// A parameter of a projection method: EPSG name, keys that hold it in order of preference, kind, default.
 type Parameter = (&'static str, &'static [u16], Kind, f64);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,8 +34,8 @@ const SECOND: Parameter = ("Latitude of 2nd standard parallel", &[3079], Kind::A
 const FALSE_EASTING: Parameter = ("Easting at false origin", &[3086, 3082], Kind::Length, 0.0);
 const FALSE_NORTHING: Parameter = ("Northing at false origin", &[3087, 3083], Kind::Length, 0.0);
 
-/// The system as WKT: the text of an Esri PE string where there is one, else made from keys. `None` where these do not
-/// say enough.
+/// Returns the system as WKT: the text of an Esri PE string if there is one, else built from the keys. `None` if the keys do
+/// not define a system completely.
 pub(super) fn of(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     esri(keys).or_else(|| match short(keys, 1024) {
         Some(1) => projected(keys),
@@ -66,7 +68,8 @@ fn projected(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     ))
 }
 
-/// Name, datum and prime meridian of the geographic system, where no key contradicts another; angles must be degrees.
+/// Returns name, datum and prime meridian of the geographic system; `None` if keys contradict each other, or if angles are
+/// not in degrees.
 fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     if !matches!(short(keys, 2054), None | Some(9102))
         || number(keys, &[2061]).is_some_and(|east| east != 0.0)
@@ -84,7 +87,7 @@ fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     };
     let (name, datum, major, inverse_flattening) = match system {
         Some(system) if contradiction::ellipsoid_differs(keys, &system) => return None,
-        // Numbers of an ellipsoid go before those of the datum's, as in GDAL.
+        // As in GDAL, the size of the ellipsoid in the keys takes precedence over that of the datum.
         Some(system) => {
             let (name, datum) = system.names()?;
             let major = number(keys, &[2057]).filter(|major| *major != 0.0).unwrap_or(system.semi_major);
@@ -122,7 +125,7 @@ fn conversion(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
     Some(write_conversion(method, parameters, &values, &unit))
 }
 
-/// Conversions of Universal Transverse Mercator have codes of their own: 16001 to 16060 north, 16101 to 16160 south.
+/// Returns the conversion of a UTM zone: codes 16001 to 16060 are north, 16101 to 16160 south.
 fn utm(code: u16) -> Option<String> {
     let (zone, northing) = match code {
         16001..=16060 => (code - 16000, 0.0),
@@ -150,7 +153,7 @@ fn write_conversion(method: &str, parameters: &[Parameter], values: &[f64], leng
     format!(r#"CONVERSION["unnamed",METHOD["{method}"],{}]"#, written.join(","))
 }
 
-/// ProjMethodGeoKey (3075) by the names of EPSG, which PROJ knows, with the parameters each takes.
+/// Returns EPSG name and parameters of a ProjMethodGeoKey (3075). `has_parallel` tells the two variants of Mercator apart.
 fn method(code: u16, has_parallel: bool) -> Option<(&'static str, &'static [Parameter])> {
     Some(match code {
         1 => ("Transverse Mercator", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
@@ -189,7 +192,7 @@ fn text(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<&str> {
     }
 }
 
-/// The number under the first of these keys that has one.
+/// Returns the number of the first of these keys that has a finite one.
 fn number(keys: &BTreeMap<u16, GeoKey>, ids: &[u16]) -> Option<f64> {
     ids.iter().find_map(|id| match keys.get(id) {
         Some(GeoKey::Double(values)) => values.first().copied().filter(|value| value.is_finite()),
@@ -208,7 +211,7 @@ mod tests {
 
     /// `pyproj.CRS(text).to_proj4()`: +proj=aea +lat_0=23 +lon_0=-96 +lat_1=29.5 +lat_2=45.5 +x_0=0 +y_0=0 …
     #[test]
-    fn albers_is_made_from_its_keys() {
+    fn albers_is_built_from_its_keys() {
         let albers = keys(
             &[(1024, 1), (2048, 4326), (3072, 32767), (3074, 32767), (3075, 11), (3076, 9001)],
             &[(3078, 29.5), (3079, 45.5), (3080, -96.0), (3081, 23.0)],
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keys_do_not_say_is_not_guessed() {
+    fn incomplete_keys_give_no_system() {
         assert_eq!(of(&keys(&[(1024, 1), (3072, 32767), (3075, 11)], &[])), None, "no ellipsoid");
         assert_eq!(of(&keys(&[(1024, 1), (2048, 4326), (3075, 99)], &[])), None, "unknown method");
         assert_eq!(of(&keys(&[(1024, 2), (2048, 4326), (2054, 9104)], &[])), None, "arc-seconds");

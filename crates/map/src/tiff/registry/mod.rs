@@ -1,4 +1,5 @@
-//! What the EPSG dataset says about the systems that files name, as far as keys can contradict it.
+//! The EPSG dataset, as far as GeoKeys can contradict it: datums, ellipsoids, meridians and units of the systems that files
+//! name.
 
 mod tables;
 
@@ -9,10 +10,10 @@ pub(super) use tables::VERSION;
 const GREENWICH: u16 = 8901;
 const METRE: u16 = 9001;
 
-/// What a geographic system is made of.
+/// Components of a geographic system.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Geographic {
-    /// EPSG code of the system, or of that in two dimensions on the same datum.
+    /// EPSG code of the two-dimensional system.
     pub(super) code: u16,
     /// EPSG code of the datum.
     pub(super) datum: u16,
@@ -27,7 +28,7 @@ pub(super) struct Geographic {
 }
 
 impl Geographic {
-    /// Semi-minor axis in metres.
+    /// Returns the semi-minor axis in metres.
     pub(super) fn semi_minor(&self) -> f64 {
         match self.inverse_flattening {
             0.0 => self.semi_major,
@@ -35,19 +36,19 @@ impl Geographic {
         }
     }
 
-    /// Whether angles count from Greenwich.
+    /// Whether longitudes are relative to Greenwich.
     pub(super) fn is_of_greenwich(&self) -> bool {
         self.meridian == GREENWICH
     }
 
-    /// Names of the system and of its datum, for common ones.
+    /// Returns the names of the system and of its datum; `None` for systems that are not common.
     pub(super) fn names(&self) -> Option<(&'static str, &'static str)> {
         let (_, system, datum) = tables::NAMES.iter().find(|(code, ..)| *code == self.code)?;
         Some((system, datum))
     }
 }
 
-/// A geographic system of two or three dimensions.
+/// Returns a geographic system by its code; of a three-dimensional one, the two-dimensional system on the same datum.
 pub(super) fn geographic(code: u16) -> Option<Geographic> {
     let plane = without_height(code).unwrap_or(code);
     let (first, _, datum, ellipsoid) = find(tables::GEOGRAPHIC, plane, |row| (row.0, row.1))?;
@@ -63,23 +64,23 @@ pub(super) fn geographic(code: u16) -> Option<Geographic> {
     })
 }
 
-/// The geographic system on which a projected one is based.
+/// Returns the code of the geographic system on which a projected one is based.
 pub(super) fn base_of(projected: u16) -> Option<u16> {
     find(tables::PROJECTED, projected, |row| (row.0, row.1)).map(|row| row.2)
 }
 
-/// The system of two dimensions on the datum of one that has heights too.
+/// Returns the two-dimensional system on the same datum as a three-dimensional one; `None` for other codes.
 pub(super) fn without_height(code: u16) -> Option<u16> {
     find(tables::WITH_HEIGHT, code, |row| (row.0, row.0)).map(|row| row.1)
 }
 
-/// The common geographic system that has this datum.
+/// Returns the common geographic system with this datum.
 pub(super) fn of_datum(datum: u16) -> Option<Geographic> {
     let systems = tables::NAMES.iter().filter_map(|(code, ..)| geographic(*code));
     systems.into_iter().find(|system| system.datum == datum)
 }
 
-/// Whether this is a system of heights or depths alone.
+/// Whether a code is that of a vertical system.
 pub(super) fn is_vertical(code: u16) -> bool {
     find(tables::VERTICAL, code, |row| *row).is_some()
 }
@@ -99,7 +100,7 @@ pub(super) fn is_in_grads(code: u16) -> bool {
     find(tables::IN_GRADS, code, |row| *row).is_some()
 }
 
-/// The row in whose range of codes this one lies; rows are in order.
+/// Finds the row whose range of codes contains `code`. Rows are sorted and do not overlap.
 fn find<Row>(rows: &[Row], code: u16, range: impl Fn(&Row) -> (u16, u16)) -> Option<&Row> {
     let place = |row: &Row| {
         let (first, last) = range(row);
