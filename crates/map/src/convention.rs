@@ -1,11 +1,12 @@
-//! The Zarr convention `missing_value`: the sentinel of an array in the encoding of its fill value.
+//! The Zarr convention `missing_value` (zarr-conventions/missing_value): an attribute with the sentinel of an array, in the
+//! encoding of its fill value.
 
 use serde_json::{Value, json};
 use virtualize_zarr::{Array, FillValue, ZarrFormat};
 
 use crate::{Diagnostic, Mapped, Severity};
 
-/// Name of the attribute, which CF uses as well.
+/// Name of the attribute. CF has one of the same name.
 const NAME: &str = "missing_value";
 
 /// Adds the attribute, and the entry in `zarr_conventions`, to all arrays that have a sentinel.
@@ -23,14 +24,17 @@ pub(crate) fn declare(mapped: &mut Mapped) {
     mapped.report.diagnostics.extend(kept);
 }
 
-/// `Err` is the value that CF's attribute of the same name keeps from being said.
+/// Declares the sentinel of one array.
+///
+/// # Errors
+/// Returns the sentinel if CF's attribute of the same name has another value.
 fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> Result<(), Value> {
     let data_type = &array.data_type;
     if !data_type.is_integer() && !data_type.is_float() {
         return Ok(());
     }
     let Ok(value) = sentinel.to_json(data_type, format) else { return Ok(()) };
-    if array.attributes.get(NAME).is_some_and(|said| !same(said, &value)) {
+    if array.attributes.get(NAME).is_some_and(|declared| !same(declared, &value)) {
         return Err(value);
     }
     array.attributes.insert(NAME.into(), value);
@@ -43,7 +47,7 @@ fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> R
     Ok(())
 }
 
-/// Whether both encodings say one number.
+/// Whether both encodings are the same number.
 fn same(cf: &Value, zarr: &Value) -> bool {
     let is_integer = |value: &Value| value.is_i64() || value.is_u64();
     match is_integer(cf) && is_integer(zarr) {

@@ -1,7 +1,7 @@
-//! `--unpack`: packed numbers become the floats that they stand for, by the codecs `scale_offset` and `cast_value`.
+//! Unpacking of numbers by the Zarr v3 codecs `scale_offset` and `cast_value` ([`crate::MapOptions::unpack`]).
 //!
-//! The array gets the type that xarray would unpack to, and its fill value is carried backwards through the codecs.
-//! What these codecs cannot say stays as attributes ([`UnpackRefusal`] says why).
+//! The array gets the type that xarray would unpack to, and its fill value is decoded through the codecs. Arrays that the
+//! codecs cannot unpack exactly keep their attributes; [`UnpackRefusal`] lists the reasons.
 
 use serde_json::{Map, Value};
 use virtualize_remedy::{OptionName, Remedy};
@@ -11,14 +11,14 @@ use virtualize_zarr::{
 
 use crate::{ArrayReport, Diagnostic, Severity, json_numbers::float_json};
 
-/// Attributes that speak of packing, and go where the codecs say it.
+/// Attributes of packing, which are removed from an unpacked array.
 const ATTRIBUTES: [&str; 5] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor"];
 
 /// Units of durations.
 const DURATIONS: [&str; 7] =
     ["days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"];
 
-/// `scale_factor` or `add_offset` in its own type, which decides what xarray unpacks to.
+/// `scale_factor` or `add_offset` in its stored type, which determines the type that xarray unpacks to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Factor {
     /// A 32-bit float.
@@ -29,26 +29,26 @@ pub(crate) enum Factor {
     Integer(f64),
 }
 
-/// What a file says of packed numbers.
+/// The packing of an array.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Packing {
-    /// Type of the stored numbers, with the sign that `_Unsigned` gives them.
+    /// Type of the stored numbers, with the sign of `_Unsigned`.
     pub(crate) stored: DataType,
-    /// What stored numbers are multiplied by.
+    /// Factor of the stored numbers.
     pub(crate) scale: Option<Factor>,
-    /// What is added then.
+    /// Summand after multiplication.
     pub(crate) offset: Option<Factor>,
     /// Stored numbers that mean "no data", each once and none NaN.
     pub(crate) sentinels: Vec<FillValue>,
-    /// The numbers are times or durations, of which clients make dates: nothing may be rounded.
+    /// Whether the numbers are times or durations. Clients decode these to dates, so nothing may be rounded.
     pub(crate) is_time: bool,
 }
 
-/// Why packed numbers stay what they are.
+/// Why an array stays packed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub(crate) enum UnpackRefusal {
-    /// One number cannot be told from NaN where more than one becomes NaN.
-    #[error("{0} values mean no data, and the codec cast_value keeps apart only one")]
+    /// If more than one number became NaN, encoding could not restore them.
+    #[error("{0} values mean no data, and the codec cast_value maps only one")]
     SeveralSentinels(usize),
     /// The bands of an image have scales and offsets of their own.
     #[error("scales or offsets differ between bands")]
@@ -56,7 +56,7 @@ pub(crate) enum UnpackRefusal {
     /// xarray unpacks to integers, which the codec scale_offset cannot multiply.
     #[error("the result would be integers")]
     IntegerResult,
-    /// Dates are counted in integers, or their last bit counts.
+    /// Times are integers, or their last bit matters.
     #[error("they are times, which would lose precision")]
     Times,
     /// No float holds all stored numbers.
@@ -67,10 +67,10 @@ pub(crate) enum UnpackRefusal {
         /// Type that they would get.
         result: DataType,
     },
-    /// Not a single number of a type that xarray unpacks by, or zero, or not finite, or its inverse is not.
-    #[error("{0} is not a number that numbers can be unpacked by")]
+    /// It is not a single number, is zero or not finite, or its reciprocal is not finite.
+    #[error("{0} is not a number to unpack by")]
     Factor(&'static str),
-    /// The codecs refuse it, or the fill value does not survive them.
+    /// The codecs refuse the array, or its fill value does not survive them.
     #[error(transparent)]
     Arithmetic(#[from] ArithmeticError),
 }
@@ -85,11 +85,14 @@ impl Factor {
 }
 
 impl Packing {
-    /// Unpacks an array: type, fill value, codecs, attributes, and what is reported of its fill value.
+    /// Unpacks an array: data type, fill value, codecs and attributes, and the fill value in its report.
+    ///
+    /// # Errors
+    /// The codecs cannot unpack the array exactly; it is unchanged then.
     pub(crate) fn unpack(&self, array: &mut Array, report: &mut ArrayReport) -> Result<(), UnpackRefusal> {
         if self.scale.is_none() && self.offset.is_none() && self.sentinels.is_empty() {
             if self.stored != array.data_type {
-                // `_Unsigned` alone is a matter of the type.
+                // `_Unsigned` alone only changes the type.
                 array.data_type = self.stored.clone();
                 clear(&mut array.attributes);
             }
@@ -123,8 +126,8 @@ impl Packing {
         }
     }
 
-    /// The type that xarray 2026.9 would unpack to (`_choose_float_dtype`, and `maybe_promote` where only a sentinel is
-    /// to be masked).
+    /// Returns the type that xarray 2026.9 would unpack to (`_choose_float_dtype`, or `maybe_promote` if there is only a
+    /// sentinel).
     fn result(&self) -> Result<DataType, UnpackRefusal> {
         use Factor::{Integer, Single};
         let is_word = self.stored.is_integer() && self.stored.size() == Some(4);
@@ -140,7 +143,7 @@ impl Packing {
     }
 }
 
-/// Whether xarray makes dates or durations of numbers in such units (`_is_time_like`, or more).
+/// Whether xarray may decode numbers in these units to dates or durations (`_is_time_like`, and more).
 pub(crate) fn is_time_unit(units: &str) -> bool {
     units.contains("since") || DURATIONS.contains(&units)
 }
@@ -149,11 +152,11 @@ fn clear(attributes: &mut Map<String, Value>) {
     attributes.retain(|name, _| !ATTRIBUTES.contains(&name.as_str()));
 }
 
-/// The transform that lead from a stored number to the unpacked one: x / `divisor` + `offset`.
+/// Linear map from stored to unpacked values: x / `divisor` + `offset`.
 ///
-/// CF multiplies where the codec divides. In 64 bits the quotient is the product but for its last bits. For an array of
-/// 32 bits the division is done in 64 and its result rounded to 32, which is the product as CF rounds it; then the
-/// offset is added in 32.
+/// CF multiplies, the codec divides. In 64 bits, the quotient equals the product but for its last bits. For an array of
+/// 32-bit floats, the division is done in 64 bits and its result rounded to 32, which equals CF's rounded product; the
+/// offset is then added in 32 bits.
 struct UnpackTransform {
     stored: DataType,
     result: DataType,
@@ -216,7 +219,7 @@ fn cast(data_type: DataType, out_of_range: Option<OutOfRange>, scalar_map: Scala
     Codec::CastValue { data_type, rounding: Rounding::NearestEven, out_of_range, scalar_map }
 }
 
-/// Bits of a number of the type, its sign and exponent not counted.
+/// Returns the bits of precision of a type: without sign and exponent for floats, all bits for integers.
 fn mantissa(data_type: &DataType) -> u64 {
     match data_type {
         DataType::Float16 => 11,
@@ -226,7 +229,8 @@ fn mantissa(data_type: &DataType) -> u64 {
     }
 }
 
-/// What a user should know of an array that stays packed. Times read the same either way.
+/// Returns the diagnostic of an array that stays packed: information for times, which read the same either way, else a
+/// warning.
 pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic {
     let is_harmless = matches!(why, UnpackRefusal::Times);
     Diagnostic {
@@ -238,7 +242,7 @@ pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic 
     }
 }
 
-/// The error where the Zarr format has no such codecs.
+/// Returns the error of a Zarr format without these codecs.
 pub(crate) fn needs_v3() -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,

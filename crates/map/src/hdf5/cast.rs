@@ -1,4 +1,4 @@
-//! Values of attributes as scalars of an array's type, exact or refused.
+//! Conversion of attribute values to scalars of an array's type, exact or refused.
 
 use bytes::Bytes;
 use half::f16;
@@ -7,10 +7,11 @@ use virtualize_zarr::{DataType, FillValue};
 
 use crate::{Error, Result};
 
-/// The element as a scalar of the type, or why it cannot be one without a change of value.
+/// Converts an element to a scalar of the type.
 ///
-/// Exactness is what xarray asks for as well: it compares a binary64 1e20 with binary32 data as binary64, so that such
-/// an attribute masks nothing.
+/// # Errors
+/// The conversion would change the value. Such a sentinel masks nothing in xarray either: it compares binary32 data with a
+/// binary64 1e20 as binary64.
 pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue> {
     let bytes = match (element, data_type) {
         (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
@@ -47,7 +48,7 @@ fn inexact(element: &Element, data_type: &DataType) -> Error {
     Error::Inexact { value: show(element), data_type: data_type.clone() }
 }
 
-/// The type as xarray shows numbers of it: `_Unsigned` gives integers another sign.
+/// Returns the type that xarray shows: the attribute `_Unsigned` changes the sign of integers.
 pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> DataType {
     let stated = attributes.iter().find(|attribute| attribute.name == "_Unsigned");
     let stated = stated.and_then(|attribute| match attribute.elements.as_slice() {
@@ -61,13 +62,16 @@ pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> Data
     }
 }
 
-/// The stored number by which xarray masks where `_Unsigned` gives the type another sign: NumPy keeps the low bits of an
-/// integer, and cuts off the fraction of a float.
+/// Returns the stored number by which xarray masks if `_Unsigned` changes the sign of the type: NumPy keeps the low bits of
+/// an integer and truncates a float.
+///
+/// # Errors
+/// NumPy's conversion of the value is undefined.
 pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillValue> {
     let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
     let value = match element {
         Element::Integer(value) => Some(*value),
-        // NumPy converts floats by way of signed integers of 32 bits where the type has no more.
+        // NumPy converts floats to small types through signed 32-bit integers.
         Element::Float(value) => whole(value.trunc()).filter(|value| match size {
             8 => i64::try_from(*value).is_ok(),
             _ => i32::try_from(*value).is_ok(),
@@ -78,8 +82,8 @@ pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillVal
     bytes.map(FillValue::Fixed).ok_or_else(|| inexact(element, data_type))
 }
 
-/// Whether a number is the one past the last of a 64-bit type: as binary64, in which xarray masks, the last numbers of the
-/// type are it.
+/// Whether a number is one past the largest of a 64-bit type. xarray masks in binary64, in which the largest values of the
+/// type are rounded to it.
 pub(super) fn is_rounded_end(value: f64, data_type: &DataType) -> bool {
     match data_type {
         DataType::Int64 => value == 9_223_372_036_854_775_808.0,
@@ -141,7 +145,7 @@ fn complex(real: f64, imaginary: f64, data_type: &DataType) -> Option<Vec<u8>> {
     Some([number(real, &part)?, number(imaginary, &part)?].concat())
 }
 
-/// A value of an attribute as text.
+/// Formats a value of an attribute for messages.
 pub(super) fn show(element: &Element) -> String {
     match element {
         Element::Integer(value) => value.to_string(),

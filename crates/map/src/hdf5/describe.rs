@@ -1,10 +1,10 @@
-//! HDF5 in its own words, for reports and diagnostics.
+//! Descriptions of HDF5 datatypes, layouts and filters in the words of the specification, for reports and diagnostics.
 
 use virtualize_hdf5::model::{ByteOrder, ChunkIndexKind, Datatype, Filter, Float, Integer, Layout};
 
 use super::types::ieee_type;
 
-/// A datatype in a few words.
+/// Describes a datatype, such as "big-endian 16-bit integer".
 pub(super) fn describe_type(datatype: &Datatype) -> String {
     match datatype {
         Datatype::Integer(integer) => describe_integer(integer, "integer"),
@@ -62,7 +62,7 @@ fn order(order: ByteOrder, size: u32) -> &'static str {
     }
 }
 
-/// A layout in a few words.
+/// Describes a layout, such as "chunked [10, 20], version-1 B-tree".
 pub(super) fn describe_layout(layout: &Layout) -> String {
     match layout {
         Layout::Compact(_) => "compact".to_owned(),
@@ -86,7 +86,7 @@ pub(super) fn describe_layout(layout: &Layout) -> String {
     }
 }
 
-/// A filter by its name and number.
+/// Returns the name of a filter with its number in the registry of the HDF Group.
 pub(super) fn describe_filter(filter: &Filter) -> String {
     let name = match (filter.id, &filter.name) {
         (1, _) => "deflate",

@@ -1,5 +1,5 @@
-//! Dimension names as h5netcdf finds them: dimension scales, `_Netcdf4Coordinates`, and phony dimensions for axes
-//! without a scale, counted as it does by default (`phony_dims="access"`).
+//! Dimension names with the rules of h5netcdf: `_Netcdf4Coordinates`, dimension scales (HDF5 Dimension Scale Specification),
+//! and phony dimensions for axes without a scale, numbered as by its default `phony_dims="access"`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,9 +9,10 @@ use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Element, File, Objec
 
 use super::names::ObjectNames;
 
+/// Prefix of the attribute `NAME` by which netCDF-C marks a dimension without a variable.
 const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
 
-/// NetCDF's prefix of a variable that has the name of a dimension without being its coordinate.
+/// Prefix by which netCDF-C distinguishes a variable from a dimension of the same name that it is no coordinate of.
 pub(super) const NON_COORDINATE: &str = "_nc4_non_coord_";
 
 /// A dimension of one group.
@@ -20,22 +21,22 @@ struct Dimension {
     name: String,
     size: u64,
     unlimited: bool,
-    /// Its number in NetCDF-4; none for phony ones.
+    /// NetCDF-4's number of the dimension (`_Netcdf4Dimid`); `None` for phony dimensions.
     id: Option<i128>,
-    /// The dimension scale.
+    /// Address of the dimension scale.
     scale: Option<Address>,
 }
 
-/// The dimension of one axis of a dataset.
+/// The dimension along one axis of a dataset.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct AxisDimension {
-    /// Its name, if it has one.
+    /// Name, if the axis has one.
     pub(super) name: Option<String>,
-    /// Its length, where a dimension scale says it.
+    /// Length of the dimension, if a dimension scale defines it.
     pub(super) length: Option<u64>,
-    /// Whether it is unlimited: variables may be shorter.
+    /// Whether it is unlimited, so that variables may be shorter.
     pub(super) unlimited: bool,
-    /// How many groups lie between the dataset's and the one that defines it.
+    /// Number of groups between that of the dataset and the one that defines the dimension.
     pub(super) distance: usize,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Dimensions {
     all: Rc<Vec<Dimension>>,
 }
 
-/// Numbers that run from the root to a group.
+/// Numbers given to dimensions on the path from the root to a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     scales: i128,
@@ -53,7 +54,7 @@ pub(super) struct Counters {
 }
 
 impl Dimensions {
-    /// Finds the dimensions of a group with these children.
+    /// Finds the dimensions that a group with these children defines, and advances the counters.
     pub(super) fn new(file: &File, children: &[(String, Address)], counters: &mut Counters) -> Self {
         let mut found = Self::default();
         let mut unlabeled = Unlabeled::default();
@@ -74,7 +75,7 @@ impl Dimensions {
         self.all.iter().any(|dimension| dimension.name == name)
     }
 
-    /// How many steps it takes to look for a dimension.
+    /// Returns the number of dimensions that a search through all scopes compares.
     pub(super) fn steps(scopes: &[Self]) -> u64 {
         scopes.iter().map(|scope| scope.all.len()).sum::<usize>() as u64
     }
@@ -110,7 +111,7 @@ fn scale(file: &File, name: &str, address: Address, dataset: &Dataset, counters:
     Dimension { name: name.to_owned(), size, unlimited, id: Some(number), scale: Some(address) }
 }
 
-/// The length of the dimension of a scale, and whether it is unlimited. An unlimited dimension is as long as the longest
+/// Returns the length of a scale's dimension, and whether it is unlimited. An unlimited dimension is as long as the longest
 /// variable along it.
 fn scale_length(file: &File, scale: &Dataset) -> (u64, bool) {
     let unlimited =
@@ -119,7 +120,7 @@ fn scale_length(file: &File, scale: &Dataset) -> (u64, bool) {
     (if unlimited { own.max(longest_user(file, scale)) } else { own }, unlimited)
 }
 
-/// The longest axis of a variable that uses an unlimited dimension.
+/// Returns the length of the longest variable along a scale, by the scale's `REFERENCE_LIST`.
 fn longest_user(file: &File, scale: &Dataset) -> u64 {
     let Some(list) = attribute(scale, "REFERENCE_LIST") else { return 0 };
     let sizes = list.elements.iter().filter_map(|element| {
@@ -133,11 +134,11 @@ fn longest_user(file: &File, scale: &Dataset) -> u64 {
     sizes.max().unwrap_or(0)
 }
 
-/// For each size, in the order in which they come, the most axes of that size that one unlabeled variable has.
+/// For each size, in the order of appearance, the largest number of axes of that size in one variable without scales.
 #[derive(Default)]
 struct Unlabeled {
     sizes: Vec<(u64, usize)>,
-    /// Places of the sizes.
+    /// Index into `sizes` by size.
     places: BTreeMap<u64, usize>,
 }
 
@@ -169,12 +170,12 @@ pub(super) fn is_scale(dataset: &Dataset) -> bool {
     text_of(dataset, "CLASS") == Some("DIMENSION_SCALE")
 }
 
-/// Whether the dataset is a NetCDF dimension without a variable.
+/// Whether the dataset is a NetCDF dimension without a variable, which is not shown.
 pub(super) fn is_dimension_only(dataset: &Dataset) -> bool {
     text_of(dataset, "NAME").is_some_and(|name| name.contains(NOT_A_VARIABLE))
 }
 
-/// The last scale of each axis; `None` where an axis has none.
+/// Returns the last scale of each axis; `None` if an axis has none.
 fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
     let list = attribute(dataset, "DIMENSION_LIST")?;
     let last = |element: &Element| match element {
@@ -190,7 +191,7 @@ fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
         .then_some(labels)
 }
 
-/// How many users the scales of a dataset's axes name, all of which may have to be looked at.
+/// Returns the number of variables that the scales of a dataset list, which bounds the cost of finding their lengths.
 pub(super) fn users(file: &File, dataset: &Dataset) -> u64 {
     let scales = labels(dataset).unwrap_or_default();
     let lists = scales.iter().filter_map(|scale| match file.objects.get(scale)? {
@@ -200,8 +201,8 @@ pub(super) fn users(file: &File, dataset: &Dataset) -> u64 {
     lists.sum::<usize>() as u64
 }
 
-/// The dimensions of a dataset's axes. `scopes` are the dimensions of the groups from the root to its own, `fields` the
-/// names that HDF-EOS5 gives.
+/// Returns the dimensions of a dataset's axes. `scopes` are those of the groups from the root to its own, `fields` the names
+/// from HDF-EOS5 metadata.
 pub(super) fn axis_dimensions(
     name: &str,
     dataset: &Dataset,
@@ -220,7 +221,7 @@ pub(super) fn axis_dimensions(
     }
 }
 
-/// A dimension that no group on the way defines.
+/// Returns a dimension that no group on the path from the root defines.
 fn named(name: String) -> AxisDimension {
     AxisDimension { name: Some(name), length: None, unlimited: false, distance: usize::MAX }
 }
@@ -258,7 +259,7 @@ fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<A
     }
 }
 
-/// The innermost dimension that fits.
+/// Finds the innermost dimension that fits.
 fn find(scopes: &[Dimensions], fits: impl Fn(&Dimension) -> bool) -> Option<AxisDimension> {
     let scopes = scopes.iter().rev().enumerate();
     let mut innermost = scopes.flat_map(|(distance, scope)| scope.all.iter().map(move |all| (distance, all)));
@@ -270,7 +271,7 @@ fn find(scopes: &[Dimensions], fits: impl Fn(&Dimension) -> bool) -> Option<Axis
     })
 }
 
-/// For each axis the next dimension of its size in the group.
+/// Assigns to each axis the next dimension of its size in the group.
 fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<AxisDimension> {
     let mut used: BTreeMap<u64, usize> = BTreeMap::new();
     shape

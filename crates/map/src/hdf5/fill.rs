@@ -1,9 +1,9 @@
-//! The fill-value policy of HDF5: the header's fill value is what missing chunks read as; `_FillValue` only masks.
+//! The fill value policy of HDF5: missing chunks read as the header's fill value; the attribute `_FillValue` only masks.
 //!
-//! Zarr v3 says both: `fill_value`, and `_FillValue` in the attributes. In Zarr v2 xarray takes a `fill_value` that is not
-//! null for the mask; null reads as zero, and then a plain `_FillValue` in the attributes masks. So v2 says null, but
-//! where both values are equal, or where the mask is a number that JSON cannot hold. Missing chunks that have to read as
-//! neither zero nor the mask are written as constant chunks.
+//! Zarr v3 has a place for both: `fill_value`, and the attribute `_FillValue`. In Zarr v2, xarray masks by a `fill_value` that
+//! is not null; if it is null, missing chunks read as zero and a plain attribute `_FillValue` masks. The policy therefore
+//! writes null in v2, unless both values are equal or the sentinel has no plain JSON number. Missing chunks that must read
+//! as neither zero nor the sentinel are written as constant chunks.
 
 use serde_json::Value;
 use virtualize_hdf5::model::{Attribute, Datatype, Element, FillMessage, FillValue as Stored};
@@ -14,20 +14,20 @@ use super::header_fill::is_zero;
 use crate::json_numbers::{float_json, number_json};
 use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
 
-/// What the policy decided for one array.
+/// Result of the policy for one array.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct FillPlan {
-    /// Zarr's `fill_value`, and what is reported.
+    /// Zarr's `fill_value`, and the sources for the report.
     pub(super) decision: FillDecision,
     /// The `_FillValue` attribute to write.
     pub(super) attribute: Option<Value>,
-    /// Missing chunks must be written, full of the header's fill value.
+    /// Whether missing chunks have to be written, filled with what they read as.
     pub(super) constant_chunks: bool,
-    /// What a user should know: (code, message).
+    /// Warnings as (diagnostic code, message).
     pub(super) warnings: Vec<(&'static str, String)>,
 }
 
-/// What the policy looks at.
+/// Input of the policy.
 pub(super) struct FillQuestion<'a> {
     /// The Zarr format.
     pub(super) format: ZarrFormat,
@@ -35,11 +35,11 @@ pub(super) struct FillQuestion<'a> {
     pub(super) data_type: &'a DataType,
     /// The fill value message.
     pub(super) message: &'a FillMessage,
-    /// The message as a scalar.
+    /// The value of the message as a scalar.
     pub(super) header: &'a FillValue,
-    /// What missing elements read as: the header's value, or zero where the file says that it is never written.
+    /// What missing elements read as: `header`, or zero if the library never writes it.
     pub(super) missing_reads: &'a FillValue,
-    /// All attributes of the dataset.
+    /// Attributes of the dataset.
     pub(super) attributes: &'a [Attribute],
     /// Whether a chunk is missing.
     pub(super) missing: bool,
@@ -63,8 +63,8 @@ impl FillQuestion<'_> {
         };
         self.read_sentinel(&mut plan);
         match self.format {
-            ZarrFormat::V3 => self.spell_v3(&mut plan),
-            ZarrFormat::V2 => self.spell_v2(&mut plan),
+            ZarrFormat::V3 => self.write_v3(&mut plan),
+            ZarrFormat::V2 => self.write_v2(&mut plan),
         }
         plan
     }
@@ -109,7 +109,7 @@ impl FillQuestion<'_> {
         plan.decision.sources.push(FillSource { origin: "attribute _FillValue".to_owned(), text, outcome });
     }
 
-    /// JSON has no infinite `missing_value` that xarray masks by; as `_FillValue` it masks alike.
+    /// Makes an infinite `missing_value` the sentinel. JSON has no such number, but `_FillValue` masks the same elements.
     fn read_infinite(&self, plan: &mut FillPlan) {
         let Some(attribute) = self.attribute("missing_value").filter(|_| self.data_type.is_float()) else {
             return;
@@ -138,23 +138,23 @@ impl FillQuestion<'_> {
         }
     }
 
-    /// h5netcdf shows text of one byte as bytes.
+    /// Whether `_FillValue` is text of one byte, which h5netcdf shows as bytes.
     fn is_one_character(&self) -> bool {
         self.attribute("_FillValue")
             .is_some_and(|attribute| matches!(attribute.datatype, Datatype::String { size: 1, .. }))
     }
 
-    /// The type with the sign that NetCDF's `_Unsigned` gives it.
+    /// Returns the type with the sign that NetCDF's attribute `_Unsigned` gives it.
     fn shown_type(&self) -> DataType {
         shown_type(self.data_type, self.attributes)
     }
 
-    /// The type in which `_FillValue` is written: where `_Unsigned` changes the sign, xarray makes a signed number of it.
+    /// Returns the type in which `_FillValue` is written: the shown type if that is signed, since xarray converts to it.
     fn sentinel_type(&self) -> DataType {
         Some(self.shown_type()).filter(DataType::is_signed_integer).unwrap_or_else(|| self.data_type.clone())
     }
 
-    fn spell_v3(&self, plan: &mut FillPlan) {
+    fn write_v3(&self, plan: &mut FillPlan) {
         self.write_missing(plan, self.missing_reads == self.header);
         let Some(sentinel) = &plan.decision.sentinel else { return };
         plan.attribute = fill_value_attribute::encode(sentinel, &self.sentinel_type());
@@ -164,13 +164,13 @@ impl FillQuestion<'_> {
         }
     }
 
-    fn spell_v2(&self, plan: &mut FillPlan) {
+    fn write_v2(&self, plan: &mut FillPlan) {
         let Some(sentinel) = plan.decision.sentinel.clone() else {
             plan.decision.fill_value = None;
             return self.write_missing(plan, is_zero(self.missing_reads));
         };
         if matches!(self.data_type, DataType::FixedBytes(_)) && !self.is_one_character() {
-            // h5netcdf shows such a sentinel as text, which equals no bytes: on the original it masks nothing.
+            // On the original, h5netcdf shows such a sentinel as text. That equals no bytes, so it masks nothing.
             plan.decision.fill_value = None;
             plan.attribute = Some(plain_text(&sentinel));
             return self.write_missing(plan, is_zero(self.missing_reads));
@@ -205,7 +205,7 @@ impl FillQuestion<'_> {
         }
     }
 
-    /// Sees to it that missing chunks read as the header's fill value; `reads_right` if they do already.
+    /// Makes missing chunks read as [`Self::missing_reads`]. `reads_right` says that they do already.
     fn write_missing(&self, plan: &mut FillPlan, reads_right: bool) {
         if reads_right || !self.missing {
             return;
@@ -224,13 +224,13 @@ impl FillQuestion<'_> {
         plan.warnings.push((
             "fill-value-masked",
             format!(
-                "Zarr v2 cannot say that missing chunks read as {header} without masking it; use zarr3-json"
+                "Zarr v2 cannot express that missing chunks read as {header} without masking it; use zarr3-json"
             ),
         ));
     }
 }
 
-/// Whether xarray masks elements of the type in Zarr v2.
+/// Whether xarray can mask elements of the type in Zarr v2.
 pub(super) fn is_plain(data_type: &DataType) -> bool {
     data_type.is_integer()
         || data_type.is_float()
@@ -238,7 +238,7 @@ pub(super) fn is_plain(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Bool | DataType::String)
 }
 
-/// A sentinel as plain JSON that xarray compares with the data; NaN, infinities and complex numbers have none.
+/// Returns a sentinel as plain JSON that xarray compares with the data; `None` for NaN, infinities and complex numbers.
 fn plain(data_type: &DataType, sentinel: &FillValue) -> Option<Value> {
     match sentinel {
         FillValue::Text(text) => Some(text.as_str().into()),
@@ -258,7 +258,7 @@ fn plain_text(sentinel: &FillValue) -> Value {
     }
 }
 
-/// A scalar as text.
+/// Formats a scalar for messages.
 fn show_scalar(data_type: &DataType, value: &FillValue) -> String {
     match value {
         FillValue::Text(text) => format!("{text:?}"),
@@ -278,14 +278,14 @@ fn nearest(element: &Element) -> Option<f64> {
     }
 }
 
-/// The values of a `missing_value` attribute in the type that xarray shows, as plain JSON; the second are those that it
-/// cannot hold.
+/// Converts the values of a `missing_value` attribute to the type that xarray shows. Returns them as plain JSON, and those
+/// that the type does not have as text.
 pub(super) fn missing_value(attribute: &Attribute, data_type: &DataType) -> (Vec<Value>, Vec<String>) {
     let mut kept = Vec::new();
     let mut dropped = Vec::new();
     for element in &attribute.elements {
         match cast(element, data_type) {
-            // xarray takes a list of two for two values.
+            // xarray would read the two parts as two values.
             Ok(_) if data_type.is_complex() => dropped.push(show(element)),
             Ok(FillValue::Fixed(bytes)) => match number_json(data_type, &bytes) {
                 Some(number) => kept.push(number),

@@ -1,18 +1,20 @@
-//! Dimension names of HDF-EOS5 files: not at the datasets, but in a text in the Object Description Language
-//! (`/HDFEOS INFORMATION/StructMetadata.0`), which is lines of `KEY=VALUE` in nested groups and objects.
+//! Dimension names of HDF-EOS5 files. They are not attached to datasets, but listed in the text
+//! `/HDFEOS INFORMATION/StructMetadata.0`, which consists of lines `KEY=VALUE` in nested groups and objects (Object
+//! Description Language).
 
 use std::collections::BTreeMap;
 
-/// The names of each field's axes, by (group of the structure, field).
+/// Dimensions of the fields of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Fields {
+    /// Names of each field's axes, slowest first, by (group of the structure, field).
     names: BTreeMap<(String, String), Vec<String>>,
-    /// Sizes by (group of the structure, dimension), where they are fixed.
+    /// Fixed sizes by (group of the structure, dimension).
     sizes: BTreeMap<(String, String), u64>,
 }
 
 impl Fields {
-    /// Reads the text; what is not understood is passed over.
+    /// Parses the text. Unknown keys and incomplete objects are skipped.
     pub(super) fn new(text: &str) -> Self {
         let mut fields = Self::default();
         let (mut kind, mut structure, mut field, mut dimension) = ("", String::new(), None, None);
@@ -41,12 +43,12 @@ impl Fields {
                 _ => {}
             }
         }
-        fields.part_from_fields();
+        fields.remove_clashes();
         fields
     }
 
-    /// The names of a field's axes, unless they have other sizes. `group` is the path of its group, such as
-    /// `HDFEOS/SWATHS/Swath1/Data Fields`.
+    /// Returns the names of a field's axes; `None` if the sizes differ from its shape. `group` is the path of its group, such
+    /// as `HDFEOS/SWATHS/Swath1/Data Fields`.
     pub(super) fn of(&self, group: &str, field: &str, shape: &[u64]) -> Option<&[String]> {
         if self.names.is_empty() {
             return None;
@@ -59,8 +61,9 @@ impl Fields {
         (names.len() == shape.len() && names.iter().zip(shape).all(fits)).then_some(names)
     }
 
-    /// xarray opens no group in which a field has the name of a dimension, but for one along itself.
-    fn part_from_fields(&mut self) {
+    /// Removes names that a field has, too. xarray opens no group with a variable that has the name of a dimension, unless
+    /// the variable is one-dimensional along it.
+    fn remove_clashes(&mut self) {
         let all = self.names.clone();
         let clashes = |structure: &str, name: &String| {
             let field = all.get(&(structure.to_owned(), name.clone()));
@@ -70,7 +73,7 @@ impl Fields {
     }
 }
 
-/// The group in which the structures of a kind lie.
+/// Returns the group that contains the structures of a kind.
 fn kind_of(group: &str) -> Option<&'static str> {
     match group {
         "SwathStructure" => Some("SWATHS"),
@@ -80,7 +83,7 @@ fn kind_of(group: &str) -> Option<&'static str> {
     }
 }
 
-/// `("YDim","XDim")`
+/// Parses a list such as `("YDim","XDim")`.
 fn list(value: &str) -> Vec<String> {
     let inner = value.trim().trim_start_matches('(').trim_end_matches(')');
     inner.split(',').map(|name| name.trim().trim_matches('"').to_owned()).collect()

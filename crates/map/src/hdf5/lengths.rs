@@ -1,4 +1,5 @@
-//! The dimensions of one group by name: xarray opens no group whose arrays differ in the length of a dimension.
+//! Lengths of the dimensions of a group. xarray opens no group whose arrays differ in the length of a dimension, so arrays
+//! of another length get a dimension of another name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +10,14 @@ use super::Mapper;
 use super::dimensions::{AxisDimension, Dimensions};
 use crate::Severity;
 
-/// The length of each dimension, and the names that arrays of other lengths got instead.
+/// The length of each dimension of a group, and the substitute names of dimensions at other lengths.
 #[derive(Default)]
 pub(super) struct Lengths {
-    /// Length by name, with the distance of the group that defines it.
+    /// (Distance of the group that defines it, length) by name.
     lengths: BTreeMap<String, (usize, u64)>,
-    /// The name that stands for another one at a length of its own.
+    /// Substitute names by (name, length).
     renamed: BTreeMap<(String, u64), String>,
-    /// Names that no dimension may get.
+    /// Names that no substitute may have.
     taken: BTreeSet<String>,
 }
 
@@ -26,8 +27,8 @@ impl Lengths {
         Self { taken: taken.into_iter().collect(), ..Self::default() }
     }
 
-    /// Notes the dimensions of a dataset. Of dimensions with one name that of the nearest group counts, and of equally
-    /// near ones the longest: the order of datasets does not matter.
+    /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near
+    /// ones the longest, so that the result does not depend on the order of datasets.
     pub(super) fn note(&mut self, axes: &[AxisDimension], dataset: &Dataset) {
         let shape = dataset.dataspace.shape().unwrap_or_default();
         for (axis, size) in axes.iter().zip(shape) {
@@ -35,7 +36,7 @@ impl Lengths {
         }
     }
 
-    /// Notes the dimensions of an array that is there already.
+    /// Records the dimensions of an array that is mapped already.
     pub(super) fn note_array(&mut self, array: &Array) {
         for (name, size) in array.dimension_names.iter().zip(&array.shape) {
             let axis = AxisDimension { name: name.clone(), ..AxisDimension::default() };
@@ -52,12 +53,12 @@ impl Lengths {
         }
     }
 
-    /// The length of a dimension; `size` where it is a new one.
+    /// Returns the length of a dimension, which is `size` for a new one.
     fn length(&mut self, name: &str, size: u64) -> u64 {
         self.lengths.entry(name.to_owned()).or_insert((usize::MAX, size)).1
     }
 
-    /// Another name for a dimension, at this length: one that nothing else has.
+    /// Returns the substitute name of a dimension at this length. It is unique in the group and its ancestors.
     fn rename(&mut self, name: &str, size: u64, scopes: &[Dimensions]) -> String {
         let key = (name.to_owned(), size);
         if let Some(renamed) = self.renamed.get(&key) {
@@ -75,8 +76,8 @@ impl Lengths {
 }
 
 impl Mapper<'_> {
-    /// Renames the dimensions of an array that have another length than theirs.
-    /// `scopes` are the dimensions of the groups from the root to its own.
+    /// Renames the dimensions of an array whose length differs from the group's. `scopes` are the dimensions of the groups
+    /// from the root to its own.
     pub(super) fn rename_dimensions(
         &mut self,
         path: &str,

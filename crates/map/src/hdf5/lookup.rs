@@ -1,4 +1,4 @@
-//! Objects by their paths, and what finding them may cost.
+//! Lookup of objects by path, charged to the budget of the file.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,18 +10,18 @@ use virtualize_hdf5::model::{File, Group, Link, LinkTarget, Object};
 use super::names::group;
 use crate::{Error, Result};
 
-/// Soft links that one path may run through.
+/// Most soft links on one path.
 const SOFT_LINKS: u32 = 32;
 
-/// Bytes of the budget for a step of a path.
+/// Bytes of the budget for one step of a path.
 const STEP: u64 = 16;
 
-/// Looks up paths. The links of a group are sorted by name once.
+/// Looks up paths. The links of each group are sorted by name once, so that hostile files cannot make it quadratic.
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
-    /// Memory and work that the file may cost.
+    /// Memory and work that the file may take.
     pub(super) budget: &'a Budget<'a>,
-    /// For each group its links in order of name, and those of one name in their own order.
+    /// For each group, the indices of its links in order of name; links of one name in stored order.
     sorted: RefCell<BTreeMap<*const Group, Rc<[usize]>>>,
 }
 
@@ -30,13 +30,19 @@ impl<'a> Lookup<'a> {
         Self { budget, sorted: RefCell::default() }
     }
 
-    /// Takes memory for what the mapping makes, or work; why there is none left.
+    /// Takes bytes from the budget for `what`.
+    ///
+    /// # Errors
+    /// The budget is spent.
     pub(super) fn take(&self, what: &str, bytes: u64) -> Result<()> {
         Ok(self.budget.take(what, bytes)?)
     }
 
-    /// The object that a path leads to, from the group that holds the link; absolute paths start at the root. `None` where
-    /// there is none, an error where it cannot be told from this file.
+    /// Finds the object that a path leads to. Relative paths start at the group `from`, absolute ones at the root. Returns
+    /// `None` if there is no such object.
+    ///
+    /// # Errors
+    /// The path leads through a link that cannot be resolved in this file.
     pub(super) fn find(&self, file: &File, from: Address, path: &str) -> Result<Option<Address>> {
         self.find_within(file, from, path, &mut 0)
     }
@@ -83,7 +89,7 @@ impl<'a> Lookup<'a> {
         Ok(Some(at))
     }
 
-    /// The first link of a name.
+    /// Returns the first link of a name.
     fn link<'f>(&self, group: &'f Group, name: &str) -> Option<&'f Link> {
         let mut sorted = self.sorted.borrow_mut();
         let order = sorted.entry(std::ptr::from_ref(group)).or_insert_with(|| by_name(group));

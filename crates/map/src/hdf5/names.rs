@@ -1,4 +1,4 @@
-//! Names of objects: under which paths they are found, and which names a Zarr node may have.
+//! Names of objects: their paths in the hierarchy, and which names a Zarr node can have.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
@@ -8,13 +8,13 @@ use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
 
 use crate::{Error, Result};
 
-/// The first path of each object, breadth first, as it is shown.
+/// The path of each object in the hierarchy: the first one in breadth-first order of hard links.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectNames {
     root: Option<Address>,
-    /// For each object the group in which its path ends, and its name there: whole paths may be long.
+    /// Parent group and name of each object. Whole paths could take memory that is quadratic in the depth.
     places: BTreeMap<Address, (Address, String)>,
-    /// The file is one that an external link leads to: its paths are not those of the hierarchy.
+    /// Whether an external link leads to the file, so that its paths are not those of the hierarchy.
     is_linked: bool,
 }
 
@@ -37,17 +37,17 @@ impl ObjectNames {
         names
     }
 
-    /// The same objects, which are shown elsewhere.
+    /// Marks the paths as those of a linked file.
     pub(super) fn linked(self) -> Self {
         Self { is_linked: true, ..self }
     }
 
-    /// Whether paths are those of another file than the one that is shown.
+    /// Whether the paths are those of a linked file.
     pub(super) fn is_linked(&self) -> bool {
         self.is_linked
     }
 
-    /// Path of an object without a leading slash; `None` where no hard link leads to it.
+    /// Returns the path of an object without a leading slash; `None` if no hard link leads to it.
     pub fn path(&self, address: Address) -> Option<String> {
         let (mut names, mut at) = (Vec::new(), address);
         while Some(at) != self.root {
@@ -60,7 +60,7 @@ impl ObjectNames {
     }
 }
 
-/// The group at an address.
+/// Returns the group at an address.
 pub(super) fn group(file: &File, address: Address) -> Option<&Group> {
     match file.objects.get(&address) {
         Some(Object::Group(group)) => Some(group),
@@ -68,8 +68,8 @@ pub(super) fn group(file: &File, address: Address) -> Option<&Group> {
     }
 }
 
-/// A name as it is shown: in one with a backslash, which zarr-python takes for a slash, `%` is `%25` and the backslash
-/// `%5C`, so that it can be turned back.
+/// Returns the name of a node for the name of a link. zarr-python treats a backslash as a slash, so in a name that contains
+/// one, `%` is escaped as `%25` and the backslash as `%5C`, reversibly.
 pub(super) fn shown_name(name: &str) -> Cow<'_, str> {
     match name.contains('\\') {
         true => name.replace('%', "%25").replace('\\', "%5C").into(),
@@ -94,7 +94,7 @@ mod tests {
     use super::{check_name, shown_name};
 
     #[test]
-    fn backslashes_are_shown_so_that_they_can_be_turned_back() {
+    fn backslashes_are_escaped_reversibly() {
         assert_eq!(shown_name("a\\b 5%"), "a%5Cb 5%25");
         assert_eq!(shown_name("100%"), "100%", "names without a backslash stay");
         assert!(check_name("a/b").is_err() && check_name(&shown_name("\\")).is_ok());

@@ -1,4 +1,4 @@
-//! What CF's attributes say of packed numbers.
+//! Packed numbers by the attributes of CF (section 8.1): unpacking with codecs ([`crate::MapOptions::unpack`]).
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::types::ieee_type;
 use crate::ArrayReport;
 use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, refusal_diagnostic};
 
-/// Names of the variables that hold the bounds of times, to which xarray gives the units of those.
+/// Returns the names of the variables that hold the bounds of times. xarray decodes them with the units of the times.
 pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
     let datasets = file.objects.values().filter_map(|object| match object {
         Object::Dataset(dataset) if has_time_units(dataset) => Some(dataset),
@@ -21,7 +21,8 @@ pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
 }
 
 impl Mapper<'_> {
-    /// `--unpack`: the array of floats that packed numbers stand for, where codecs can say it.
+    /// Turns packed numbers into floats by codecs, if the options ask for it. An array that cannot be unpacked exactly stays
+    /// packed, with a diagnostic.
     pub(super) fn unpack(
         &mut self,
         path: &str,
@@ -92,7 +93,7 @@ fn factor(dataset: &Dataset, name: &'static str) -> Result<Option<Factor>, Unpac
     }
 }
 
-/// All stored numbers that xarray masks, of the type `stored` as xarray shows it.
+/// Returns all stored numbers that xarray masks, without NaN. `stored` is the type that xarray shows.
 fn sentinels(dataset: &Dataset, data_type: &DataType, stored: &DataType) -> Vec<FillValue> {
     let elements = |name| attribute(dataset, name).into_iter().flat_map(|attribute| &attribute.elements);
     let fill_values = elements("_FillValue").filter_map(|element| {
