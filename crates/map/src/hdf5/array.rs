@@ -1,4 +1,4 @@
-//! One dataset as one array.
+//! Mapping of one dataset to one array.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
 use super::types::{ElementType, element_type};
 use crate::{ArrayReport, ChunkContent, Error, InlineTask, Piece, Result, Severity};
 
-/// Bytes of memory for a chunk of an array: its position, its place and its length.
+/// Bytes of memory for a chunk in a manifest: position, offset and length.
 const CHUNK: u64 = 20;
 
-/// Bytes of memory for a member of a datatype, with its name in metadata and attributes.
+/// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
 const MEMBER: u64 = 1 << 10;
 
-/// Bytes that are decoded for chunks that are put inline, to a byte of the budget.
+/// Bytes of inlined chunks that are decoded for each byte taken from the budget.
 const DECODED: u64 = 16;
 
 impl Mapper<'_> {
-    /// Maps a dataset; `None` where it is left out, which the report then says. `axes` are the dataset's own.
+    /// Maps a dataset. Returns `None`, and reports why, if the dataset is left out. `axes` are the dimensions of its dataspace.
     pub(super) fn array(&mut self, path: &str, dataset: &Dataset, axes: Vec<AxisDimension>) -> Option<Array> {
         let mut report = ArrayReport {
             source_type: describe_type(&dataset.datatype),
@@ -95,6 +95,7 @@ impl Mapper<'_> {
         Ok(Array { chunks: plan.chunks, ..array })
     }
 
+    /// Reports whether an array was padded to its unlimited dimensions; `None` if it was not.
     fn report_padding(&mut self, path: &str, padded: Result<Option<Padded>>) -> Option<Padded> {
         match &padded {
             Ok(Some(Padded { shape, .. })) => {
@@ -114,7 +115,7 @@ impl Mapper<'_> {
         padded.unwrap_or(None)
     }
 
-    /// Takes memory for the chunks of an array, and for the references in which each of them says the path.
+    /// Takes memory for the chunks of an array, and for their references, each of which repeats the path.
     fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<()> {
         let name = path.len() as u64;
         let chunk = CHUNK.saturating_add(name / 4);
@@ -125,10 +126,7 @@ impl Mapper<'_> {
         let tasks =
             made.saturating_mul(size_of::<InlineTask>() as u64).saturating_add(made.saturating_mul(name));
         let pieces = pieces.saturating_mul(size_of::<Piece>() as u64);
-        self.take(
-            "chunks that are put inline",
-            tasks.saturating_add(pieces).saturating_add(decoded / DECODED),
-        )
+        self.take("inlined chunks", tasks.saturating_add(pieces).saturating_add(decoded / DECODED))
     }
 
     fn report_plan(&mut self, path: &str, dataset: &Dataset, plan: &ChunkPlan, fill: &FillPlan) {
@@ -205,7 +203,8 @@ fn constant_chunks_allowed(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, missing
         && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= planner.options.inline_limit)
 }
 
-/// Refuses numbers to unpack by that JSON cannot say: xarray cannot calculate with text.
+/// Refuses a `scale_factor` or `add_offset` that is not finite. JSON has no such numbers, and xarray cannot compute with
+/// text.
 fn check_factors(dataset: &Dataset) -> Result<()> {
     let infinite = |element: &Element| matches!(element, Element::Float(value) if !value.is_finite());
     let is_factor = |name: &str| matches!(name, "scale_factor" | "add_offset");
@@ -216,7 +215,7 @@ fn check_factors(dataset: &Dataset) -> Result<()> {
     }
 }
 
-/// Bytes of memory for a datatype of an array: hard links and committed types give one to many.
+/// Returns the memory for a datatype. Hard links and committed datatypes can give a large one to many arrays.
 fn type_bytes(datatype: &Datatype) -> u64 {
     match datatype {
         Datatype::Compound { members, .. } => {
@@ -238,6 +237,7 @@ fn check_metadata(array: &Array, format: ZarrFormat) -> Result<()> {
     Ok(())
 }
 
+/// Returns the tasks for the chunks that have to be made, which are taken from the plan, and for constant chunks.
 fn inline_tasks(
     path: &str,
     planner: &ChunkPlanner<'_>,

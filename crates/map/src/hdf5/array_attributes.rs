@@ -62,7 +62,7 @@ impl Mapper<'_> {
         };
         if let Some(attribute) = dataset.attributes.iter().find(narrow) {
             let message = format!(
-                "{} is a float of less than 64 bits, which JSON cannot say: xarray unpacks to float64, not float32",
+                "{} is a float of less than 64 bits, which JSON cannot express: xarray unpacks to float64, not float32",
                 attribute.name
             );
             self.diagnose(Severity::Info, "packing-widened", path, message);
@@ -91,7 +91,7 @@ impl Mapper<'_> {
             self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
         }
         if element.data_type.is_float() {
-            self.part_infinities(path, &mut kept, element, fill);
+            self.remove_infinities(path, &mut kept, element, fill);
         }
         attributes.remove("missing_value");
         match kept.len() {
@@ -101,12 +101,18 @@ impl Mapper<'_> {
         };
     }
 
-    /// Texts such as "Infinity" mask nothing and, among several values, keep xarray from masking by the others. NaN needs
-    /// no mask; one infinity can be the `_FillValue`.
-    fn part_infinities(&mut self, path: &str, kept: &mut Vec<Value>, element: &ElementType, fill: &FillPlan) {
+    /// Removes texts such as "Infinity" from the values of `missing_value`: they mask nothing and, among several values, keep
+    /// xarray from masking by the others. NaN needs no mask, and one infinity can be the `_FillValue`.
+    fn remove_infinities(
+        &mut self,
+        path: &str,
+        kept: &mut Vec<Value>,
+        element: &ElementType,
+        fill: &FillPlan,
+    ) {
         let decision = &fill.decision;
-        let is_said = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
-        let sentinel = decision.sentinel.as_ref().filter(|_| is_said).and_then(|value| match value {
+        let is_written = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
+        let sentinel = decision.sentinel.as_ref().filter(|_| is_written).and_then(|value| match value {
             FillValue::Fixed(bytes) => number_json(&element.data_type, bytes),
             _ => None,
         });
@@ -119,7 +125,7 @@ impl Mapper<'_> {
                 Some("NaN") if alone => kept.push(value),
                 Some("NaN") => {}
                 _ if sentinel.as_ref() == Some(&value) => {
-                    let message = format!("missing_value {value} is said as _FillValue");
+                    let message = format!("missing_value {value} is written as _FillValue");
                     self.diagnose(Severity::Info, "missing-value-as-fill-value", path, message);
                 }
                 _ => {

@@ -1,4 +1,4 @@
-//! Attributes as JSON, as h5netcdf shows them.
+//! Attributes as JSON, with the values and shapes that h5netcdf shows.
 
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{Attribute, Dataspace, Datatype, Element, Selection};
@@ -23,13 +23,13 @@ pub(super) const HIDDEN: [&str; 9] = [
     "_NCProperties",
 ];
 
-/// Bytes of memory for an attribute beside its name and its values.
+/// Bytes of memory for an attribute, without its name and values.
 const ATTRIBUTE: u64 = 128;
 
-/// Bytes of memory for a value of JSON.
+/// Bytes of memory for a JSON value.
 const VALUE: u64 = 48;
 
-/// What values are shown with: the paths of objects, and the memory that may be taken.
+/// Context of the conversion: the paths of objects for references, and the budget.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) names: &'a ObjectNames,
@@ -37,7 +37,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Takes memory for an element, those in it aside.
+    /// Takes memory for an element, without the elements inside.
     fn take(&self, element: &Element) -> Result<()> {
         let bytes = match element {
             Element::Text(text) => text.len() as u64,
@@ -48,7 +48,7 @@ impl Shown<'_> {
         self.shared.take("attributes", bytes.saturating_add(VALUE))
     }
 
-    /// The path of what an element refers to.
+    /// Returns the path of the object that an element refers to.
     fn path(&self, element: &Element) -> Result<String> {
         let path = reference_path(element, self.names)?;
         self.shared.take("paths of references", path.len() as u64)?;
@@ -56,12 +56,12 @@ impl Shown<'_> {
     }
 }
 
-/// Attributes that can be said, and (name, reason) of those that cannot.
+/// Converts attributes. Returns those with a JSON representation, and (name, reason) of the others.
 pub(super) fn attributes_json(
     attributes: &[Attribute],
     names: Shown<'_>,
 ) -> (Map<String, Value>, Vec<(String, Error)>) {
-    let mut said = Map::new();
+    let mut converted = Map::new();
     let mut left_out = Vec::new();
     for attribute in attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str())) {
         if attribute.name == "_ARRAY_DIMENSIONS" {
@@ -72,12 +72,12 @@ pub(super) fn attributes_json(
         let value = names.shared.take("attributes", ATTRIBUTE.saturating_add(attribute.name.len() as u64));
         match value.and_then(|()| attribute_json(attribute, names)) {
             Ok(value) => {
-                said.insert(attribute.name.clone(), value);
+                converted.insert(attribute.name.clone(), value);
             }
             Err(why) => left_out.push((attribute.name.clone(), why)),
         }
     }
-    (said, left_out)
+    (converted, left_out)
 }
 
 fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value> {
@@ -89,8 +89,8 @@ fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value> {
         Dataspace::Simple { .. } if is_text(&attribute.datatype) => &[attribute.elements.len() as u64][..],
         Dataspace::Simple { shape, .. } => shape,
     };
-    let say = |element: &Element| element_json(element, &attribute.datatype, names);
-    let values = attribute.elements.iter().map(say).collect::<Result<Vec<_>>>()?;
+    let convert = |element: &Element| element_json(element, &attribute.datatype, names);
+    let values = attribute.elements.iter().map(convert).collect::<Result<Vec<_>>>()?;
     let count = shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
     if count != Some(values.len() as u64) {
         return Err(Error::malformed(
@@ -105,7 +105,7 @@ fn is_text(datatype: &Datatype) -> bool {
     matches!(datatype, Datatype::String { .. } | Datatype::VariableString { .. })
 }
 
-/// A list of one is shown as what it holds.
+/// Returns the only element of a list of one, as h5netcdf does.
 fn single(value: Value) -> Value {
     match value {
         Value::Array(mut items) if items.len() == 1 => items.pop().unwrap_or_default(),
@@ -113,7 +113,7 @@ fn single(value: Value) -> Value {
     }
 }
 
-/// Nests a flat list by a shape; a scalar without one.
+/// Nests a flat list in row-major order by a shape; without axes, returns its only element.
 fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
     let Some((_, inner)) = shape.split_first() else { return values.pop().unwrap_or_default() };
     for length in inner.iter().rev() {
@@ -166,7 +166,7 @@ fn compound_json(members: &[(String, Element)], datatype: &Datatype, names: Show
         _ => &[],
     };
     let mut object = Map::new();
-    // Members come in the order of their types.
+    // Members are in the order of their types.
     for (at, (name, element)) in members.iter().enumerate() {
         let member = types.get(at).map_or(datatype, |member| &member.datatype);
         names.shared.take("attributes", name.len() as u64)?;
@@ -182,8 +182,8 @@ fn item_type(datatype: &Datatype) -> &Datatype {
     }
 }
 
-/// The attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5); `None` where a value
-/// or a name cannot be said so.
+/// Returns the attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5); `None` for
+/// booleans, and if a name has whitespace or a value more than 64 bits.
 pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
     let Datatype::Enum { base, members } = datatype else { return None };
     let Datatype::Integer(integer) = base.as_ref() else { return None };

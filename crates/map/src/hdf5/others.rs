@@ -1,4 +1,4 @@
-//! Other HDF5 files that a file refers to, read before it is mapped.
+//! Other HDF5 files that a file names: by virtual datasets and external links. They are read before the file is mapped.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// Deepest chain of virtual datasets.
 const DEPTH: u32 = 8;
 
-/// Why a virtual dataset is no source of another one.
+/// Why a virtual dataset cannot be the source of another one.
 pub(super) fn grown() -> Error {
     Error::unsupported("a virtual source", "its own sources make another extent than its file declares")
 }
@@ -28,28 +28,29 @@ pub(super) fn no_dataset() -> Error {
 const TOO_MANY: Error =
     Error::Limit { what: "sources of virtual datasets", limit: super::VIRTUAL_SOURCES as u64 };
 
-/// What became of another file.
+/// Another file that a file names.
 #[derive(Clone, Debug)]
 pub enum OtherFile {
-    /// It was read.
+    /// Its metadata was read.
     Read(Box<File>, Source),
-    /// There is none, so that what it would hold reads as the fill value.
+    /// It does not exist. What virtual datasets map to it reads as the fill value.
     Missing,
-    /// It may or could not be read; why.
+    /// It is not allowed, or could not be read; the reason.
     Refused(String),
 }
 
 /// Other files by url.
 #[derive(Clone, Debug, Default)]
 pub struct OtherFiles {
-    /// Each with what became of it.
+    /// The files by url.
     pub files: BTreeMap<String, OtherFile>,
-    /// Virtual datasets (url and address) whose sources make another extent than their own file says. libhdf5 does not
-    /// see it through another virtual dataset.
+    /// Virtual datasets, as (url, address), whose sources make another extent than their own file declares. Through another
+    /// virtual dataset, libhdf5 shows the declared extent.
     pub grown: BTreeSet<(String, Address)>,
 }
 
-/// Urls of the files in which the virtual datasets of a file, which lies at `own`, find their sources.
+/// Returns the urls of the files that hold the sources of a file's virtual datasets. `own` is the url of the file itself,
+/// which is not included; nor are numbered files ([`numbered_files`](super::numbered_files)).
 pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
     let layouts = file.objects.values().filter_map(|object| match object {
         Object::Dataset(dataset) => Some(&dataset.layout),
@@ -67,7 +68,7 @@ pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Urls of the files to which the external links of a file lead, which lies at `own`.
+/// Returns the urls of the files to which external links lead. `own` is the url of the file itself, which is not included.
 pub fn link_files(file: &File, own: &str) -> BTreeSet<String> {
     let groups = file.objects.values().filter_map(|object| match object {
         Object::Group(group) => Some(group),
@@ -80,34 +81,34 @@ pub fn link_files(file: &File, own: &str) -> BTreeSet<String> {
     names.filter(|url| url != own).collect()
 }
 
-/// A file that was read, and where it lies.
+/// A file that was read, with its source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenFile<'a> {
-    /// What it says.
+    /// Its metadata.
     pub(super) file: &'a File,
-    /// Where it lies.
+    /// Its url, size and version.
     pub(super) source: &'a Source,
 }
 
-/// The files that mapping a dataset may look into.
+/// The files that the mapping of a dataset can use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileContext<'a> {
     /// The file that is mapped.
     pub(super) root: OpenFile<'a>,
     /// The file of the dataset.
     pub(super) here: OpenFile<'a>,
-    /// The others.
+    /// All other files.
     pub(super) others: &'a OtherFiles,
-    /// How many sources of virtual datasets may still be looked at.
+    /// Number of sources of virtual datasets that may still be visited.
     pub(super) sources_left: &'a Cell<u32>,
-    /// Objects by their paths.
+    /// Lookup of objects by path.
     pub(super) lookup: &'a Lookup<'a>,
-    /// Virtual datasets on the way from the dataset that is mapped.
+    /// Number of virtual datasets between the mapped dataset and this one.
     pub(super) depth: u32,
 }
 
 impl<'a> FileContext<'a> {
-    /// Refuses a dataset of this file as a source, where libhdf5 would show its old extent.
+    /// Refuses a dataset as a source if libhdf5 would show the extent that its file declares.
     pub(super) fn check_extent(&self, address: Address) -> Result<()> {
         match self.others.grown.contains(&(self.here.source.url.clone(), address)) {
             true => Err(grown()),
@@ -115,7 +116,10 @@ impl<'a> FileContext<'a> {
         }
     }
 
-    /// The context as a source in a file sees it that this file names; `None` where there is no such file.
+    /// Returns the context of a source in the file called `name`; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// The file was refused, or sources are too many or too deeply nested.
     pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>> {
         let left = self.sources_left.get().checked_sub(1).ok_or(TOO_MANY)?;
         self.sources_left.set(left);

@@ -1,4 +1,4 @@
-//! HDF5 compounds as Zarr structures of packed fields.
+//! HDF5 compound datatypes as Zarr structures, whose fields follow each other without gaps.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,11 @@ const TOO_LARGE: Error = Error::Overflow("the compound datatype");
 /// Why a member whose elements are converted one by one is refused.
 const CONVERTED: &str = "members of structures are copied, not converted";
 
-/// The structure of a compound; its members are moved together where they leave gaps or lie in another order.
+/// Returns the structure of a compound. Members with gaps between them, or in another order than their offsets, are copied
+/// together when chunks are made.
+///
+/// # Errors
+/// The compound is malformed, or a member cannot be a field.
 pub(super) fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<ElementType> {
     if members.is_empty() {
         return Err(malformed("no members"));
@@ -29,15 +33,15 @@ pub(super) fn structure_type(size: u32, members: &[Member], format: ZarrFormat) 
     structure.element(format)
 }
 
-/// A structure whose members follow each other without gaps.
+/// A structure under construction.
 #[derive(Default)]
 struct Packed {
-    /// Bytes of the compound as stored.
+    /// Bytes of the stored compound.
     size: u32,
     fields: Vec<Field>,
-    /// Bytes of the members so far.
+    /// Bytes of the fields so far.
     length: u32,
-    /// Parts of the compound: (offset in it, offset here, bytes).
+    /// Parts to copy: (offset in the compound, offset in the structure, bytes).
     parts: Vec<(u32, u32, u32)>,
     strings: Vec<PaddedString>,
     reversed: Vec<(u32, u32)>,
@@ -65,7 +69,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Appends bytes of the compound; those that follow the last in both places lengthen its part.
+    /// Appends bytes of the compound. Bytes that follow the last part in the compound extend it.
     fn copy(&mut self, from: u32, length: u32) -> Result<()> {
         let size = self.size;
         if from.checked_add(length).is_none_or(|end| end > size) {
@@ -84,7 +88,7 @@ impl Packed {
         collect_numbers(&self.fields, 0, &mut numbers);
         let endian = numbers.first().map_or(Endian::Little, |(_, _, endian)| *endian);
         if format == ZarrFormat::V3 {
-            // Zarr v3 has one byte order for the whole array.
+            // Zarr v3 has one byte order for the whole array, so numbers in the other one are reversed.
             let others = numbers.iter().filter(|(.., order)| *order != endian);
             self.reversed.extend(others.map(|(offset, size, _)| (*offset, *size)));
             set_order(&mut self.fields, endian);
@@ -117,7 +121,7 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType> {
         return Err(refuse(Error::NoDataType(describe_type(reference))));
     }
     let datatype = match &member.datatype {
-        // Booleans of several bytes stay integers within structures.
+        // Booleans of several bytes remain integers in structures.
         Datatype::Enum { base, .. } if base.size() > 1 => base,
         other => other,
     };
@@ -136,7 +140,7 @@ fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType> {
     }
 }
 
-/// The numbers of several bytes in packed fields, the first of which begins at `start`: (offset, bytes, byte order).
+/// Collects the multi-byte numbers in packed fields, the first of which starts at `start`: (offset, bytes, byte order).
 fn collect_numbers(fields: &[Field], start: u32, numbers: &mut Vec<(u32, u32, Endian)>) {
     let mut at = start;
     for field in fields {

@@ -1,4 +1,4 @@
-//! Groups and links: an object is mapped at each path that leads to it.
+//! Groups and links. An object is mapped at each path that leads to it.
 
 use std::collections::BTreeSet;
 
@@ -21,22 +21,22 @@ use crate::{Diagnostic, Error, Result, Severity};
 /// Most groups and arrays of a hierarchy.
 pub(super) const NODES: u64 = 1_000_000;
 
-/// Bytes of memory for a group or an array beside its names, its attributes and its chunks.
+/// Bytes of memory for a group or an array, without names, attributes and chunks.
 const NODE: u64 = 1 << 10;
 
-/// Bytes of memory for a link beside its names.
+/// Bytes of memory for a link, without its names.
 const LINK: u64 = 96;
 
 /// Deepest nesting of groups.
 const DEPTH: usize = 64;
 
-/// Bytes of memory for a node, whose path stands in the hierarchy and in the reports.
+/// Returns the memory for a node, whose path appears in the hierarchy and in the report.
 fn node_bytes(path: &str, name: &str) -> u64 {
     let names = path.len().saturating_add(name.len()) as u64;
     names.saturating_mul(4).saturating_add(NODE)
 }
 
-/// Bytes of memory for a copy of a node at a path, those in it aside.
+/// Returns the memory for a copy of a node at a path, without its children.
 pub(super) fn weight(node: &Node, path: &str) -> u64 {
     let (attributes, chunks) = match node {
         Node::Group(group) => (&group.attributes, 0),
@@ -61,7 +61,7 @@ fn json_bytes(value: &serde_json::Value) -> u64 {
     }
 }
 
-/// Where the walk is.
+/// Position of the walk.
 struct Place<'a> {
     /// Path of the group, without a leading slash.
     path: &'a str,
@@ -69,7 +69,7 @@ struct Place<'a> {
     ancestors: Vec<Address>,
     /// Dimensions of the groups from the root to this one.
     scopes: Vec<Dimensions>,
-    /// Numbers given to dimensions on the way: siblings do not count, as h5netcdf has not opened them.
+    /// Numbers given to dimensions on the path from the root. Siblings do not count, as h5netcdf has not opened them.
     counters: Counters,
 }
 
@@ -153,8 +153,7 @@ impl Mapper<'_> {
                 None
             }
             Object::Datatype(_) => {
-                let message =
-                    "a committed datatype is no node of Zarr: it is not shown, nor are its attributes";
+                let message = "Zarr has no nodes for committed datatypes: neither this one nor its attributes are shown";
                 self.diagnose(
                     Severity::Info,
                     "datatype-not-shown",
@@ -186,7 +185,7 @@ impl Mapper<'_> {
         attributes
     }
 
-    /// What values are shown with.
+    /// Returns the context for the conversion of attributes.
     pub(super) fn shown(&self) -> Shown<'_> {
         Shown { names: &self.names, shared: self.shared.lookup }
     }
@@ -217,7 +216,7 @@ impl Mapper<'_> {
         ))
     }
 
-    /// The dimensions of a dataset's axes, which are noted; none of other objects.
+    /// Returns the dimensions of a dataset's axes and records their lengths; none for other objects.
     fn axes(
         &self,
         place: &Place<'_>,
@@ -257,7 +256,7 @@ impl Mapper<'_> {
         Some(array)
     }
 
-    /// The objects that the links of a group lead to.
+    /// Resolves the links of a group. External links are collected, unusable ones reported.
     fn children(&mut self, path: &str, address: Address, source: &SourceGroup) -> Vec<(String, Address)> {
         let mut children = Vec::with_capacity(source.links.len());
         for link in &source.links {
@@ -271,7 +270,7 @@ impl Mapper<'_> {
             let child = join(path, &name);
             if name != link.name {
                 let message = format!(
-                    "zarr-python takes a backslash for a slash: {:?} is shown as {name:?}",
+                    "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
                     link.name
                 );
                 self.diagnose(Severity::Warning, "name-changed", &child, message);

@@ -1,5 +1,5 @@
-//! Virtual datasets whose selections have no end, or whose sources are numbered (`%b` in their names): their extent
-//! follows from the sources that exist, as libhdf5 finds it with its defaults (view "last available", no gap).
+//! Virtual datasets with unlimited selections or numbered sources (`%b` in their names). Their extent follows from the
+//! sources that exist, with the defaults of libhdf5: view "last available" (`H5D_VDS_LAST_AVAILABLE`), printf gap 0.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,27 +12,27 @@ use super::others::{OtherFile, OtherFiles, grown, no_dataset};
 use crate::related::resolve_relative;
 use crate::{Error, Result};
 
-/// Longest chain of such datasets.
+/// Longest chain of such datasets that is resolved.
 const PASSES: u32 = 9;
 
-/// Most blocks that patterns may make.
+/// Most numbered sources of a file.
 const BLOCKS: u32 = 100_000;
 
 const TOO_MANY_BLOCKS: Error = Error::Limit { what: "numbered sources", limit: BLOCKS as u64 };
 
 const TOO_LARGE: Error = Error::Overflow("the extent");
 
-/// A dataset: the url of its file, and its address there.
+/// A dataset: url of its file, and address in it.
 type Key = (String, Address);
 
-/// A virtual dataset with an end.
+/// A virtual dataset with a definite extent, and mappings with definite selections.
 #[derive(Clone, PartialEq, Debug)]
 struct ResolvedExtent {
     shape: Vec<u64>,
     mappings: Vec<VirtualMapping>,
 }
 
-/// The files, and the extents that are known so far.
+/// The files, and the extents of the previous pass.
 struct View<'a> {
     own: &'a str,
     file: &'a File,
@@ -42,8 +42,8 @@ struct View<'a> {
     lookup: &'a Lookup<'a>,
 }
 
-/// Gives the virtual datasets of a file, which lies at `own`, and of the others their extents and selections with an end.
-/// Where that cannot be found, the layout becomes unreadable.
+/// Resolves the extents of unlimited virtual datasets, in a file at `own` and in the other files, and bounds their
+/// selections. A dataset that cannot be resolved gets an unreadable layout.
 pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budget: &Budget<'_>) {
     let open: Vec<Key> = all_open(file, own, others);
     if open.is_empty() {
@@ -106,7 +106,7 @@ fn is_same(one: &Result<ResolvedExtent>, other: &Result<ResolvedExtent>) -> bool
     }
 }
 
-/// The datasets that have to be resolved.
+/// Returns the datasets that have to be resolved.
 fn all_open(file: &File, own: &str, others: &OtherFiles) -> Vec<Key> {
     let others = others.files.iter().filter_map(|(url, other)| match other {
         OtherFile::Read(file, _) if url != own => Some((url.as_str(), file.as_ref())),
@@ -249,7 +249,7 @@ impl View<'_> {
         extent.grow(axis, Some(0))
     }
 
-    /// The extent of a source; `None` where it does not exist.
+    /// Returns the extent of a source; `None` if it does not exist.
     fn source(&self, own: &str, file: &str, path: &str) -> Result<Option<Vec<u64>>> {
         let name = |error: Error| error.of_source(path, file);
         let url = if file == "." { own.to_owned() } else { resolve_relative(own, file) };
@@ -284,16 +284,16 @@ impl Names {
     }
 }
 
-/// The extent so far.
+/// The extent of a virtual dataset so far.
 struct Extent {
-    /// What selections with an end need.
+    /// Extent that bounded selections need.
     least: Vec<u64>,
-    /// What those without an end come to, along the axes that have such.
+    /// Extent that unlimited selections reach, along the axes that have one.
     grown: Vec<Option<u64>>,
 }
 
 impl Extent {
-    /// Notes the bounds of a selection along the axes where it has an end.
+    /// Includes the bounds of a selection along the axes where it is bounded.
     fn hold(&mut self, selection: &Selection) {
         for (axis, least) in self.least.iter_mut().enumerate() {
             let end = match selection {
@@ -321,14 +321,14 @@ impl Extent {
         Ok(())
     }
 
-    /// The extent, where the file says this one.
+    /// Returns the resulting extent, for the one that the file declares.
     fn over(&self, shape: &[u64]) -> Vec<u64> {
         let sizes = shape.iter().zip(&self.grown).zip(&self.least);
         sizes.map(|((size, grown), least)| grown.map_or(*size, |grown| grown.max(*least))).collect()
     }
 }
 
-/// How many elements of a slab without an end lie within an extent.
+/// Returns how many elements of an unlimited slab are within an extent.
 pub(super) fn clipped(slab: &Slab, extent: u64) -> u64 {
     let Some(room) = extent.checked_sub(slab.start).filter(|room| *room > 0) else { return 0 };
     match slab.block {
@@ -340,7 +340,7 @@ pub(super) fn clipped(slab: &Slab, extent: u64) -> u64 {
     }
 }
 
-/// Where a slab without an end ends after so many elements; `None` past 64 bits.
+/// Returns where an unlimited slab ends after a number of elements; `None` past 64 bits.
 fn end(slab: &Slab, elements: u64) -> Option<u64> {
     match (slab.block, elements) {
         (_, 0) => Some(0),
@@ -353,7 +353,7 @@ fn end(slab: &Slab, elements: u64) -> Option<u64> {
     }
 }
 
-/// The `n`-th block along the axis without an end.
+/// Returns the `n`-th block of the slabs along the unlimited axis.
 fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     let mut block = slabs.to_vec();
     let slab = block.get_mut(axis).filter(|slab| slab.count.is_none() && slab.block.is_some_and(|n| n > 0));
@@ -364,7 +364,7 @@ fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     Ok(block)
 }
 
-/// The name of a source, in which `%b` is the number of the block and `%%` a percent sign.
+/// The name of a source file or dataset: `%b` stands for the number of the block, `%%` for a percent sign.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Pattern(Vec<String>);
 
@@ -395,8 +395,7 @@ impl Pattern {
     }
 }
 
-/// The files that the numbered sources of a file may lie in, which lies at a url: those of block 0, 1 and on, until one
-/// does not exist.
+/// Files of numbered sources: those of block 0, 1 and so on, until one does not exist.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NumberedFiles {
     own: String,
@@ -404,13 +403,13 @@ pub struct NumberedFiles {
 }
 
 impl NumberedFiles {
-    /// The url of the file of a block.
+    /// Returns the url of the file of a block.
     pub fn url(&self, block: u64) -> String {
         resolve_relative(&self.own, &self.name.name(block))
     }
 }
 
-/// All such of a file that lies at `own`.
+/// Returns the numbered files that a file at `own` names.
 pub fn numbered_files(file: &File, own: &str) -> BTreeSet<NumberedFiles> {
     let all = file.objects.values().flat_map(mappings);
     let numbered =
