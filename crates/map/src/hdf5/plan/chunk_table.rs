@@ -1,11 +1,11 @@
-//! Chunk tables: what a chunk index of HDF5 lists.
+//! Chunk tables: the columns of a chunk index, checked against the grid of chunks.
 
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable};
 
 use crate::{Error, Result};
 
-/// Position and place of each chunk.
+/// Returns the row-major position and the stored range of each allocated chunk.
 pub(super) fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
     table.addresses.iter().enumerate().filter_map(|(n, address)| {
         let position =
@@ -21,18 +21,23 @@ fn size_of(table: &ChunkTable, n: usize) -> Option<u64> {
     }
 }
 
+/// Returns the end of the chunk that is stored last, in bytes from the start of the file; 0 without chunks.
 pub(super) fn furthest_end(table: &ChunkTable) -> u64 {
     entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
 }
 
+/// A table that contradicts itself or the dataset.
 pub(super) fn malformed(problem: String) -> Error {
     Error::malformed("chunk table", problem)
 }
 
+/// Chunks whose shape does not fit the extent of the array.
 pub(super) fn mismatched_shape(chunk_shape: &[u64], shape: &[u64]) -> Error {
     malformed(format!("chunks of {chunk_shape:?} in an extent of {shape:?}"))
 }
 
+/// Refuses tables with chunks outside of the grid, of 0 bytes, or with columns of different lengths. `grid` is the number of
+/// chunks along each axis.
 pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
     let count = grid
         .iter()

@@ -1,5 +1,5 @@
-//! Chunked layouts: the chunk table becomes a manifest; chunks that went through other filters than the rest are
-//! made inline.
+//! Chunked layouts: the chunk table becomes the manifest. Chunks whose filters differ from those of the rest are inlined in
+//! the codecs of the array.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
 use super::zfp::ZFP;
 use crate::{ChunkContent, Error, Result};
 
-/// What is known of all chunks of a dataset.
+/// The chunks of a dataset.
 struct Chunks<'a> {
     chunked: &'a Chunked,
     pipeline: Pipeline,
-    /// Shape of a chunk, appended axes included.
+    /// Shape of a chunk, with the axes of an array type.
     shape: Vec<u64>,
     /// Chunks along each axis.
     grid: Vec<u64>,
@@ -28,6 +28,10 @@ struct Chunks<'a> {
 }
 
 impl ChunkPlanner<'_> {
+    /// Plans a chunked layout.
+    ///
+    /// # Errors
+    /// The chunk table is malformed, a filter has no codec, or chunks that have to be made exceed the inline limit.
     pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan> {
         if let [filter, ..] = self.dataset.filters.as_slice()
             && filter.id == ZFP
@@ -59,15 +63,15 @@ impl ChunkPlanner<'_> {
             return self.inline_all(plan, &chunks, why);
         }
         let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
-        if !mismatched.is_empty() && !codecs.iter().all(can_encode) {
+        if mismatched.is_empty() {
+            if codecs.is_empty() {
+                check_uniform(table, chunks.bytes)?;
+            }
+        } else {
             let why = format!("{} chunks went through other filters than the rest", mismatched.len());
-            return self.inline_all(plan, &chunks, why);
-        }
-        if codecs.is_empty() && mismatched.is_empty() {
-            check_uniform(table, chunks.bytes)?;
-        }
-        if !mismatched.is_empty() {
-            let why = format!("{} chunks went through other filters than the rest", mismatched.len());
+            if !codecs.iter().all(can_encode) {
+                return self.inline_all(plan, &chunks, why);
+            }
             self.check_limit(mismatched.len() as u64, &chunks.shape, &why)?;
             plan.inline_reason = Some(why);
             plan.inline = mismatched;
@@ -94,7 +98,7 @@ impl ChunkPlanner<'_> {
         })
     }
 
-    /// No chunk is allocated: the codecs matter for constant chunks only.
+    /// Sets the codecs of an array without allocated chunks, in which constant chunks may be encoded.
     fn with_codecs(&self, mut plan: ChunkPlan, codecs: Vec<Codec>, bytes: u64) -> ChunkPlan {
         if self.must_be_made().is_none()
             && codecs.iter().all(can_encode)
@@ -105,7 +109,7 @@ impl ChunkPlanner<'_> {
         plan
     }
 
-    /// Makes every allocated chunk.
+    /// Plans to make every allocated chunk.
     fn inline_all(&self, mut plan: ChunkPlan, chunks: &Chunks<'_>, why: String) -> Result<ChunkPlan> {
         let table = &chunks.chunked.chunks;
         self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
@@ -117,7 +121,7 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    /// Chunks that the array's codecs do not decode as they are stored.
+    /// Returns the chunks that the codecs of the array do not decode as they are stored, with their content.
     fn mismatched_chunks(
         &self,
         chunks: &Chunks<'_>,
@@ -145,16 +149,17 @@ impl ChunkPlanner<'_> {
 }
 
 impl Chunks<'_> {
-    /// The filter mask of a chunk; all filters are skipped for unfiltered edges.
+    /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks skip all filters if
+    /// the layout says so.
     fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
-        if self.chunked.unfiltered_edges && self.sticks_out(position) {
+        if self.chunked.unfiltered_edges && self.is_partial(position) {
             return u32::MAX;
         }
         table.filter_masks.get(&position).copied().unwrap_or(0)
     }
 
-    /// Whether a chunk sticks out of the extent.
-    fn sticks_out(&self, position: u64) -> bool {
+    /// Whether a chunk extends beyond the array.
+    fn is_partial(&self, position: u64) -> bool {
         let Some(indices) = chunk_indices(position, &self.grid) else { return false };
         indices
             .iter()
@@ -176,7 +181,7 @@ fn references(table: &ChunkTable) -> References {
     }
 }
 
-/// The one mask of all chunks where they share it, else none skipped.
+/// Returns the filter mask that all chunks share; 0 (no filter skipped) if they differ.
 fn common_mask(table: &ChunkTable) -> u32 {
     let mut masks = table.filter_masks.values();
     match masks.next() {
@@ -189,7 +194,7 @@ fn common_mask(table: &ChunkTable) -> u32 {
     }
 }
 
-/// Unfiltered chunks must have their full size.
+/// Refuses unfiltered chunks that are not of their full size.
 fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<()> {
     match entries(table).find(|(_, range)| range.length != bytes) {
         Some((position, range)) => {

@@ -1,7 +1,8 @@
-//! Contiguous data cut along the slowest axis.
+//! Compact and contiguous layouts, and the splitting of contiguous data along its slowest axis
+//! ([`MapOptions::split_contiguous`](crate::MapOptions::split_contiguous)).
 //!
-//! Chunks of a regular grid all have the same number of bytes, so that the last one must be whole, or made inline with
-//! what sticks out of the array filled up.
+//! The chunks of a regular grid all have the same number of bytes. The last one must therefore be whole, or is inlined and
+//! padded beyond the end of the array.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -10,15 +11,15 @@ use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId};
 use super::planner::{ChunkPlan, ChunkPlanner};
 use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
 
-/// Most chunks that one array is cut into.
+/// Most chunks that one array is split into.
 const CHUNKS: u64 = 1_000_000;
 
-/// How an axis is cut.
+/// Split of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cut {
     /// The axis.
     axis: usize,
-    /// Its size, in slices.
+    /// Size of the axis, in slices.
     size: u64,
     /// Slices of a chunk.
     height: u64,
@@ -27,6 +28,10 @@ struct Cut {
 }
 
 impl ChunkPlanner<'_> {
+    /// Plans a compact layout: its bytes are in the object header, and become an inlined chunk.
+    ///
+    /// # Errors
+    /// The layout has fewer bytes than the extent needs.
     pub(super) fn compact(&self, bytes: &Bytes) -> Result<ChunkPlan> {
         let mut plan = self.one_missing_chunk();
         if self.is_empty() {
@@ -56,6 +61,11 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
+    /// Plans a contiguous layout, stored in `range`.
+    ///
+    /// # Errors
+    /// The range is shorter than the extent, or past the end of the file; or the array has to be made and exceeds the inline
+    /// limit.
     pub(super) fn contiguous(&self, range: ByteRange) -> Result<ChunkPlan> {
         let mut plan = self.one_missing_chunk();
         if self.is_empty() {
@@ -86,8 +96,8 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    /// References to the parts of a run that holds the whole array, in chunks of at most `most` bytes (one slice at
-    /// least); `None` where there is nothing to cut.
+    /// Plans chunks of at most `most` bytes, but at least one slice, in a range that stores the whole array. Returns `None`
+    /// if there is nothing to split.
     pub(super) fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
         let cut = self.cut(most)?;
         let mut plan = self.one_missing_chunk();
@@ -115,7 +125,7 @@ impl ChunkPlanner<'_> {
         Some(Cut { axis, size, height, slice })
     }
 
-    /// The last chunk: what is left of the array, on a background.
+    /// Returns the content of the last chunk: the rest of the array, padded with the background.
     fn last(&self, range: ByteRange, cut: &Cut, chunk_shape: &[u64]) -> ChunkContent {
         let rest = cut.size % cut.height;
         let length = rest.saturating_mul(cut.slice);
@@ -142,8 +152,9 @@ impl ChunkPlanner<'_> {
     }
 }
 
-/// Slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` where it is at least half of
-/// that; else `most`, where a chunk of it may be inlined (`inline` slices); else the largest divisor. `None`: not cut.
+/// Returns the slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` if it is at least half of
+/// `most`; else `most`, if a chunk of it may be inlined (at most `inline` slices); else the largest divisor. `None` if the
+/// axis is not split.
 fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
     let most = most.max(1);
     if most >= size || size.div_ceil(most) > CHUNKS {
@@ -156,7 +167,7 @@ fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
     divisor
 }
 
-/// The largest divisor of `size` up to `most` that makes no more chunks than allowed.
+/// Returns the largest divisor of `size` up to `most` that makes at most [`CHUNKS`] chunks.
 fn largest_divisor(size: u64, most: u64) -> Option<u64> {
     (size.div_ceil(most)..=CHUNKS.min(size))
         .find(|chunks| size.is_multiple_of(*chunks))

@@ -1,4 +1,4 @@
-//! Datasets whose bytes lie in external raw data files.
+//! External layouts: the bytes of a dataset are segments of raw data files.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,15 @@ use crate::{Error, Result};
 /// The layout in error messages.
 const EXTERNAL: &str = "external raw data";
 
-/// Most chunks that segments are cut into.
+/// Most chunks that segments are split into.
 const CHUNKS: u64 = 1_000_000;
 
 impl ChunkPlanner<'_> {
-    /// One segment that holds everything, or segments of whole rows, can be referred to.
+    /// Plans an external layout. Several segments become chunks of equal size, each within one segment, so all segments must
+    /// consist of whole rows.
+    ///
+    /// # Errors
+    /// Segments do not cover the extent or split rows, or elements have to be converted.
     pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<ChunkPlan> {
         let mut plan = self.one_missing_chunk();
         if self.is_empty() {
@@ -63,7 +67,7 @@ impl ChunkPlanner<'_> {
     }
 }
 
-/// The part of each segment that the dataset uses.
+/// Returns the used part of each segment, as (file, range); `needed` is the size of the dataset in bytes.
 fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRange)>> {
     let mut rest = needed;
     let mut runs = Vec::new();
@@ -80,7 +84,7 @@ fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRang
     }
 }
 
-/// One column a source.
+/// Merges the columns of each source into one.
 fn joined(chunks: ChunkManifest) -> ChunkManifest {
     let mut joined = ChunkManifest::default();
     let mut places = BTreeMap::new();

@@ -6,20 +6,23 @@ use virtualize_zarr::{Codec, ZarrFormat};
 use crate::hdf5::describe::describe_filter;
 use crate::{Error, Result};
 
-/// A filter pipeline: one step a filter, in the order of encoding. `None` is a filter that changes nothing.
+/// A filter pipeline: one codec for each filter, in the order of encoding; `None` for filters that change nothing.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Pipeline {
     steps: Vec<Option<Codec>>,
 }
 
 impl Pipeline {
-    /// The codecs of a pipeline, or the first filter that has none.
+    /// Maps filters to codecs.
+    ///
+    /// # Errors
+    /// A filter has no codec, or impossible parameters.
     pub(super) fn new(filters: &[Filter]) -> Result<Self> {
         let steps = filters.iter().map(codec).collect::<Result<_>>()?;
         Ok(Self { steps })
     }
 
-    /// What a chunk went through whose filter mask is given (bit *n* set: filter *n* was skipped).
+    /// Returns the codecs of a chunk with this filter mask: bit *n* is set if filter *n* was skipped.
     pub(super) fn applied(&self, mask: u32) -> Vec<Codec> {
         let skipped =
             |n: usize| u32::try_from(n).ok().and_then(|n| mask.checked_shr(n)).unwrap_or(0) & 1 == 1;
@@ -32,13 +35,15 @@ impl Pipeline {
     }
 }
 
-/// Whether released clients undo these codecs on chunks of `bytes` decoded bytes; else the name of the hindrance.
+/// Checks that released clients decode chunks of `bytes` decoded bytes.
 ///
-/// numcodecs' shuffle refuses bytes that are no whole number of elements, which only the first filter can rule out.
+/// # Errors
+/// The Zarr format has no name for a codec, or a shuffle may get a number of bytes that is no multiple of its element size,
+/// which numcodecs refuses. Only uncompressed lengths are known here.
 pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<()> {
     let mut length = Some(bytes);
     for codec in codecs {
-        check_spelling(codec, format)?;
+        check_name(codec, format)?;
         match codec {
             Codec::Shuffle { element_size } => {
                 if length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1)))) {
@@ -55,8 +60,8 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -
     Ok(())
 }
 
-/// Refuses codecs that the Zarr format has no name for.
-fn check_spelling(codec: &Codec, format: ZarrFormat) -> Result<()> {
+/// Refuses a codec that the Zarr format has no name for.
+fn check_name(codec: &Codec, format: ZarrFormat) -> Result<()> {
     let (spelled, other) = match format {
         ZarrFormat::V2 => (codec.to_v2(), None),
         ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().ok()),
@@ -64,6 +69,7 @@ fn check_spelling(codec: &Codec, format: ZarrFormat) -> Result<()> {
     spelled.map(drop).map_err(|error| Error::Codec { error, in_v2: other.is_some() })
 }
 
+/// Maps a filter to a codec; `None` if it changes nothing. Numbers are those of the HDF Group's registry.
 fn codec(filter: &Filter) -> Result<Option<Codec>> {
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let level = |n: u32, highest: u32| u8::try_from(n.clamp(1, highest)).unwrap_or(1);
@@ -77,7 +83,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         3 => Codec::Fletcher32,
         4 => Codec::Hdf5Szip(filter.parameters.clone()),
         5 => match parameter(1) {
-            Some(1) => return Ok(None), // "no need to compress": the library stores such chunks as they are
+            Some(1) => return Ok(None), // "no need to compress": the library stores chunks unchanged
             _ => Codec::Hdf5Nbit(filter.parameters.clone()),
         },
         6 => Codec::Hdf5ScaleOffset(filter.parameters.clone()),
@@ -96,7 +102,8 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
     }))
 }
 
-/// Blosc: client data are (filter version, format version, element size, chunk size, level, shuffle, compressor).
+/// Returns the codec of the Blosc filter. Its client data are filter version, format version, element size, chunk size,
+/// level, shuffle, compressor.
 fn blosc(filter: &Filter) -> Codec {
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let names = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];

@@ -1,6 +1,6 @@
-//! LZO chunks (filter 305, PyTables). The filter stores bare LZO1X streams, of which the client must know how long they
-//! decode: such chunks are made, with the head in front that imagecodecs reads (0xF0, then the decoded length as 4
-//! bytes, most significant first).
+//! LZO chunks (filter 305, PyTables). The filter stores plain LZO1X streams, whose decoder must know the decoded length. Such
+//! chunks are inlined with the header that imagecodecs reads before the stream: 0xF0, then the decoded length in 4 bytes,
+//! most significant first.
 
 use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
@@ -11,7 +11,7 @@ use super::filters::Pipeline;
 use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::{ChunkContent, Error, Result};
 
-/// Its registered number.
+/// Number of the filter in the registry of the HDF Group.
 pub(super) const LZO: u16 = 305;
 
 /// The filter in error messages.
@@ -20,7 +20,7 @@ const NAME: &str = "LZO (305)";
 const REASON: &str = "clients need the decoded length before LZO chunks";
 
 impl ChunkPlanner<'_> {
-    /// All chunks with the head in front; LZO must be the last filter.
+    /// Plans chunks whose last filter is LZO; `before` are the filters before it.
     pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<ChunkPlan> {
         let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
         if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {

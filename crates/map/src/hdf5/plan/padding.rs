@@ -1,5 +1,5 @@
-//! Variables that are shorter than an unlimited dimension: NetCDF shows them at its full length, with the fill value where
-//! they end.
+//! Padding of variables that are shorter than an unlimited dimension. NetCDF shows them at the length of the dimension, filled
+//! beyond their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,22 @@ use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS, can_encode};
 use crate::hdf5::dimensions::AxisDimension;
 use crate::{ChunkContent, Error, Result};
 
-/// An array at the length of its dimensions.
+/// An array at the lengths of its dimensions.
 pub(in crate::hdf5) struct Padded {
-    /// Shape of the array, appended axes included.
+    /// Shape of the array, with the axes of an array type.
     pub(in crate::hdf5) shape: Vec<u64>,
-    /// What it reads as where the variable has ended.
+    /// What elements beyond the end of the variable read as.
     pub(in crate::hdf5) fill: FillValue,
 }
 
 impl ChunkPlanner<'_> {
-    /// Pads an array to the lengths of its unlimited dimensions; `None` where it has them. Chunks past the end stay
-    /// missing, those that it ends in are made, since nothing says what HDF5 stores behind its end.
+    /// Pads an array to the lengths of its unlimited dimensions. Returns `None` if it has these lengths.
+    ///
+    /// Chunks beyond the end of the variable are missing. Chunks in which it ends are made anew, since what HDF5 stores in
+    /// them beyond the end is undefined.
     ///
     /// # Errors
-    /// Why that cannot be done; then nothing is changed.
+    /// The array cannot be padded. The plan is unchanged then.
     pub(in crate::hdf5) fn padded(
         &self,
         plan: &mut ChunkPlan,
@@ -49,7 +51,7 @@ impl ChunkPlanner<'_> {
         Ok(Some(Padded { shape, fill }))
     }
 
-    /// The chunks that the variable ends in, by their position before padding.
+    /// Returns the chunks in which the variable ends, by their positions before padding.
     fn last_chunks(&self, plan: &ChunkPlan, shape: &[u64]) -> Result<Vec<(u64, ChunkContent)>> {
         let chunk_shape = &plan.chunk_shape;
         let counts = ChunkGrid::Regular(chunk_shape.clone()).counts(self.shape);
@@ -92,7 +94,7 @@ impl ChunkPlanner<'_> {
         Ok(made)
     }
 
-    /// A chunk of which only the first elements along each axis belong to the variable.
+    /// Restricts a chunk to its first `used` elements along each axis, which belong to the variable.
     fn ended(&self, mut content: ChunkContent, used: &[u64]) -> Result<ChunkContent> {
         let pieces = match &mut content {
             ChunkContent::Assemble { background, pieces, .. } => {
@@ -116,14 +118,15 @@ fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("padding", problem)
 }
 
-/// The shape with the length of each unlimited dimension, where that is greater.
+/// Returns the shape, with the lengths of unlimited dimensions that are greater.
 fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
     let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
     let lengths = lengths.chain(std::iter::repeat(None));
     own.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect()
 }
 
-/// Gives chunks their positions in a larger grid, and adds those that were made.
+/// Moves chunks to their positions in a larger grid, and adds those that were made. `from` and `to` are the numbers of chunks
+/// along each axis.
 fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64], to: &[u64]) -> Result<()> {
     let too_many = || Error::Overflow("the padded chunk grid");
     to.iter().try_fold(1_u64, |product, n| product.checked_mul(*n)).ok_or_else(too_many)?;
@@ -146,8 +149,8 @@ fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64
     Ok(())
 }
 
-/// What netCDF-C reads past the end of a variable without a fill value of its own: the default of the type
-/// (`NC_FILL_FLOAT` and so on).
+/// Returns what netCDF-C reads beyond the end of a variable without a fill value of its own: the default of the type
+/// (`NC_FILL_FLOAT` and so on). `None` for other types, and if there is a fill value.
 fn netcdf_fill(datatype: &Datatype, data_type: &DataType, stored: &Stored) -> Option<FillValue> {
     if matches!(stored, Stored::User(_)) || !matches!(datatype, Datatype::Integer(_) | Datatype::Float(_)) {
         return None;

@@ -1,4 +1,4 @@
-//! Which elements of a source a mapping puts where, axis by axis.
+//! Selections of a virtual mapping: which elements of the source become which elements of the destination, axis by axis.
 
 use std::collections::BTreeSet;
 
@@ -12,33 +12,36 @@ const MAPPING: &str = "virtual mapping";
 /// Most spans of one axis.
 const SPANS: u64 = 1_000_000;
 
-/// Elements that lie side by side in the source and in the destination.
+/// Elements that are contiguous along an axis of both source and destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     /// First element in the destination.
     pub(super) to: u64,
     /// First element in the source.
     pub(super) from: u64,
-    /// How many.
+    /// Number of elements.
     pub(super) length: u64,
 }
 
 /// An axis of the destination, of the source, or of both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Axis {
-    /// Axis of the destination; `None` where it has none of the kind.
+    /// Axis of the destination; `None` for an axis of the source alone.
     pub(super) to: Option<usize>,
-    /// Axis of the source; `None` where it has none of the kind.
+    /// Axis of the source; `None` for an axis of the destination alone.
     pub(super) from: Option<usize>,
-    /// What goes where; one element where one of the two is lacking.
+    /// Spans in order; one element for an axis of one side alone.
     pub(super) spans: Vec<Span>,
 }
 
-/// One run of an axis: first element and how many.
+/// Consecutive elements of an axis: (first, number).
 type Run = (u64, u64);
 
-/// Pairs the axes of two selections. Elements go in row-major order, so that two regular selections agree axis by axis
-/// once axes of one element are dropped.
+/// Pairs the axes of two selections, within the shapes of their datasets. Elements are mapped in row-major order, so two
+/// regular selections agree axis by axis once axes of one element are dropped.
+///
+/// # Errors
+/// A selection is irregular or exceeds its dataset, or the selections differ in shape.
 pub(super) fn axes(
     to: &Selection,
     to_shape: &[u64],
@@ -75,7 +78,7 @@ pub(super) fn axes(
     Ok(axes)
 }
 
-/// Whether a selection has no end.
+/// Whether a selection is unlimited.
 pub(super) fn is_unlimited(selection: &Selection) -> bool {
     match selection {
         Selection::Regular(slabs) => slabs.iter().any(|slab| slab.count.is_none() || slab.block.is_none()),
@@ -95,7 +98,7 @@ fn axis(to: Option<(usize, &Vec<Run>)>, from: Option<(usize, &Vec<Run>)>) -> Axi
     Axis { to: to.map(|axis| axis.0), from: from.map(|axis| axis.0), spans }
 }
 
-/// Cuts runs of equal total length where either of the two ends.
+/// Splits runs of equal total length wherever one of either side ends.
 fn paired(to: &[Run], from: &[Run]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let (mut to, mut from) = (to.iter().copied(), from.iter().copied());
@@ -109,7 +112,7 @@ fn paired(to: &[Run], from: &[Run]) -> Vec<Span> {
     spans
 }
 
-/// The runs of each axis of a selection, within an extent.
+/// Returns the runs of a selection along each axis of `shape`.
 fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>> {
     match selection {
         Selection::All => Ok(shape.iter().map(|n| vec![(0, *n)]).collect()),
@@ -141,7 +144,7 @@ fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>> {
     }
 }
 
-/// The runs of each axis of blocks that are all combinations of these runs, as a list of one block is.
+/// Returns the runs along each axis of blocks that are all combinations of such runs, which a single block always is.
 fn block_runs(blocks: &[(Vec<u64>, Vec<u64>)], shape: &[u64]) -> Result<Vec<Vec<Run>>> {
     let irregular = || unsupported("irregular selections are not supported");
     let rank = blocks.first().map_or(0, |(first, _)| first.len());
@@ -167,7 +170,7 @@ fn block_runs(blocks: &[(Vec<u64>, Vec<u64>)], shape: &[u64]) -> Result<Vec<Vec<
     }
 }
 
-/// Runs from their first and last elements, joined where one follows the other.
+/// Converts (first, last) to runs, and joins those that follow each other.
 fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
     let mut all: Vec<Run> = Vec::new();
     for (first, last) in runs {
@@ -179,7 +182,7 @@ fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
     all
 }
 
-/// The runs of a slab that ends after so many elements, where it has no end of its own.
+/// Returns the runs of a slab. An unlimited one ends after `elements` elements.
 fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>> {
     let block = match (slab.count, slab.block) {
         (Some(_), Some(_)) => return slab_runs(slab, extent),

@@ -1,5 +1,5 @@
-//! Virtual datasets: where the blocks that they are made of lie on one chunk grid, references are those of the sources;
-//! other chunks are made of pieces of the sources' chunks.
+//! Virtual datasets on one chunk grid. Chunks that coincide with chunks of a source are references to these; others are
+//! assembled from pieces of the sources' chunks and inlined.
 
 use std::collections::BTreeMap;
 
@@ -19,50 +19,53 @@ use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
 /// Bytes of memory for a chunk of the virtual dataset.
 const SLOT_BYTES: u64 = 96;
 
-/// Most pieces that its made chunks may have.
+/// Most pieces in the assembled chunks of a virtual dataset.
 const PIECES: usize = 500_000;
 
-/// Chunks beyond which an array that may be inlined whole becomes one chunk.
+/// Number of chunks beyond which an array that fits the inline limit becomes one chunk.
 const SMALL_CHUNKS: u64 = 10_000;
 
-/// How many times the limit of inlined bytes may be decoded for them.
+/// Bytes that may be decoded for inlined chunks, as a multiple of the inline limit.
 const DECODED: u64 = 16;
 
-/// The chunks so far.
+/// The chunks of a virtual dataset so far.
 #[derive(Default)]
 struct VirtualGrid {
     slots: BTreeMap<u64, Slot>,
-    /// How many chunks of sources were looked at.
+    /// Number of overlaps that were visited.
     steps: u64,
-    /// How many slots have to be made, and of how many pieces.
+    /// Number of assembled chunks.
     made: u64,
     pieces: usize,
-    /// Bytes that pieces hold themselves.
+    /// Bytes that pieces carry themselves.
     here: u64,
 }
 
 /// A chunk of the virtual dataset.
 enum Slot {
-    /// A chunk of a source: of which block, at which position of its grid.
+    /// A chunk of a source, with the number of its block and its position in the source's grid.
     Whole { chunk: Chunk, block: usize, from: u64 },
-    /// Pieces, each with its block; later ones cover earlier ones.
+    /// Pieces with the numbers of their blocks. Later ones cover earlier ones.
     Made(Vec<(usize, Piece)>),
 }
 
-/// How a block is cut into chunks.
+/// Chunk grid of a block's source.
 struct BlockLayout<'a> {
     number: usize,
     block: &'a Block,
-    /// The chunk shape of its source.
+    /// Chunk shape of the source.
     shape: Vec<u64>,
-    /// How many such chunks the source has along each axis.
+    /// Number of chunks along each axis of the source.
     counts: Vec<u64>,
 }
 
 impl ChunkPlanner<'_> {
-    /// Puts the chunks of all sources on the grid of the virtual dataset.
+    /// Plans a virtual dataset.
+    ///
+    /// # Errors
+    /// A source cannot be used, or assembled chunks exceed the inline limit.
     pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<ChunkPlan> {
-        // The extent of such a dataset follows from its sources: what the file says is not to be trusted.
+        // The extent follows from the sources; the one that the file declares may be outdated.
         if mappings.iter().any(|mapping| is_unlimited(&mapping.destination) || is_unlimited(&mapping.source))
         {
             return Err(unsupported("the extent of its unlimited selections is not known"));
@@ -85,7 +88,7 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    /// Chooses codecs and chunk shape: those that most likely let chunks of sources be referred to.
+    /// Chooses codecs and chunk shape so that chunks of sources can be referenced if possible.
     fn choose(&self, blocks: &[Block], plan: &mut ChunkPlan) -> Result<()> {
         let is_stored = |chunk: &Chunk| !matches!(chunk, Chunk::Made(_));
         let stored = || blocks.iter().filter(|block| block.part.chunks.values().any(is_stored));
@@ -117,7 +120,7 @@ impl ChunkPlanner<'_> {
         Ok(grid)
     }
 
-    /// Puts the chunks of a block in their places.
+    /// Places the chunks of a block on the grid.
     fn place_block(
         &self,
         layout: &BlockLayout<'_>,
@@ -167,7 +170,7 @@ impl ChunkPlanner<'_> {
         })
     }
 
-    /// Makes a chunk one of pieces, also if it was a whole one of a source.
+    /// Turns a chunk of the grid into pieces, which cover a whole chunk of a source that was there.
     fn open_slot(&self, at: u64, blocks: &[Block], plan: &ChunkPlan, grid: &mut VirtualGrid) -> Result<()> {
         let (chunk, number, from) = match grid.slots.get(&at) {
             Some(Slot::Made(_)) => return Ok(()),
@@ -199,7 +202,7 @@ impl ChunkPlanner<'_> {
         grid.add(at, number, pieces, self.options.inline_limit)
     }
 
-    /// Chunks as columns, one a file, and those that are to be made.
+    /// Moves the chunks of the grid to the plan: references by file, and content of those that are assembled.
     fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<()> {
         let mut columns: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
         let mut decoded = 0_u64;
@@ -246,7 +249,7 @@ impl ChunkPlanner<'_> {
         Ok(())
     }
 
-    /// A chunk of pieces. Those of one chunk of a source stand together, so that it is decoded once.
+    /// Returns the content of an assembled chunk. Pieces of one chunk of a source are adjacent, so that it is decoded once.
     fn made_of(&self, mut pieces: Vec<(usize, Piece)>, shape: &[u64]) -> Result<ChunkContent> {
         pieces.sort_by(|(block, one), (other_block, other)| {
             let range = |piece: &Piece| match &piece.bytes {
@@ -266,7 +269,7 @@ impl ChunkPlanner<'_> {
         Ok(self.made_of_pieces(shape, pieces))
     }
 
-    /// Bytes that are decoded for these pieces.
+    /// Returns the bytes that are decoded for these pieces.
     fn decoded_bytes(&self, pieces: &[Piece]) -> u64 {
         let size = |piece: &Piece| {
             let element = piece.transform.stored_size().map_or(self.element.stored_size, u64::from);
@@ -282,7 +285,7 @@ impl ChunkPlanner<'_> {
     }
 }
 
-/// Why chunks are made.
+/// Why chunks are assembled.
 const MADE: &str = "its chunks differ from those of its sources in grid, filters or fill value";
 
 impl VirtualGrid {
@@ -318,7 +321,8 @@ impl VirtualGrid {
     }
 }
 
-/// Whether a chunk can stand as it is, and is no shorter last one of a run that was cut.
+/// Whether a chunk of a source can be a chunk of the grid: it is not the shorter last part of contiguous data, and not
+/// assembled itself.
 fn is_unbroken(chunk: &Chunk, layout: &BlockLayout<'_>, index: &[u64]) -> bool {
     match (chunk, layout.block.part.cut) {
         (Chunk::There(_), Some((axis, _))) => {
@@ -331,7 +335,7 @@ fn is_unbroken(chunk: &Chunk, layout: &BlockLayout<'_>, index: &[u64]) -> bool {
     }
 }
 
-/// The chunk shape of a source, its run cut to fit the grid.
+/// Returns the chunk shape of a source. Contiguous data is cut to fit the grid.
 fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
     let mut shape = block.part.chunk_shape.clone();
     if let Some((cut, _)) = block.part.cut
@@ -343,7 +347,7 @@ fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
     shape
 }
 
-/// For each axis of a block, where chunks of the destination and of the source meet.
+/// Returns the overlaps of chunks of the destination and of the source, for each axis of a block.
 fn overlaps(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
     let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
     let mut all = Vec::new();
@@ -384,7 +388,7 @@ fn overlaps(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Resul
     Ok(all)
 }
 
-/// Indices of the chunks that meet.
+/// Returns the indices of the chunks that overlap, in the destination and in the source.
 fn indices(
     block: &Block,
     overlap: &[ChunkOverlap],
@@ -403,10 +407,10 @@ fn indices(
     (to, from)
 }
 
-/// What is done with a overlap, one an axis.
+/// Visitor of a combination of overlaps, one for each axis.
 type Visit<'a> = dyn FnMut(&[ChunkOverlap]) -> Result<()> + 'a;
 
-/// Calls `each` with all combinations of the overlaps of the axes.
+/// Calls `each` with all combinations of the overlaps along the axes.
 fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<()> {
     let total = along.iter().try_fold(1_u64, |n, along| n.checked_mul(along.len() as u64));
     let total = total.filter(|total| *total <= CHUNKS).ok_or_else(too_many)?;
@@ -439,7 +443,7 @@ fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<Reference
     Ok(References { source, positions: Some(positions), offsets, lengths })
 }
 
-/// The chunk shape that all blocks share: that of a source which cannot be cut, else the largest into which all can.
+/// Returns the chunk shape of the grid: that of a source that cannot be cut, else the largest into which all can be cut.
 fn shared_chunk_shape<'a>(blocks: impl Iterator<Item = &'a Block> + Clone, shape: &[u64]) -> Vec<u64> {
     let fixed = blocks.clone().find(|block| block.part.cut.is_none());
     let mut grid = vec![1; shape.len()];
@@ -454,7 +458,8 @@ fn shared_chunk_shape<'a>(blocks: impl Iterator<Item = &'a Block> + Clone, shape
     grid
 }
 
-/// The chunks of a block along an axis of the destination: of its source, or the largest into which its run can be cut.
+/// Returns the chunk size of a block along an axis of the destination: that of its source, or the largest into which
+/// contiguous data can be cut.
 fn size_along(block: &Block, to: usize) -> u64 {
     let Some(axis) = block.axes.iter().find(|axis| axis.to == Some(to)) else { return 1 };
     let Some(from) = axis.from else { return 1 };

@@ -1,4 +1,4 @@
-//! Parts of a source's chunk as pieces of a chunk of the virtual dataset.
+//! Pieces of a virtual dataset's chunks: parts of the chunks of its sources.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -8,7 +8,7 @@ use super::planner::ChunkPlanner;
 use super::virtual_sources::{Block, Chunk, unsupported};
 use crate::{ChunkContent, ElementTransform, Error, Piece, PieceBytes, Result};
 
-/// Where along an axis a chunk of the destination and one of the source meet.
+/// Overlap of a chunk of the destination with a chunk of the source along one axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ChunkOverlap {
     /// Index of the destination's chunk.
@@ -19,13 +19,13 @@ pub(super) struct ChunkOverlap {
     pub(super) from: u64,
     /// First element in it.
     pub(super) from_offset: u64,
-    /// How many elements.
+    /// Number of elements.
     pub(super) length: u64,
-    /// One chunk is the other, as far as the destination reaches.
+    /// Whether the chunks coincide, up to the end of the destination.
     pub(super) is_whole: bool,
 }
 
-/// Part of a source's chunk, in the source's axes.
+/// Part of a source's chunk, along the axes of the source.
 struct Window {
     from: Vec<u64>,
     extent: Vec<u64>,
@@ -63,7 +63,7 @@ impl ChunkPlanner<'_> {
         cut.map(|piece| self.in_destination(block, overlap, &window, piece)).collect()
     }
 
-    /// All of a chunk that is stored.
+    /// Returns a stored chunk as one piece.
     fn layer(
         &self,
         block: &Block,
@@ -83,7 +83,8 @@ impl ChunkPlanner<'_> {
         Ok(whole(source, bytes, codecs, shape, transform))
     }
 
-    /// The layers of a chunk that is made, where it is made of pieces.
+    /// Returns the layers of a chunk that is assembled of pieces itself: the background, if they do not cover the window, and
+    /// the pieces.
     fn made(&self, content: &ChunkContent, window: &Window) -> Result<Vec<Piece>> {
         let background = match content {
             ChunkContent::Assemble { background, .. } => Some(background.clone()),
@@ -107,7 +108,7 @@ impl ChunkPlanner<'_> {
         Ok(layers)
     }
 
-    /// A window of one value.
+    /// Returns a piece that fills the window with one value.
     fn constant(&self, value: Option<&FillValue>, window: &Window) -> Result<Piece> {
         match value {
             Some(FillValue::Fixed(_)) => {
@@ -139,7 +140,7 @@ impl ChunkPlanner<'_> {
         Ok(piece)
     }
 
-    /// A piece in the axes of the destination. Axes of the source that have no partner there are joined with the next.
+    /// Converts a piece to the axes of the destination. Axes of the source without a counterpart are joined with the next.
     fn in_destination(
         &self,
         block: &Block,
@@ -180,7 +181,7 @@ impl ChunkPlanner<'_> {
         Ok(placed)
     }
 
-    /// Takes the `index`-th of each run of `joined` elements.
+    /// Restricts a transform to the `index`-th of each run of `joined` elements.
     fn one_of(&self, joined: u64, index: u64, transform: ElementTransform) -> Result<ElementTransform> {
         if joined == 1 {
             return Ok(transform);
@@ -218,7 +219,7 @@ fn whole(
     Piece { source, bytes, codecs, from: origin.clone(), to: origin, extent: shape.clone(), shape, transform }
 }
 
-/// What of a piece lies in a window; its place stays that in the source's chunk.
+/// Clips a piece to a window. Its position remains that in the source's chunk. `None` if it is outside.
 fn cut_out(mut piece: Piece, window: &Window) -> Option<Piece> {
     let wanted = window.from.iter().zip(&window.extent);
     let has = piece.from.iter_mut().zip(piece.to.iter_mut()).zip(piece.extent.iter_mut());

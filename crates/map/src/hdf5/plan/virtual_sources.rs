@@ -1,4 +1,4 @@
-//! The sources of a virtual dataset: what each of their chunks is.
+//! Sources of a virtual dataset, and their chunks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -24,37 +24,37 @@ pub(super) fn too_many() -> Error {
 /// Bytes of memory for a chunk of a source.
 const SOURCE_CHUNK: u64 = 64;
 
-/// A source dataset. Where it holds nothing, it reads as its fill value.
+/// A source dataset. Its missing chunks read as its fill value.
 pub(super) struct Part {
     pub(super) shape: Vec<u64>,
     pub(super) chunk_shape: Vec<u64>,
     pub(super) codecs: Vec<Codec>,
     pub(super) chunks: BTreeMap<u64, Chunk>,
-    /// What its missing chunks read as.
+    /// What missing chunks read as; `None` if no scalar equals it.
     pub(super) missing: Option<FillValue>,
-    /// The axis along which its one run of bytes may be cut, and how many bytes a slice has.
+    /// For contiguous data: the axis along which it can be cut, and the bytes of a slice.
     pub(super) cut: Option<(usize, u64)>,
 }
 
 /// A chunk of a source. Sources are numbered by the [`SourceTable`] of the virtual dataset.
 #[derive(Clone)]
 pub(super) enum Chunk {
-    /// In a file, in the codecs of its part.
+    /// Stored in a file, in the codecs of its part.
     There(Reference),
-    /// Here, in the codecs of its part.
+    /// Carried by the plan, in the codecs of its part.
     Here(Bytes),
     /// To be made.
     Made(Rc<ChunkContent>),
 }
 
-/// A part and where it goes.
+/// A part, and its axes in the virtual dataset.
 pub(super) struct Block {
     pub(super) part: Rc<Part>,
     pub(super) axes: Vec<Axis>,
 }
 
 impl ChunkPlanner<'_> {
-    /// The blocks, in the order of their mappings, and the names of the sources that do not exist.
+    /// Returns the blocks in the order of their mappings, and the names of source files that do not exist.
     pub(super) fn blocks(
         &self,
         mappings: &[VirtualMapping],
@@ -73,7 +73,7 @@ impl ChunkPlanner<'_> {
                 }
             };
             match part {
-                // Its place is left to other mappings and to the fill value, as libhdf5 leaves it.
+                // As in libhdf5, a missing source covers nothing: other mappings and the fill value show through.
                 None => drop(missing.insert(mapping.file.clone())),
                 Some(part) => {
                     let axes = axes(&mapping.destination, self.shape, &mapping.source, &part.shape)?;
@@ -87,7 +87,7 @@ impl ChunkPlanner<'_> {
         Ok((blocks, missing.into_iter().collect()))
     }
 
-    /// The source of a mapping; `None` where it does not exist.
+    /// Returns the source of a mapping; `None` if it does not exist.
     fn part(&self, mapping: &VirtualMapping, sources: &mut SourceTable) -> Result<Option<Part>> {
         let Some(context) = self.context.of_source(&mapping.file)? else { return Ok(None) };
         let name = |error: Error| error.of_source(&mapping.dataset, &mapping.file);
@@ -148,7 +148,7 @@ pub(super) fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("a virtual source", problem)
 }
 
-/// The chunks of a source by position.
+/// Returns the chunks of a source by position, with sources renumbered to those of the virtual dataset.
 fn chunks_of(plan: &mut ChunkPlan, own: &str, sources: &mut SourceTable) -> Result<BTreeMap<u64, Chunk>> {
     let ids: Result<Vec<SourceId>> = std::iter::once(own)
         .chain(plan.external_files.iter().map(String::as_str))
@@ -176,7 +176,7 @@ fn chunks_of(plan: &mut ChunkPlan, own: &str, sources: &mut SourceTable) -> Resu
 }
 
 impl Part {
-    /// The chunk with this index in the grid of chunks of `shape`, into which the part may be cut.
+    /// Returns the chunk with this index in the grid of chunks of `shape`, into which contiguous data is cut.
     pub(super) fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>> {
         let Some((axis, slice)) = self.cut else {
             let counts = ChunkGrid::Regular(shape.to_vec()).counts(&self.shape);

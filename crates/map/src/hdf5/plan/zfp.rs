@@ -1,5 +1,5 @@
-//! ZFP chunks (filter 32013). The filter keeps the head of the stream, which clients need to decode it, in its client
-//! data and stores the rest alone: such chunks are made, with the head in front.
+//! ZFP chunks (filter 32013, H5Z-ZFP). The filter keeps the header of the stream, which clients need for decoding, in its
+//! client data and stores only the rest. Such chunks are inlined with the header before the stored bytes.
 
 use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
@@ -9,7 +9,7 @@ use super::chunk_table::{check_table, entries, furthest_end, mismatched_shape};
 use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
 use crate::{ChunkContent, Error, Result};
 
-/// Its registered number.
+/// Number of the filter in the registry of the HDF Group.
 pub(super) const ZFP: u16 = 32013;
 
 /// The filter in error messages.
@@ -17,10 +17,10 @@ const NAME: &str = "ZFP (32013)";
 
 const REASON: &str = "the headers of ZFP chunks are in the filter's client data";
 
-/// Newest version of the stream that released decoders know.
+/// Newest version of the stream format that released decoders know.
 const NEWEST_CODEC: u32 = 5;
 
-/// The head of a ZFP stream: `zfp`, its version, 52 bits for type and shape, 12 or 64 bits for the mode.
+/// The header of a ZFP stream: `zfp`, its version, 52 bits of type and shape, 12 or 64 bits of mode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Head {
     bytes: Bytes,
@@ -31,7 +31,7 @@ struct Head {
 }
 
 impl ChunkPlanner<'_> {
-    /// All chunks with the head in front; the filter must be the only one.
+    /// Plans chunks whose only filter is ZFP.
     pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan> {
         let [filter] = filters else {
             return Err(Error::undecodable(NAME, "other filters beside it are not supported"));
@@ -71,8 +71,8 @@ impl ChunkPlanner<'_> {
         })
     }
 
-    /// Whether the head speaks of chunks of this type and shape. ZFP has no axes of length 1, and takes unsigned
-    /// integers for signed ones of the same bits.
+    /// Checks that a header describes chunks of this shape. ZFP omits axes of length 1, and stores unsigned integers as signed
+    /// ones of the same bits.
     fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<()> {
         let long = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Vec<_>>();
         let data_type = &self.element.data_type;
@@ -97,7 +97,7 @@ impl ChunkPlanner<'_> {
     }
 }
 
-/// Reads the client data: a word of versions, then the head as little-endian words.
+/// Parses the client data: a word of versions, then the header as little-endian words.
 fn head(parameters: &[u32]) -> Result<Head> {
     let (versions, words) =
         parameters.split_first().ok_or_else(|| Error::malformed(NAME, "no client data"))?;
@@ -130,7 +130,7 @@ fn too_short(parameters: &[u32]) -> Error {
     Error::malformed(NAME, format!("client data {parameters:x?} are too short"))
 }
 
-/// Type and shape: two bits for each of type and rank - 1, then 48 bits for all lengths - 1, the fastest axis first.
+/// Decodes type and shape: two bits each for type and rank - 1, then 48 bits for all lengths - 1, fastest axis first.
 fn meaning(meta: u128) -> (DataType, Vec<u64>) {
     let data_type = match meta & 3 {
         0 => DataType::Int32,
