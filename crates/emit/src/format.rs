@@ -1,14 +1,14 @@
-//! The list of output formats.
+//! What an output format is.
 
 use std::{fmt, io, num::NonZeroU32};
 
 use virtualize_zarr::{Hierarchy, ZarrFormat};
 
-use crate::{EmitError, Sink, folder, parquet_folder, references};
+use crate::{EmitError, Sink};
 
 /// An output format with its options.
 ///
-/// To add one, declare its [`Entry`] beside its writer and list it in [`Format::ALL`].
+/// To add one, declare its `Entry` beside its writer and list it in [`Format::ALL`].
 #[derive(Clone, Copy)]
 pub struct Format {
     entry: &'static Entry,
@@ -39,33 +39,11 @@ pub(crate) enum Writer {
 }
 
 impl Format {
-    /// kerchunk JSON, version 1, with Zarr v2 keys: `.zarray`, `x/0.1`.
-    pub const KERCHUNK_JSON: Self = Self::new(&references::KERCHUNK_JSON);
-    /// The same JSON with Zarr v3 keys: `zarr.json`, `x/c/0/1`.
-    pub const ZARR3_JSON: Self = Self::new(&references::ZARR3_JSON);
-    /// A folder or prefix that holds Zarr v3 metadata and inline chunks as files, and `references.json`.
-    pub const ZARR3: Self = Self::new(&folder::ZARR3);
-    /// kerchunk's Parquet layout (Zarr v2): a folder or prefix that holds `.zmetadata` and `NAME/refs.N.parq`.
-    pub const KERCHUNK_PARQUET: Self = Self::new(&parquet_folder::KERCHUNK_PARQUET);
-
-    /// Every format, the default first.
-    pub const ALL: [Self; 4] = [Self::KERCHUNK_JSON, Self::ZARR3_JSON, Self::ZARR3, Self::KERCHUNK_PARQUET];
-
     /// Default number of rows per Parquet file, which is also kerchunk's.
     pub const RECORD_SIZE: NonZeroU32 = NonZeroU32::new(100_000).unwrap();
 
-    const fn new(entry: &'static Entry) -> Self {
+    pub(crate) const fn new(entry: &'static Entry) -> Self {
         Self { entry, record_size: Self::RECORD_SIZE }
-    }
-
-    /// Returns the format of this name, such as `kerchunk-json`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
-
-    /// Returns the format that an output's extension selects, such as `parq`.
-    pub fn from_extension(extension: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.entry.extensions.contains(&extension))
     }
 
     /// Sets the number of rows per Parquet file, at most [`crate::MOST_RECORDS`]. Other formats ignore it.
@@ -104,6 +82,11 @@ impl Format {
         self.entry.suffix
     }
 
+    /// Returns the extensions, without the dot, of output names that select this format.
+    pub fn extensions(self) -> &'static [&'static str] {
+        self.entry.extensions
+    }
+
     /// Returns the media type of a download; formats of several files are sent as an archive.
     pub fn media_type(self) -> &'static str {
         self.entry.media_type
@@ -111,7 +94,7 @@ impl Format {
 
     /// Returns the file name of a download.
     pub fn download_name(self) -> String {
-        let kind = self.entry.extensions.first().unwrap_or(&"json");
+        let kind = self.extensions().first().unwrap_or(&"json");
         format!("references.{kind}{}", if self.is_several_files() { ".zip" } else { "" })
     }
 
@@ -159,21 +142,4 @@ pub(crate) fn fsspec_python(references: &str, arguments: &str) -> String {
          store = zarr.storage.FsspecStore(fs, read_only=True, path=\"\")\n\
          ds = xr.open_dataset(store, engine=\"zarr\", consolidated=False{arguments})"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_extensions_select_one_format() {
-        for format in Format::ALL {
-            assert_eq!(Format::from_name(format.name()), Some(format));
-            for extension in format.entry.extensions {
-                assert_eq!(Format::from_extension(extension), Some(format));
-            }
-        }
-        assert_eq!(Format::from_name("json"), None);
-        assert_eq!(Format::KERCHUNK_PARQUET.download_name(), "references.parquet.zip");
-    }
 }

@@ -5,6 +5,7 @@
 mod consolidated;
 mod folder;
 mod format;
+mod formats;
 mod json;
 mod parquet_column;
 mod parquet_folder;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use virtualize_store::Allowed;
 
-use crate::ConfigError;
+use crate::{ConfigError, TokenError};
 
 /// What a token may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,7 +64,7 @@ pub(crate) struct Token {
 impl Token {
     /// A name for the token that does not give it away.
     pub(crate) fn name(&self) -> String {
-        self.digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.digest.split_at(6).0)
     }
 }
 
@@ -80,16 +80,16 @@ impl Tokens {
 
     /// Reads a file of tokens. Messages name lines and show nothing of them.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let named = |reason: String| ConfigError(format!("{}: {reason}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        let tokens = Self::parse(&text).map_err(|(line, reason)| named(format!("line {line}: {reason}")))?;
-        if tokens.is_empty() {
-            return Err(named("there is no token".to_owned()));
+        let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;
+        let path = path.to_owned();
+        match Self::parse(&text) {
+            Ok(tokens) if tokens.is_empty() => Err(ConfigError::NoToken { path }),
+            Ok(tokens) => Ok(tokens),
+            Err((line, error)) => Err(ConfigError::Token { path, line, error }),
         }
-        Ok(tokens)
     }
 
-    fn parse(text: &str) -> Result<Self, (usize, String)> {
+    fn parse(text: &str) -> Result<Self, (usize, TokenError)> {
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let tokens = lines.map(|(at, line)| token(line).map_err(|reason| (at, reason)));
@@ -114,35 +114,27 @@ impl Tokens {
     }
 }
 
-fn token(line: &str) -> Result<Token, String> {
+fn token(line: &str) -> Result<Token, TokenError> {
     let mut words = line.split_whitespace();
     let (Some(token), Some(scopes)) = (words.next(), words.next()) else {
-        return Err("expected a token, its scopes, and prefixes that it may read".to_owned());
+        return Err(TokenError::Incomplete);
     };
-    let scopes =
-        Scopes::parse(scopes).ok_or("expected scopes of read, jobs, metrics, admin, with commas between")?;
+    let scopes = Scopes::parse(scopes).ok_or(TokenError::Scopes)?;
     let prefixes: Vec<&str> = words.collect();
-    let allowed = (!prefixes.is_empty()).then(|| Allowed::parse(prefixes)).transpose();
-    Ok(Token { digest: digest(token)?, scopes, allowed: allowed.map_err(|error| error.to_string())? })
+    let allowed = (!prefixes.is_empty()).then(|| Allowed::parse(prefixes)).transpose()?;
+    Ok(Token { digest: digest(token)?, scopes, allowed })
 }
 
 /// The digest of a token that is written plainly, or as `sha256:` and 64 hexadecimal digits.
-fn digest(token: &str) -> Result<[u8; 32], String> {
+fn digest(token: &str) -> Result<[u8; 32], TokenError> {
     let Some(digits) = token.strip_prefix("sha256:") else {
         return match token.len() {
             16.. => Ok(Sha256::digest(token.as_bytes()).into()),
-            _ => Err("a token has at least 16 characters".to_owned()),
+            _ => Err(TokenError::Short),
         };
     };
-    let wrong = || "expected sha256: and 64 hexadecimal digits".to_owned();
     let mut digest = [0; 32];
-    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    for (at, byte) in digest.iter_mut().enumerate() {
-        let pair = digits.get(2 * at..2 * at + 2).ok_or_else(wrong)?;
-        *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
-    }
+    hex::decode_to_slice(digits, &mut digest).map_err(|_| TokenError::Digest)?;
     Ok(digest)
 }
 
@@ -181,7 +173,7 @@ mod tests {
         ] {
             let (at, reason) = Tokens::parse(&format!("\n{line}")).unwrap_err();
             assert_eq!(at, 2);
-            assert!(!reason.contains("abcdef"), "{reason}");
+            assert!(!reason.to_string().contains("abcdef"), "{reason}");
         }
     }
 }

@@ -13,12 +13,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 
-use crate::{context::Context, quota::Holds};
+use crate::{metrics::Metrics, quota::Holds};
 
 /// What is known of a request when its answer begins.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) context: Arc<Context>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) id: String,
     pub(crate) method: String,
     pub(crate) route: String,
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 /// Written when the answer was taken, or the client has left.
 impl Drop for Entry {
     fn drop(&mut self) {
-        let metrics = &self.context.metrics;
+        let metrics = &self.metrics;
         let seconds = self.start.elapsed().as_secs_f64();
         metrics.in_flight.dec();
         metrics.requests.with_label_values(&[&self.route, &self.status.to_string()]).inc();

@@ -22,7 +22,7 @@ pub(crate) fn of_content(content: &[u8]) -> String {
 
 /// The first bytes of a digest.
 pub(crate) fn hexadecimal(digest: &[u8], bytes: usize) -> String {
-    digest.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest.get(..bytes).unwrap_or(digest))
 }
 
 /// Whether the client has the answer already (If-None-Match, compared weakly). Tags of the same answer in another content

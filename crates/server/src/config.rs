@@ -1,192 +1,14 @@
-use std::{collections::HashSet, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf, time::Duration};
 
-use serde::Deserialize;
-use virtualize::{
-    Limits, StoreOptions,
-    options::value::{InvalidValue, parse_size},
-};
+use virtualize::{Limits, StoreOptions, options::value::parse_pair};
 use virtualize_store::Allowed;
 
-use crate::auth::Tokens;
-
-/// What a user can choose, as flags, as environment variables and in a TOML file, in this order of precedence. All
-/// members have the names of the flags, in the file without their hyphens at the start.
-#[derive(clap::Args, Deserialize, Clone, Debug, Default)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Settings {
-    /// TOML file with any of these settings
-    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
-    #[serde(skip)]
-    pub config: Option<PathBuf>,
-    /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
-    pub listen: Option<SocketAddr>,
-    /// Urls that start with PREFIX may be read, others not: s3://bucket/…, https://host/…, file:///folder/; may be
-    /// repeated, or parted by commas
-    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
-    pub allow: Vec<String>,
-    /// File of tokens: lines of a token (or sha256: and its digest), scopes, and prefixes that it may read
-    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Answer everybody, without a token, on an address that others reach, or behind a proxy
-    #[arg(long, env = "VIRTUALIZE_PUBLIC")]
-    pub public: bool,
-    /// Origin whose web pages may read answers (`*`: all); may be repeated, or parted by commas
-    #[arg(long, value_name = "ORIGIN", env = "VIRTUALIZE_CORS", value_delimiter = ',')]
-    pub cors: Vec<String>,
-    /// Believe X-Forwarded-For when clients are told apart: only behind a proxy that sets it
-    #[arg(long, env = "VIRTUALIZE_TRUST_FORWARDED")]
-    pub trust_forwarded: bool,
-    /// Folder for references that were made
-    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_CACHE")]
-    pub cache: Option<PathBuf>,
-    /// Most bytes on the disk of answers that are kept there, being made, or being sent [default: 10G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
-    pub cache_size: Option<Size>,
-    /// Bytes of the memory for mapped files that are kept [default: a quarter of it]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
-    pub stores_size: Option<Size>,
-    /// Seconds until a source is asked again whether it changed [default: 60]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STORES_TIME")]
-    pub stores_time: Option<u64>,
-    /// Seconds for which a source that changed is refused under urls without a version [default: 900]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HOLD_TIME")]
-    pub hold_time: Option<u64>,
-    /// Requests a second of one client, on average [default: 200]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_RATE")]
-    pub rate: Option<u32>,
-    /// Requests of one client at once, after a rest [default: 1000]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_BURST")]
-    pub burst: Option<u32>,
-    /// Requests under way at once; others get 503 [default: 256]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENT")]
-    pub concurrent: Option<usize>,
-    /// Connections at once; others wait [default: 2048]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
-    pub connections: Option<usize>,
-    /// Requests of one client under way at once; others wait a little and get 429 [default: a quarter of all]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_REQUESTS")]
-    pub client_requests: Option<usize>,
-    /// Connections of one address; others are closed at once [default: a quarter of all]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
-    pub client_connections: Option<usize>,
-    /// Jobs of one client that wait or run; others get 429 [default: a quarter of those that may wait]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
-    pub client_jobs: Option<usize>,
-    /// Files that are mapped at once; others wait [default: 4]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_OPENINGS")]
-    pub openings: Option<usize>,
-    /// Seconds until an answer must begin [default: 60]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
-    pub request_time: Option<u64>,
-    /// Seconds until an answer must have been taken [default: 600]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_ANSWER_TIME")]
-    pub answer_time: Option<u64>,
-    /// Seconds for the head of a request [default: 10]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
-    pub header_time: Option<u64>,
-    /// Seconds that a connection may rest between two requests [default: 60]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_IDLE_TIME")]
-    pub idle_time: Option<u64>,
-    /// Seconds in which a client must take 32K of its answer, or all that is left [default: 30]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
-    pub write_time: Option<u64>,
-    /// Seconds that requests under way are given when the service stops [default: 20]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STOP_TIME")]
-    pub stop_time: Option<u64>,
-    /// Most bytes of a request's head [default: 32K]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_HEADER_SIZE")]
-    pub header_size: Option<Size>,
-    /// Most bytes of a request's body [default: 1M]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
-    pub request_size: Option<Size>,
-    /// Bytes of memory for all that requests make the service hold; others get 503 [default: 1G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
-    pub memory: Option<Size>,
-    /// Most bytes of memory that the metadata of one file may take [default: half of the memory]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
-    pub file_memory: Option<Size>,
-    /// Most bytes of references in one answer [default: 2G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
-    pub output_size: Option<Size>,
-    /// Folder for jobs, which run in the background; without one there are none
-    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_JOBS")]
-    pub jobs: Option<PathBuf>,
-    /// Jobs may write to urls that start with PREFIX, and nowhere else; may be repeated, or parted by commas
-    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW_WRITE", value_delimiter = ',')]
-    pub allow_write: Vec<String>,
-    /// Jobs that run at once [default: 2]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
-    pub jobs_running: Option<usize>,
-    /// Jobs that wait; others get 429 [default: 100]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
-    pub jobs_queued: Option<usize>,
-    /// Most bytes of jobs that ended, of which the oldest are removed, and of one that runs [default: 10G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
-    pub jobs_keep: Option<Size>,
-    /// Most files of a job [default: 1000000]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
-    pub jobs_files: Option<u64>,
-    /// Files that a job reads at once [default: 16]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
-    pub jobs_openings: Option<usize>,
-    /// Seconds that a job may run, anew after a restart [default: 86400]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
-    pub jobs_time: Option<u64>,
-    /// Log lines as text or json [default: text]
-    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
-    pub log: Option<String>,
-    /// Do not sign requests to sources: for public buckets
-    #[arg(long, env = "VIRTUALIZE_ANONYMOUS")]
-    pub anonymous: bool,
-    /// Url of the service of buckets, where it is not the usual one
-    #[arg(long, value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
-    pub endpoint: Option<String>,
-    /// A setting of buckets' stores, such as aws_region=eu-west-1; may be repeated
-    #[arg(long = "store-option", value_name = "KEY=VALUE")]
-    pub store_option: Vec<String>,
-}
+use crate::{ConfigError, Settings, Size, auth::Tokens};
 
 /// Less memory than this is of no use.
 const LEAST_MEMORY: u64 = 16 << 20;
 /// Mapped files that are kept, however small they are: each may have a descriptor.
 const SOURCES_KEPT: usize = 512;
-
-/// A number of bytes: `1000`, `64K`, `512M`, `2G`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(try_from = "SizeText")]
-pub struct Size(pub u64);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SizeText {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<SizeText> for Size {
-    type Error = InvalidValue;
-
-    fn try_from(size: SizeText) -> Result<Self, InvalidValue> {
-        match size {
-            SizeText::Number(bytes) => Ok(Self(bytes)),
-            SizeText::Text(text) => text.parse(),
-        }
-    }
-}
-
-impl FromStr for Size {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        parse_size(text).map(Self)
-    }
-}
-
-/// Why a service cannot be started: one line.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub String);
 
 /// A whole configuration, checked.
 #[derive(Debug)]
@@ -202,24 +24,10 @@ pub struct Config {
     pub(crate) stores_size: u64,
     pub(crate) stores_time: Duration,
     pub(crate) hold_time: Duration,
-    pub(crate) rate: u32,
-    pub(crate) burst: u32,
-    pub(crate) concurrent: usize,
-    pub(crate) client_requests: usize,
-    pub(crate) client_connections: usize,
-    pub(crate) client_jobs: usize,
-    pub(crate) connections: usize,
-    /// Whether that number was asked for.
-    pub(crate) is_connections_given: bool,
-    /// Mapped files that are kept at most, however small.
+    pub(crate) traffic: Traffic,
+    pub(crate) times: Times,
+    /// Maximum number of mapped files to keep, however small they are.
     pub(crate) sources_kept: usize,
-    pub(crate) openings: usize,
-    pub(crate) request_time: Duration,
-    pub(crate) answer_time: Duration,
-    pub(crate) header_time: Duration,
-    pub(crate) idle_time: Duration,
-    pub(crate) write_time: Duration,
-    pub(crate) stop_time: Duration,
     pub(crate) header_size: usize,
     pub(crate) request_size: usize,
     pub(crate) limits: Limits,
@@ -229,107 +37,86 @@ pub struct Config {
     pub(crate) jobs: Option<PathBuf>,
     /// Where jobs may write.
     pub(crate) allow_write: Option<Allowed>,
-    pub(crate) jobs_running: usize,
-    pub(crate) jobs_queued: usize,
-    pub(crate) jobs_keep: u64,
-    pub(crate) jobs_files: u64,
-    pub(crate) jobs_openings: usize,
-    pub(crate) jobs_time: Duration,
+    pub(crate) job_limits: JobLimits,
     /// How sources are reached, without what is allowed.
     pub(crate) store: StoreOptions,
 }
 
+/// Limits on requests and connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    /// Requests per second of one client, on average.
+    pub(crate) rate: u32,
+    /// Requests that one client may send at once after a pause.
+    pub(crate) burst: u32,
+    /// Requests in progress.
+    pub(crate) concurrent: usize,
+    /// Requests of one client in progress.
+    pub(crate) client_requests: usize,
+    pub(crate) connections: usize,
+    pub(crate) client_connections: usize,
+    /// Whether the number of connections was configured.
+    pub(crate) is_connections_given: bool,
+    /// Files that are mapped concurrently.
+    pub(crate) openings: usize,
+}
+
+/// Limits on durations.
+#[derive(Clone, Debug)]
+pub(crate) struct Times {
+    /// Until a response begins.
+    pub(crate) request: Duration,
+    /// Until a response has been received.
+    pub(crate) answer: Duration,
+    /// For the head of a request.
+    pub(crate) header: Duration,
+    /// Between two requests on a connection.
+    pub(crate) idle: Duration,
+    /// In which a client must receive the next part of a response.
+    pub(crate) write: Duration,
+    /// For requests in progress when the service stops.
+    pub(crate) stop: Duration,
+}
+
+/// Limits on jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct JobLimits {
+    pub(crate) running: usize,
+    pub(crate) queued: usize,
+    /// Jobs of one client that wait or run.
+    pub(crate) per_client: usize,
+    /// Bytes of ended jobs together, and of one running job.
+    pub(crate) keep: u64,
+    /// Files of one job.
+    pub(crate) files: u64,
+    /// Files that one job reads concurrently.
+    pub(crate) openings: usize,
+    pub(crate) time: Duration,
+}
+
 impl Settings {
-    /// These settings, and those of the file that they name where they say nothing.
+    /// Checks the settings. Files can only be read below an allowed prefix, and an address that other machines reach needs
+    /// tokens, unless the service is explicitly public.
     ///
     /// # Errors
-    /// A file that cannot be read, or holds what is no setting.
-    pub fn with_file(self) -> Result<Self, ConfigError> {
-        let Some(path) = &self.config else { return Ok(self) };
-        let said = |reason: String| ConfigError(format!("{}: {}", path.display(), one_line(&reason)));
-        let text = std::fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
-        let file: Self = toml::from_str(&text).map_err(|error| said(error.to_string()))?;
-        Ok(self.or(file))
-    }
-
-    fn or(self, file: Self) -> Self {
-        let list = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
-        Self {
-            config: self.config,
-            listen: self.listen.or(file.listen),
-            allow: list(self.allow, file.allow),
-            token_file: self.token_file.or(file.token_file),
-            public: self.public || file.public,
-            cors: list(self.cors, file.cors),
-            trust_forwarded: self.trust_forwarded || file.trust_forwarded,
-            cache: self.cache.or(file.cache),
-            cache_size: self.cache_size.or(file.cache_size),
-            stores_size: self.stores_size.or(file.stores_size),
-            stores_time: self.stores_time.or(file.stores_time),
-            hold_time: self.hold_time.or(file.hold_time),
-            rate: self.rate.or(file.rate),
-            burst: self.burst.or(file.burst),
-            concurrent: self.concurrent.or(file.concurrent),
-            client_requests: self.client_requests.or(file.client_requests),
-            client_connections: self.client_connections.or(file.client_connections),
-            client_jobs: self.client_jobs.or(file.client_jobs),
-            connections: self.connections.or(file.connections),
-            openings: self.openings.or(file.openings),
-            request_time: self.request_time.or(file.request_time),
-            answer_time: self.answer_time.or(file.answer_time),
-            header_time: self.header_time.or(file.header_time),
-            idle_time: self.idle_time.or(file.idle_time),
-            write_time: self.write_time.or(file.write_time),
-            stop_time: self.stop_time.or(file.stop_time),
-            header_size: self.header_size.or(file.header_size),
-            request_size: self.request_size.or(file.request_size),
-            memory: self.memory.or(file.memory),
-            file_memory: self.file_memory.or(file.file_memory),
-            output_size: self.output_size.or(file.output_size),
-            jobs: self.jobs.or(file.jobs),
-            allow_write: list(self.allow_write, file.allow_write),
-            jobs_running: self.jobs_running.or(file.jobs_running),
-            jobs_queued: self.jobs_queued.or(file.jobs_queued),
-            jobs_keep: self.jobs_keep.or(file.jobs_keep),
-            jobs_files: self.jobs_files.or(file.jobs_files),
-            jobs_openings: self.jobs_openings.or(file.jobs_openings),
-            jobs_time: self.jobs_time.or(file.jobs_time),
-            log: self.log.or(file.log),
-            anonymous: self.anonymous || file.anonymous,
-            endpoint: self.endpoint.or(file.endpoint),
-            store_option: list(self.store_option, file.store_option),
-        }
-    }
-
-    /// Checks the settings. Nothing can be read unless it is allowed, and an address that others reach needs tokens, or
-    /// the word that everybody is meant.
-    ///
-    /// # Errors
-    /// What is missing or makes no sense.
+    /// The setting that is missing or not valid.
     pub fn check(&self) -> Result<Config, ConfigError> {
         if self.allow.is_empty() {
-            let reason = "nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/";
-            return Err(ConfigError(reason.to_owned()));
+            return Err(ConfigError::NothingAllowed);
         }
-        let allowed =
-            Allowed::parse(&self.allow).map_err(|error| ConfigError(format!("--allow: {error}")))?;
+        let allowed = prefixes("allow", &self.allow)?;
         let tokens = self.token_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
         if !listen.ip().is_loopback() && tokens.is_empty() && !self.public {
-            return Err(ConfigError(format!(
-                "{listen} can be reached by others: give --token-file, or --public to answer everybody"
-            )));
+            return Err(ConfigError::Exposed { address: listen });
         }
-        let seconds =
-            |given: Option<u64>, usual| Duration::from_secs(given.unwrap_or(usual).clamp(1, 86_400));
-        let bytes = |given: Option<Size>, usual: u64| given.map_or(usual, |size| size.0);
         let memory = bytes(self.memory, 1 << 30).max(LEAST_MEMORY);
         let half = memory / 2;
         let file_memory = bytes(self.file_memory, half).min(half);
-        let concurrent = self.concurrent.unwrap_or(256).clamp(1, 1 << 16);
-        let connections = self.connections.unwrap_or(2048).clamp(1, 1 << 20);
-        let jobs_queued = self.jobs_queued.unwrap_or(100).clamp(1, 10_000);
-        let part = |given: Option<usize>, of: usize| given.unwrap_or(of.div_ceil(4)).clamp(1, of);
+        let allow_write = match self.allow_write.as_slice() {
+            [] => None,
+            writable => Some(prefixes("allow-write", writable)?),
+        };
         Ok(Config {
             listen,
             allowed,
@@ -342,50 +129,63 @@ impl Settings {
             stores_size: bytes(self.stores_size, half / 2).min(half),
             stores_time: seconds(self.stores_time, 60),
             hold_time: seconds(self.hold_time, 900),
-            rate: self.rate.unwrap_or(200).max(1),
-            burst: self.burst.unwrap_or(1000).max(1),
-            concurrent,
-            client_requests: part(self.client_requests, concurrent),
-            client_connections: part(self.client_connections, connections),
-            client_jobs: part(self.client_jobs, jobs_queued),
-            connections,
-            is_connections_given: self.connections.is_some(),
             sources_kept: SOURCES_KEPT,
-            openings: self.openings.unwrap_or(4).clamp(1, 1 << 10),
-            request_time: seconds(self.request_time, 60),
-            answer_time: seconds(self.answer_time, 600),
-            header_time: seconds(self.header_time, 10),
-            idle_time: seconds(self.idle_time, 60),
-            write_time: seconds(self.write_time, 30),
-            stop_time: seconds(self.stop_time, 20),
-            header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
-            request_size: small(bytes(self.request_size, 1 << 20)),
             limits: limits(file_memory),
             memory,
             file_memory,
             output_size: bytes(self.output_size, 2 << 30),
+            traffic: self.traffic(),
+            times: self.times(),
+            header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
+            request_size: small(bytes(self.request_size, 1 << 20)),
             jobs: self.jobs.clone(),
-            allow_write: self.writable()?,
-            jobs_running: self.jobs_running.unwrap_or(2).clamp(1, 1 << 10),
-            jobs_queued,
-            jobs_keep: bytes(self.jobs_keep, 10 << 30),
-            jobs_files: self.jobs_files.unwrap_or(1_000_000).max(1),
-            jobs_openings: self.jobs_openings.unwrap_or(16).clamp(1, 1 << 10),
-            jobs_time: seconds(self.jobs_time, 86_400),
+            allow_write,
+            job_limits: self.job_limits(),
             store: self.store()?,
         })
     }
 
-    fn writable(&self) -> Result<Option<Allowed>, ConfigError> {
-        let writable = (!self.allow_write.is_empty()).then(|| Allowed::parse(&self.allow_write));
-        writable.transpose().map_err(|error| ConfigError(format!("--allow-write: {error}")))
+    fn traffic(&self) -> Traffic {
+        let concurrent = self.concurrent.unwrap_or(256).clamp(1, 1 << 16);
+        let connections = self.connections.unwrap_or(2048).clamp(1, 1 << 20);
+        Traffic {
+            rate: self.rate.unwrap_or(200).max(1),
+            burst: self.burst.unwrap_or(1000).max(1),
+            concurrent,
+            client_requests: share(self.client_requests, concurrent),
+            connections,
+            client_connections: share(self.client_connections, connections),
+            is_connections_given: self.connections.is_some(),
+            openings: self.openings.unwrap_or(4).clamp(1, 1 << 10),
+        }
+    }
+
+    fn times(&self) -> Times {
+        Times {
+            request: seconds(self.request_time, 60),
+            answer: seconds(self.answer_time, 600),
+            header: seconds(self.header_time, 10),
+            idle: seconds(self.idle_time, 60),
+            write: seconds(self.write_time, 30),
+            stop: seconds(self.stop_time, 20),
+        }
+    }
+
+    fn job_limits(&self) -> JobLimits {
+        let queued = self.jobs_queued.unwrap_or(100).clamp(1, 10_000);
+        JobLimits {
+            running: self.jobs_running.unwrap_or(2).clamp(1, 1 << 10),
+            queued,
+            per_client: share(self.client_jobs, queued),
+            keep: bytes(self.jobs_keep, 10 << 30),
+            files: self.jobs_files.unwrap_or(1_000_000).max(1),
+            openings: self.jobs_openings.unwrap_or(16).clamp(1, 1 << 10),
+            time: seconds(self.jobs_time, 86_400),
+        }
     }
 
     fn store(&self) -> Result<StoreOptions, ConfigError> {
-        let pair = |text: &String| match text.split_once('=') {
-            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-            _ => Err(ConfigError("--store-option: expected KEY=VALUE".to_owned())),
-        };
+        let pair = |text: &String| parse_pair(text).map_err(|_| ConfigError::StoreOption);
         Ok(StoreOptions {
             values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
             anonymous: self.anonymous,
@@ -419,12 +219,25 @@ fn limits(memory: u64) -> Limits {
     }
 }
 
-fn small(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+fn prefixes(setting: &'static str, prefixes: &[String]) -> Result<Allowed, ConfigError> {
+    Allowed::parse(prefixes).map_err(|error| ConfigError::Prefix { setting, error })
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+fn seconds(given: Option<u64>, default: u64) -> Duration {
+    Duration::from_secs(given.unwrap_or(default).clamp(1, 86_400))
+}
+
+fn bytes(given: Option<Size>, default: u64) -> u64 {
+    given.map_or(default, |size| size.0)
+}
+
+/// Returns what one client may use of `all`: by default a quarter.
+fn share(given: Option<usize>, all: usize) -> usize {
+    given.unwrap_or(all.div_ceil(4)).clamp(1, all)
+}
+
+fn small(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -443,33 +256,5 @@ mod tests {
         assert!(reason(open.clone()).contains("--public"));
         assert!(Settings { public: true, ..open.clone() }.check().is_ok());
         assert!(Settings { listen: None, ..open }.check().is_ok());
-    }
-
-    #[test]
-    fn flags_go_before_the_file() {
-        let file: Settings =
-            toml::from_str("allow = ['s3://b/']\nrate = 5\nburst = 7\nmemory = '1M'\npublic = true").unwrap();
-        let both = Settings { rate: Some(9), ..Settings::default() }.or(file);
-        assert_eq!(
-            (both.rate, both.burst, both.memory, both.public),
-            (Some(9), Some(7), Some(Size(1 << 20)), true)
-        );
-        assert!(toml::from_str::<Settings>("alow = ['s3://b/']").is_err());
-    }
-
-    #[test]
-    fn the_table_of_the_documentation_has_all_settings() {
-        let page = include_str!("../../../docs/service.md");
-        let command = <Settings as clap::Args>::augment_args(clap::Command::new("serve"));
-        let flags = command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag.get_env())));
-        let mut rows = 0;
-        for (name, variable) in flags {
-            let variable = variable.map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
-            let file = if name == "config" { String::new() } else { format!("`{name}`") };
-            let row = format!("| `--{name}` | {variable} | {file} |");
-            assert!(page.contains(&row), "{row}");
-            rows += 1;
-        }
-        assert_eq!(page.matches("\n| `--").count(), rows);
     }
 }

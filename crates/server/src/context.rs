@@ -6,32 +6,27 @@ use std::sync::{
 };
 
 use tokio::sync::Semaphore;
-use virtualize_store::{Allowed, StoreOptions};
 
 use crate::{
-    Config, ConfigError, budget::Budget, disk::Disk, jobs::Jobs, made::Kept, metrics::Metrics, quota::Quotas,
-    rate::Rate, sources::Sources,
+    Config, ConfigError, budget::Budget, disk::Disk, jobs::Jobs, metrics::Metrics, quota::Quotas, rate::Rate,
+    rendered::Rendered, sources::Sources,
 };
 
 /// The service itself.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) rate: Rate,
     /// Places for requests.
     pub(crate) places: Arc<Semaphore>,
-    pub(crate) sources: Sources,
+    pub(crate) sources: Arc<Sources>,
     /// For all that requests hold.
     pub(crate) memory: Budget,
-    /// For temporary files.
-    pub(crate) spool: Budget,
     /// What each client may use.
     pub(crate) quotas: Quotas,
-    /// Answers that were made.
-    pub(crate) made: Kept,
-    /// The same, for longer.
-    pub(crate) disk: Option<Disk>,
+    pub(crate) rendered: Rendered,
+    pub(crate) disk: Option<Arc<Disk>>,
     pub(crate) jobs: Option<Jobs>,
     stopping: AtomicBool,
 }
@@ -39,30 +34,25 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
         let config = Arc::new(config);
-        let metrics = Metrics::new()?;
+        let metrics = Arc::new(Metrics::new()?);
         let (memory, spool) = (Budget::new(config.memory), Budget::new(config.cache_size));
         let jobs = Jobs::open(&config, &metrics, &memory)?;
         let disk = config.cache.as_deref().map(|folder| Disk::open(folder, config.cache_size, spool.clone()));
-        let disk = disk.transpose()?;
+        let disk = disk.transpose()?.map(Arc::new);
+        let sources = Arc::new(Sources::new(&config, &metrics));
         Ok(Self {
             metrics,
-            rate: Rate::new(config.rate, config.burst),
-            places: Arc::new(Semaphore::new(config.concurrent)),
-            sources: Sources::new(&config),
+            rate: Rate::new(config.traffic.rate, config.traffic.burst),
+            places: Arc::new(Semaphore::new(config.traffic.concurrent)),
             quotas: Quotas::new(&config, &memory, &spool),
+            rendered: Rendered::new(&sources, disk.clone(), spool),
+            sources,
             memory,
-            spool,
-            made: Kept::new(&config),
             disk,
             jobs,
             stopping: AtomicBool::new(false),
             config,
         })
-    }
-
-    /// How sources are reached by a client who may read what is allowed.
-    pub(crate) fn store_options(&self, allowed: &Allowed) -> StoreOptions {
-        self.config.store_options(allowed)
     }
 
     /// No more requests are wanted.

@@ -17,7 +17,7 @@ const FEWEST: usize = 8;
 impl Config {
     /// Asks the system for enough descriptors.
     pub(crate) fn with_descriptors(self) -> Result<Self, ConfigError> {
-        let (reserved, connections) = (self.reserved(), self.connections);
+        let (reserved, connections) = (self.reserved(), self.traffic.connections);
         match limit(reserved.saturating_add(connections)) {
             Some(limit) => self.within(limit),
             None => Ok(self),
@@ -28,11 +28,12 @@ impl Config {
     fn reserved(&self) -> usize {
         let jobs = match self.jobs {
             Some(_) => self
-                .jobs_running
-                .saturating_mul(JOB.saturating_add(self.jobs_openings.saturating_mul(JOB_FILE))),
+                .job_limits
+                .running
+                .saturating_mul(JOB.saturating_add(self.job_limits.openings.saturating_mul(JOB_FILE))),
             None => 0,
         };
-        let requests = self.concurrent.saturating_mul(REQUEST);
+        let requests = self.traffic.concurrent.saturating_mul(REQUEST);
         [OWN, KEPT, self.sources_kept, requests, jobs].into_iter().fold(0, usize::saturating_add)
     }
 
@@ -40,18 +41,15 @@ impl Config {
     fn within(mut self, limit: usize) -> Result<Self, ConfigError> {
         let reserved = self.reserved();
         let most = limit.saturating_sub(reserved);
-        if self.connections <= most {
+        if self.traffic.connections <= most {
             return Ok(self);
         }
-        if self.is_connections_given || most < FEWEST {
-            return Err(ConfigError(format!(
-                "--connections {}: these and {reserved} files need more than the {limit} descriptors that the system \
-                 allows: give at most {most}, less --concurrent, or raise the limit (ulimit -Hn)",
-                self.connections
-            )));
+        if self.traffic.is_connections_given || most < FEWEST {
+            let connections = self.traffic.connections;
+            return Err(ConfigError::Descriptors { connections, reserved, limit, most });
         }
-        self.connections = most;
-        self.client_connections = self.client_connections.min(most.div_ceil(2));
+        self.traffic.connections = most;
+        self.traffic.client_connections = self.traffic.client_connections.min(most.div_ceil(2));
         Ok(self)
     }
 }
@@ -84,13 +82,13 @@ mod tests {
     fn connections_are_what_descriptors_allow() {
         let settings = Settings { allow: vec!["s3://bucket/".to_owned()], ..Settings::default() };
         let usual = settings.check().unwrap();
-        let (reserved, wanted) = (usual.reserved(), usual.connections);
-        assert_eq!(usual.within(reserved + wanted).unwrap().connections, wanted);
+        let (reserved, wanted) = (usual.reserved(), usual.traffic.connections);
+        assert_eq!(usual.within(reserved + wanted).unwrap().traffic.connections, wanted);
         let fewer = settings.check().unwrap().within(reserved + 100).unwrap();
-        assert_eq!((fewer.connections, fewer.client_connections), (100, 50));
+        assert_eq!((fewer.traffic.connections, fewer.traffic.client_connections), (100, 50));
         assert!(settings.check().unwrap().within(reserved + 1).is_err());
         let given = Settings { connections: Some(500), ..settings };
-        assert_eq!(given.check().unwrap().within(reserved + 500).unwrap().connections, 500);
+        assert_eq!(given.check().unwrap().within(reserved + 500).unwrap().traffic.connections, 500);
         let refused = given.check().unwrap().within(reserved + 499).map(drop).unwrap_err().to_string();
         assert!(refused.contains("--connections 500") && refused.contains("at most 499"), "{refused}");
     }

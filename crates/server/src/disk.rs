@@ -55,10 +55,10 @@ pub(crate) struct Found {
 impl Disk {
     /// Opens a folder, which is made where it is missing.
     pub(crate) fn open(folder: &Path, most: u64, spool: Budget) -> Result<Self, ConfigError> {
-        let failed = |error: io::Error| ConfigError(format!("--cache {}: {error}", folder.display()));
-        fs::create_dir_all(folder).map_err(failed)?;
+        let failed = ConfigError::io(format!("--cache {}", folder.display()));
+        fs::create_dir_all(folder).map_err(&failed)?;
         let this = Self { folder: folder.to_owned(), most, spool, index: Mutex::default() };
-        this.scan().map_err(failed)?;
+        this.scan().map_err(&failed)?;
         tempfile::tempfile_in(folder).map_err(failed)?;
         Ok(this)
     }

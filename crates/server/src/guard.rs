@@ -1,12 +1,6 @@
 //! What every request passes before anything is done for it.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    panic::AssertUnwindSafe,
-    sync::{Arc, LazyLock},
-    time::Instant,
-};
+use std::{collections::HashMap, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -15,35 +9,20 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::FutureExt;
-use virtualize_store::Allowed;
 
 use crate::{
     Problem,
     auth::{Scope, Scopes},
     body::{Entry, Watched},
+    client::Client,
     context::Context,
-    quota::{Holds, Quota},
-    request_id, routes,
+    quota::Holds,
+    request_id,
 };
 
 /// Address of the client at the other end of the connection: an extension of the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(pub IpAddr);
-
-/// Who asks, once that is known: an extension of the request.
-#[derive(Clone, Debug)]
-pub(crate) struct Client {
-    /// Name of the token, or the address.
-    pub(crate) name: String,
-    scopes: Scopes,
-    /// What may be read.
-    pub(crate) allowed: Allowed,
-    /// A name for it.
-    pub(crate) reach: String,
-    pub(crate) quota: Arc<Quota>,
-    /// What is held of it until the answer was taken.
-    pub(crate) holds: Holds,
-}
 
 /// Who may ask for a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,16 +35,25 @@ pub(crate) enum Access {
     Scoped(Scope),
 }
 
-/// The guard.
-pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+/// The access that each route requires, by its path.
+pub(crate) type AccessTable = HashMap<&'static str, Access>;
+
+/// Checks a request, in the order that the crate's documentation gives, and lets it through to its route.
+pub(crate) async fn guard(
+    State((context, table)): State<(Arc<Context>, Arc<AccessTable>)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let start = Instant::now();
     context.metrics.in_flight.inc();
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    // A path without a route is refused to everybody alike.
+    let access = table.get(route.as_str()).copied().unwrap_or(Access::Anyone);
     let mut entry = Entry {
         id: request_id::of(request.headers()),
         method: request.method().to_string(),
         client: address(&context, &request),
-        context: Arc::clone(&context),
+        metrics: Arc::clone(&context.metrics),
         route,
         status: 499,
         start,
@@ -75,7 +63,8 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
         holds: Holds::default(),
     };
     let origin = origin(&context, request.headers());
-    let outcome = AssertUnwindSafe(admitted(&context, request, next, &mut entry)).catch_unwind().await;
+    let outcome =
+        AssertUnwindSafe(admitted(&context, access, request, next, &mut entry)).catch_unwind().await;
     let mut response = match outcome {
         Ok(Ok(response)) => response,
         Ok(Err(problem)) => problem.into_response(),
@@ -86,13 +75,14 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
     };
     entry.status = response.status().as_u16();
     decorate(response.headers_mut(), &entry.id, origin);
-    let most = context.config.answer_time;
+    let most = context.config.times.answer;
     response.map(|body| Watched::body(body, entry, most))
 }
 
 /// The answer to a request that may have one.
 async fn admitted(
     context: &Arc<Context>,
+    access: Access,
     mut request: Request,
     next: Next,
     entry: &mut Entry,
@@ -101,12 +91,11 @@ async fn admitted(
     if request.method() == Method::OPTIONS {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let access = access(&request);
     if access != Access::Always {
         let client = admit(context, request.headers(), access, entry).await?;
         request.extensions_mut().insert(client);
     }
-    let answer = tokio::time::timeout(context.config.request_time, next.run(request)).await;
+    let answer = tokio::time::timeout(context.config.times.request, next.run(request)).await;
     answer.map_err(|_| {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "time", "the answer was not ready in time").retry_after(10)
     })
@@ -138,14 +127,6 @@ async fn admit(
     entry.places = Some((own, place));
     entry.holds = client.holds.clone();
     Ok(client)
-}
-
-/// Who may ask for what is asked for. What is at no route is refused to everybody alike.
-fn access(request: &Request) -> Access {
-    let matched = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    static TABLE: LazyLock<HashMap<&str, Access>> =
-        LazyLock::new(|| routes::all().into_iter().map(|(path, access, _)| (path, access)).collect());
-    TABLE.get(matched).copied().unwrap_or(Access::Anyone)
 }
 
 fn too_many(seconds: u64) -> Problem {
@@ -206,7 +187,7 @@ fn stranger(context: &Context, address: &str) -> Client {
         name: address.to_owned(),
         scopes,
         allowed: config.allowed.clone(),
-        reach: "all".to_owned(),
+        access_key: "all".to_owned(),
         quota: context.quotas.of(address),
         holds: Holds::default(),
     }
@@ -229,13 +210,13 @@ fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Clien
         let detail = "expected `Authorization: Bearer` with a token that is known here";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "token", detail));
     };
-    let (allowed, reach) = match &token.allowed {
+    let (allowed, access_key) = match &token.allowed {
         Some(less) => (config.allowed.and(less), token.name()),
         None => (config.allowed.clone(), "all".to_owned()),
     };
     let name = format!("token {}", token.name());
     let quota = context.quotas.of(&name);
-    Ok(Client { name, scopes: token.scopes, allowed, reach, quota, holds: Holds::default() })
+    Ok(Client { name, scopes: token.scopes, allowed, access_key, quota, holds: Holds::default() })
 }
 
 /// The client's address.

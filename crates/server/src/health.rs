@@ -24,8 +24,7 @@ pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
         return unready("the service is stopping");
     }
     let well =
-        tokio::task::spawn_blocking(move || context.disk.as_ref().is_none_or(crate::disk::Disk::is_well))
-            .await;
+        tokio::task::spawn_blocking(move || context.disk.as_ref().is_none_or(|disk| disk.is_well())).await;
     match well {
         Ok(true) => "ok\n".into_response(),
         _ => unready("the cache cannot be written"),

@@ -12,10 +12,10 @@ use virtualize::describe;
 
 use crate::{
     Problem,
+    api::{OF_MAPPING, PARAMETERS},
+    client::Client,
     context::Context,
-    guard::Client,
-    problem::PARAMETERS,
-    query::{OF_MAPPING, Parameters},
+    query::Parameters,
     sources::Mapped,
     zarr,
 };
@@ -37,14 +37,15 @@ pub(crate) async fn get(
     request: Request,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(request.uri(), &parameters())?;
-    let wanted = parameters.wanted(&context, &client)?;
+    let wanted = parameters.wanted(&context.config, &client)?;
     let places = parameters.number("places", 0, PLACES.1)?.unwrap_or(PLACES.0);
     let places = usize::try_from(places).unwrap_or(usize::MAX);
     let url = wanted.url.clone();
     let cost = |mapped: &Mapped| mapped.documented().saturating_add(mapped.placed(places));
     let what = format!("inspect {places}");
-    let made =
-        context.made(&wanted, &what, cost, move |mapped, out| out.json(&described(mapped, &url, places)));
+    let made = context
+        .rendered
+        .get(&wanted, &what, cost, move |mapped, out| out.json(&described(mapped, &url, places)));
     Ok(made.await?.answer(request.headers(), "application/json"))
 }
 

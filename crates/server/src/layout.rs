@@ -10,13 +10,7 @@ use axum::{
 use serde_json::{Value, json};
 use virtualize::zarr::{Array, ChunkEntry, Source};
 
-use crate::{
-    Problem,
-    context::Context,
-    guard::Client,
-    query::{OF_MAPPING, Parameters},
-    sources::Mapped,
-};
+use crate::{Problem, api::OF_MAPPING, client::Client, context::Context, query::Parameters, sources::Mapped};
 
 /// Most chunks of an answer. Of more every n-th is told.
 const MOST: usize = 200_000;
@@ -33,11 +27,11 @@ pub(crate) async fn get(
     request: Request,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(request.uri(), &parameters())?;
-    let wanted = parameters.wanted(&context, &client)?;
+    let wanted = parameters.wanted(&context.config, &client)?;
     let path = parameters.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
     let path = path.trim_start_matches('/').to_owned();
     let what = format!("chunks {path}");
-    let made = context.made(
+    let made = context.rendered.get(
         &wanted,
         &what,
         |mapped| mapped.placed(MOST),

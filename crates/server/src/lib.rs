@@ -7,16 +7,19 @@
 //! Architecture invariant: nothing is decided here about data; answers are what the library made, or its refusal. An
 //! answer is begun when all that can fail has been done, or is cut off so that the client sees it.
 
+mod api;
 mod auth;
 mod body;
 mod budget;
 mod bundle;
+mod client;
 mod conditional;
 mod config;
 mod context;
 mod descriptors;
 mod disk;
 mod encode;
+mod error;
 mod guard;
 mod health;
 mod inspect;
@@ -24,7 +27,6 @@ mod jobs;
 mod layout;
 mod listen;
 mod logging;
-mod made;
 mod metrics;
 mod openapi;
 mod page;
@@ -34,8 +36,10 @@ mod query;
 mod quota;
 mod rate;
 mod references;
+mod rendered;
 mod request_id;
 mod routes;
+mod settings;
 mod sources;
 mod stream;
 mod tick;
@@ -46,11 +50,13 @@ use std::sync::Arc;
 
 use axum::Router;
 
-pub use config::{Config, ConfigError, Settings, Size};
+pub use config::Config;
+pub use error::{ConfigError, TokenError};
 pub use guard::Peer;
 pub use listen::{Running, serve, start};
 pub use logging::start as start_logging;
 pub use problem::Problem;
+pub use settings::{Settings, Size};
 
 use context::Context;
 

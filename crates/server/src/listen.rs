@@ -78,8 +78,8 @@ pub async fn serve(config: Config) -> Result<(), ConfigError> {
 pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let context = Arc::new(Context::new(config.with_descriptors()?)?);
     let listen = context.config.listen;
-    let failed = |error: io::Error| ConfigError(format!("{listen}: {error}"));
-    let listener = listener(listen).map_err(failed)?;
+    let failed = ConfigError::io(listen);
+    let listener = listener(listen).map_err(&failed)?;
     let address = listener.local_addr().map_err(failed)?;
     said(&context.config, address);
     let (stop, stopped) = oneshot::channel();
@@ -130,7 +130,7 @@ async fn asked_to_end() {
 /// Accepts connections until it is stopped.
 async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: oneshot::Receiver<()>) {
     let router = routes::router(Arc::clone(&context));
-    let places = Arc::new(Semaphore::new(context.config.connections));
+    let places = Arc::new(Semaphore::new(context.config.traffic.connections));
     let graceful = GracefulShutdown::new();
     loop {
         let place = tokio::select! {
@@ -143,44 +143,40 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
             _ = &mut stopped => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                let Some(quota) = own_place(&context, peer.ip()) else {
-                    let _ = stream.try_write(REFUSED);
-                    continue;
-                };
-                let places = (place, quota);
-                let served = connection(
-                    stream,
-                    peer,
-                    router.clone(),
-                    Arc::clone(&context),
-                    graceful.watcher(),
-                    places,
-                );
-                tokio::spawn(served);
-            }
+            Ok((stream, peer)) => match own_place(&context, peer.ip()) {
+                Some(own) => {
+                    let (router, context) = (router.clone(), Arc::clone(&context));
+                    tokio::spawn(connection(stream, peer, router, context, graceful.watcher(), (place, own)));
+                }
+                None => drop(stream.try_write(REFUSED)),
+            },
             Err(error) => {
-                // Out of file descriptors, most likely: others must end first.
+                // Most likely there are no file descriptors left: other connections must end first.
                 tracing::warn!("a connection was not accepted: {error}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
     drop(listener);
+    shut_down(&context, graceful).await;
+}
+
+/// Finishes requests in progress and parks jobs, within the time that is configured.
+async fn shut_down(context: &Context, graceful: GracefulShutdown) {
     context.stop();
     let (served, parked) = tokio::join!(
-        tokio::time::timeout(context.config.stop_time, graceful.shutdown()),
-        tokio::time::timeout(context.config.stop_time, async {
+        tokio::time::timeout(context.config.times.stop, graceful.shutdown()),
+        tokio::time::timeout(context.config.times.stop, async {
             if let Some(jobs) = &context.jobs {
                 jobs.parked().await;
             }
         })
     );
     if served.is_err() {
-        tracing::warn!("requests that were not done in time were cut off");
+        tracing::warn!("requests that did not finish in time were cut off");
     }
     if parked.is_err() {
-        tracing::warn!("jobs that did not stop in time go on at the next start nevertheless");
+        tracing::warn!("jobs that did not stop in time will still resume at the next start");
     }
 }
 

@@ -5,8 +5,6 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::ConfigError;
-
 /// All that is counted.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -29,11 +27,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Result<Self, ConfigError> {
-        Self::registered().map_err(|error| ConfigError(format!("metrics: {error}")))
-    }
-
-    fn registered() -> prometheus::Result<Self> {
+    pub(crate) fn new() -> prometheus::Result<Self> {
         let named = |name: &str, help: &str| Opts::new(format!("virtualize_{name}"), help);
         let seconds = HistogramOpts::new("virtualize_request_seconds", "Seconds until an answer was taken")
             .buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]);

@@ -1,25 +1,8 @@
 //! `GET /v1/openapi.json`: the description of the API, kept true by tests.
 
-use std::{collections::BTreeSet, sync::LazyLock};
-
 use axum::{extract::Request, response::Response};
-use serde_json::Value;
 
-use crate::encode::Fixed;
-
-/// The document, as it stands in the crate.
-pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
-
-/// Returns the members of a request for a job.
-pub(crate) fn job_members() -> &'static BTreeSet<String> {
-    static MEMBERS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-        let document: Value = serde_json::from_str(DOCUMENT).unwrap_or_default();
-        let members =
-            document.pointer("/components/schemas/JobRequest/properties").and_then(Value::as_object);
-        members.into_iter().flat_map(|members| members.keys().cloned()).collect()
-    });
-    &MEMBERS
-}
+use crate::{api::DOCUMENT, encode::Fixed};
 
 /// The answer.
 pub(crate) async fn get(request: Request) -> Response {
@@ -29,6 +12,10 @@ pub(crate) async fn get(request: Request) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
     use super::*;
     use crate::{inspect, jobs, layout, references, routes};
 

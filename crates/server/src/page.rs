@@ -13,9 +13,9 @@ use axum::{
 use serde_json::json;
 
 use crate::{
+    client::Client,
     context::Context,
     encode::{self, Fixed},
-    guard::Client,
 };
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -19,10 +19,10 @@ use virtualize::{
 
 use crate::{
     Problem,
+    client::Client,
     conditional::{none_match, of_content, tag},
     context::Context,
     encode::{self, Content, answer, not_modified},
-    guard::Client,
     sources::on_thread,
     zarr::{self, Asked, Chunk, Found},
 };

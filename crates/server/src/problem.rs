@@ -9,19 +9,7 @@ use axum::{
 use serde_json::json;
 use virtualize::{Error, ErrorClass, Notation, Remedy, StoreError};
 
-use crate::{openapi::job_members, query::OF_MAPPING};
-
-/// Remedies for a request about one source name options as its query parameters do: `chunk-grid=rectilinear`.
-pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
-    let name = option.as_str().replace('_', "-");
-    let shown = value.map_or_else(|| name.clone(), |value| format!("{name}={value}"));
-    OF_MAPPING.contains(&name.as_str()).then_some(shown)
-});
-
-/// Remedies for a job name options as the members of its request do: `on_mismatch=split`.
-pub(crate) const MEMBERS: Notation = Notation(|option, value| {
-    job_members().contains(option.as_str()).then(|| (Notation::default().0)(option, value)).flatten()
-});
+use crate::api::{MEMBERS, PARAMETERS};
 
 /// Why there is no answer: a status, a code that does not change, one line, and what can be done.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,26 +10,8 @@ use virtualize::{
 };
 use virtualize_store::Allowed;
 
-use crate::{Config, Problem, context::Context, guard::Client};
+use crate::{Config, Problem, api::OF_MAPPING, client::Client};
 
-/// Parameters of mapping, which every endpoint that reads a source accepts. Members of [`MappingOptions`] that are not
-/// listed are the service's own: who reads HDF5, how much may be inlined in total.
-pub(crate) const OF_MAPPING: [&str; 14] = [
-    "chunk-grid",
-    "follow-external",
-    "format",
-    "ifd",
-    "inline-below",
-    "inline-coordinates",
-    "inline-limit",
-    "invalid-nodata",
-    "missing-value-convention",
-    "readable-by",
-    "split-contiguous",
-    "stack",
-    "strict",
-    "unpack",
-];
 /// Longest value, in bytes.
 const LONGEST: usize = 8192;
 /// Maximum number of TIFF images in one request.
@@ -89,15 +71,16 @@ impl Parameters {
     }
 
     /// The source and how it is to be mapped. Options cannot pass what the service gives to one file.
-    pub(crate) fn wanted(&self, context: &Context, client: &Client) -> Result<Wanted, Problem> {
+    pub(crate) fn wanted(&self, config: &Config, client: &Client) -> Result<Wanted, Problem> {
         let url = self.get("url").filter(|url| !url.is_empty());
         let url = url.ok_or_else(|| Problem::parameter("url", "is missing"))?;
         let url = client.allowed.check(url)?;
         let format = format(self.get("format"))?;
-        let options = self.options(&context.config, &client.allowed, format.zarr_format())?;
+        let options = self.options(config, &client.allowed, format.zarr_format())?;
         let others = self.0.iter().filter(|(name, _)| OF_MAPPING.contains(&name.as_str()));
-        let key = others
-            .fold(format!("{}\n{url}", client.reach), |key, (name, value)| format!("{key}\n{name}={value}"));
+        let key = others.fold(format!("{}\n{url}", client.access_key), |key, (name, value)| {
+            format!("{key}\n{name}={value}")
+        });
         Ok(Wanted { url, options, format, key, client: client.clone() })
     }
 

@@ -82,10 +82,10 @@ impl Quotas {
     /// one answer may take), and of the files that are mapped at once.
     pub(crate) fn new(config: &Config, memory: &Budget, spool: &Budget) -> Self {
         Self {
-            connections: config.client_connections,
-            requests: config.client_requests,
-            openings: config.openings.div_ceil(2),
-            followers: config.client_requests.div_ceil(4),
+            connections: config.traffic.client_connections,
+            requests: config.traffic.client_requests,
+            openings: config.traffic.openings.div_ceil(2),
+            followers: config.traffic.client_requests.div_ceil(4),
             memory: (memory.clone(), config.memory / 2),
             // Any single answer fits.
             spool: (spool.clone(), (config.cache_size / 2).max(config.output_size.min(config.cache_size))),

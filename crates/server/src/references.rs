@@ -12,11 +12,12 @@ use virtualize::Format;
 
 use crate::{
     Problem,
+    api::OF_MAPPING,
     bundle::Bundle,
+    client::Client,
     context::Context,
-    guard::Client,
-    made::{Made, lost},
-    query::{OF_MAPPING, Parameters},
+    query::Parameters,
+    rendered::{Rendering, lost},
     sources::Mapped,
 };
 
@@ -31,9 +32,9 @@ pub(crate) async fn get(
     Extension(client): Extension<Client>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let wanted = Parameters::read(request.uri(), &parameters())?.wanted(&context, &client)?;
+    let wanted = Parameters::read(request.uri(), &parameters())?.wanted(&context.config, &client)?;
     let format = wanted.format;
-    let made = context.made(&wanted, "references", Mapped::documented, move |mapped, out| {
+    let made = context.rendered.get(&wanted, "references", Mapped::documented, move |mapped, out| {
         if !format.is_several_files() {
             return Ok(virtualize::write_to(&mapped.store, format, out)?);
         }
@@ -46,7 +47,7 @@ pub(crate) async fn get(
 }
 
 /// Returns references as what they are: JSON, or an archive to keep.
-fn sent(made: &Made, headers: &HeaderMap, format: Format) -> Response {
+fn sent(made: &Rendering, headers: &HeaderMap, format: Format) -> Response {
     let mut response = made.answer(headers, format.media_type());
     if format.is_several_files() {
         let disposition = format!("attachment; filename=\"{}\"", format.download_name());

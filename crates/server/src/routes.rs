@@ -14,7 +14,7 @@ use crate::{
     Problem,
     auth::Scope,
     context::Context,
-    guard::{self, Access},
+    guard::{self, Access, AccessTable},
     health, inspect,
     jobs::api as job,
     layout, openapi, page, plain, references, zarr,
@@ -54,8 +54,11 @@ pub(crate) fn all() -> Vec<Route> {
 
 /// All routes behind the guard.
 pub(crate) fn router(context: Arc<Context>) -> Router {
-    let router =
-        all().into_iter().fold(Router::new(), |router, (path, _, methods)| router.route(path, methods));
+    let mut access = AccessTable::new();
+    let router = all().into_iter().fold(Router::new(), |router, (path, required, methods)| {
+        access.insert(path, required);
+        router.route(path, methods)
+    });
     router
         .fallback(|| async {
             Problem::not_found("no such path").hint("/v1/openapi.json says which there are")
@@ -64,6 +67,6 @@ pub(crate) fn router(context: Arc<Context>) -> Router {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not know this method")
         })
         .layer(DefaultBodyLimit::max(context.config.request_size))
-        .layer(middleware::from_fn_with_state(Arc::clone(&context), guard::guard))
+        .layer(middleware::from_fn_with_state((Arc::clone(&context), Arc::new(access)), guard::guard))
         .with_state(context)
 }

@@ -15,9 +15,9 @@ use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader};
 use crate::{
     Config, Problem,
     budget::{FIRST, Reading, Share, full, too_large},
+    client::Client,
     conditional::tag,
-    context::Context,
-    guard::Client,
+    metrics::Metrics,
     query::Wanted,
     weight::{described, weight},
 };
@@ -35,6 +35,8 @@ pub(crate) struct Sources {
     /// Versions of sources that were shown under urls without one.
     shown: Cache<String, String>,
     openings: Arc<Semaphore>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A file that is mapped.
@@ -97,7 +99,7 @@ fn version(stamp: &str) -> String {
 }
 
 impl Sources {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Arc<Config>, metrics: &Arc<Metrics>) -> Self {
         let least = (config.stores_size >> 10).div_ceil(config.sources_kept.max(1) as u64);
         let weigh = move |_: &String, mapped: &Arc<Mapped>| {
             u32::try_from((weight(&mapped.store) >> 10).max(least)).unwrap_or(u32::MAX).max(1)
@@ -109,12 +111,12 @@ impl Sources {
                 .time_to_live(config.stores_time)
                 .build(),
             shown: Cache::builder().max_capacity(VERSIONS).time_to_live(config.hold_time).build(),
-            openings: Arc::new(Semaphore::new(config.openings)),
+            openings: Arc::new(Semaphore::new(config.traffic.openings)),
+            config: Arc::clone(config),
+            metrics: Arc::clone(metrics),
         }
     }
-}
 
-impl Context {
     /// A file, as it is now or was a little while ago (`stores_time`).
     pub(crate) async fn mapped(
         &self,
@@ -124,9 +126,9 @@ impl Context {
         key: &str,
     ) -> Result<Arc<Mapped>, Problem> {
         let key = format!("recent\n{key}");
-        if let Some(kept) = self.sources.kept.get(&key).await {
+        if let Some(kept) = self.kept.get(&key).await {
             match kept.store.object().map(Object::verify) {
-                Some(Err(_)) => self.sources.kept.invalidate(&key).await,
+                Some(Err(_)) => self.kept.invalidate(&key).await,
                 _ => {
                     self.metrics.looked_up("stores", true);
                     return Ok(kept);
@@ -135,7 +137,7 @@ impl Context {
         }
         let _place = client.quota.opening().await?;
         let url = url.to_owned();
-        self.kept(client, &key, options, move |options| async move {
+        self.map_once(client, &key, options, move |options| async move {
             virtualize_store::open(&url, &options.store).await
         })
         .await
@@ -161,7 +163,7 @@ impl Context {
         match key {
             Some(key) => {
                 let key = format!("now\n{key}");
-                match self.sources.kept.get(&key).await {
+                match self.kept.get(&key).await {
                     Some(kept) if kept.store.is_of_one_file() => {
                         self.metrics.looked_up("stores", true);
                         return Ok(kept);
@@ -170,14 +172,14 @@ impl Context {
                     Some(_) => return self.map(client, options, opened).await.map(Arc::new),
                     None => {}
                 }
-                self.kept(client, &key, options, opened).await
+                self.map_once(client, &key, options, opened).await
             }
             None => self.map(client, options, opened).await.map(Arc::new),
         }
     }
 
     /// One of many who ask for the same does the work; the others wait for it. Should it leave, another takes over.
-    async fn kept<O, F>(
+    async fn map_once<O, F>(
         &self,
         client: &Client,
         key: &str,
@@ -190,7 +192,7 @@ impl Context {
     {
         self.metrics.looked_up("stores", false);
         let work = async { self.map(client, options, open).await.map(Arc::new) };
-        let mapped = self.sources.kept.try_get_with_by_ref(key, work).await;
+        let mapped = self.kept.try_get_with_by_ref(key, work).await;
         mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
     }
 
@@ -200,8 +202,7 @@ impl Context {
         O: FnOnce(Options) -> F + Send + 'static,
         F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
     {
-        let permit =
-            Arc::clone(&self.sources.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
+        let permit = Arc::clone(&self.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
         let memory = client.quota.memory.clone();
         let share = memory.take(FIRST).await?;
         let (options, most) = (options.clone(), self.config.file_memory);
@@ -234,7 +235,7 @@ impl Context {
     /// Holds the version of a source against the one that was shown before under a url without a version, so that a client
     /// never mixes two.
     pub(crate) async fn hold(&self, key: &str, name: &str, mapped: &Mapped) -> Result<(), Problem> {
-        let shown = &self.sources.shown;
+        let shown = &self.shown;
         if shown.get(key).await.is_some_and(|shown| shown != mapped.version) {
             return Err(Problem::changed(name));
         }
@@ -244,7 +245,7 @@ impl Context {
 
     /// Forgets a file that changed.
     pub(crate) async fn forget(&self, key: &str) {
-        self.sources.kept.invalidate(&format!("recent\n{key}")).await;
+        self.kept.invalidate(&format!("recent\n{key}")).await;
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Times {
 
 impl Times {
     pub(crate) fn of(config: &Config) -> Self {
-        Self { head: config.header_time, idle: config.idle_time, write: config.write_time }
+        Self { head: config.times.header, idle: config.times.idle, write: config.times.write }
     }
 }
 

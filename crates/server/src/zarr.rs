@@ -21,10 +21,10 @@ use virtualize::{
 use crate::{
     Problem,
     budget::{Budget, Share},
+    client::Client,
     conditional::{Wanted, none_match, of_content, range, tag},
     context::Context,
     encode::{Content, answer, not_modified},
-    guard::Client,
     query,
     sources::Mapped,
 };
@@ -79,20 +79,20 @@ pub(crate) async fn asked(
     let (url, version) = source_of(&source)?;
     let url = client.allowed.check(&url)?;
     let options = Options {
-        store: context.store_options(&client.allowed),
+        store: context.config.store_options(&client.allowed),
         map: MapOptions { format: Format::ZARR3_JSON.zarr_format(), ..MapOptions::default() },
         limits: context.config.limits,
         ..Options::default()
     };
-    let id = format!("zarr\n{}\n{url}", client.reach);
-    let mapped = context.mapped(client, &url, &options, &id).await?;
+    let id = format!("zarr\n{}\n{url}", client.access_key);
+    let mapped = context.sources.mapped(client, &url, &options, &id).await?;
     match version {
         Some(version) if version != mapped.version => {
-            context.forget(&id).await;
+            context.sources.forget(&id).await;
             return Err(Problem::changed(mapped.store.name()));
         }
         Some(_) => {}
-        None => context.hold(&id, mapped.store.name(), &mapped).await?,
+        None => context.sources.hold(&id, mapped.store.name(), &mapped).await?,
     }
     mapped.document(client).await?;
     Ok(Asked { mapped, options: options.store, key, memory: client.quota.memory.clone(), id })
@@ -120,7 +120,7 @@ impl Asked {
         answered: Result<Response, Problem>,
     ) -> Result<Response, Problem> {
         if answered.as_ref().is_err_and(|problem| problem.status == StatusCode::CONFLICT) {
-            context.forget(&self.id).await;
+            context.sources.forget(&self.id).await;
         }
         answered
     }

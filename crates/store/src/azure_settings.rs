@@ -3,15 +3,21 @@
 
 use object_store::azure::AzureConfigKey as Key;
 
-/// What a connection string says, by object_store's keys.
-///
-/// # Errors
-/// What in it makes no sense; never a value.
-pub(crate) fn connection_string(text: &str) -> Result<Vec<(Key, String)>, String> {
+/// Why a connection string is not valid. Messages contain nothing of it, as it holds secrets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum ConnectionStringError {
+    #[error("has a part without =, expected Name=Value;…")]
+    Part,
+    #[error("names no account, expected AccountName=…;AccountKey=…")]
+    NoAccount,
+}
+
+/// Parses a connection string into settings by object_store's keys.
+pub(crate) fn connection_string(text: &str) -> Result<Vec<(Key, String)>, ConnectionStringError> {
     let mut settings = Vec::new();
     let (mut account, mut suffix, mut protocol, mut endpoint) = (None, "core.windows.net", "https", None);
     for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, value) = part.split_once('=').ok_or("has a part without =, expected Name=Value;…")?;
+        let (name, value) = part.split_once('=').ok_or(ConnectionStringError::Part)?;
         match name.trim().to_ascii_lowercase().as_str() {
             "accountname" => account = Some(value),
             "accountkey" => settings.push((Key::AccessKey, value.to_owned())),
@@ -22,7 +28,7 @@ pub(crate) fn connection_string(text: &str) -> Result<Vec<(Key, String)>, String
             "defaultendpointsprotocol" => protocol = value,
             "blobendpoint" => endpoint = Some(value.trim_end_matches('/').to_owned()),
             "usedevelopmentstorage" => settings.push((Key::UseEmulator, value.to_owned())),
-            // Of other services.
+            // Settings of other services.
             _ => {}
         }
     }
@@ -37,7 +43,7 @@ pub(crate) fn connection_string(text: &str) -> Result<Vec<(Key, String)>, String
         settings.push((Key::Endpoint, endpoint));
     }
     match settings.is_empty() {
-        true => Err("names no account, expected AccountName=…;AccountKey=…".to_owned()),
+        true => Err(ConnectionStringError::NoAccount),
         false => Ok(settings),
     }
 }
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_without_its_text() {
         for text in ["", "secret", "TableEndpoint=http://t"] {
-            assert!(!connection_string(text).unwrap_err().contains("secret"));
+            assert!(!connection_string(text).unwrap_err().to_string().contains("secret"));
         }
     }
 }

@@ -19,23 +19,23 @@ use object_store::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Allowed, StoreError, StoreOptions, keys::Taken, transport};
+use crate::{Allowed, StoreError, keys::Taken, transport};
 
 /// Connections, credentials and slots for requests, shared by all files that are opened with the same options or clones
 /// of them. Options that were changed after cloning get their own.
 #[derive(Clone, Default)]
 pub struct Clients(Arc<Mutex<HashMap<Settings, Arc<Pool>>>>);
 
-/// All of the options that a connection depends on.
+/// The options that a connection depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Settings {
-    values: Vec<(String, String)>,
-    anonymous: bool,
-    endpoint: Option<String>,
-    bearer_token: Option<String>,
-    concurrency: usize,
-    retries: usize,
-    retry_timeout: Duration,
+pub(crate) struct Settings {
+    pub(crate) values: Vec<(String, String)>,
+    pub(crate) anonymous: bool,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) bearer_token: Option<String>,
+    pub(crate) concurrency: usize,
+    pub(crate) retries: usize,
+    pub(crate) retry_timeout: Duration,
 }
 
 /// What files with equal settings share.
@@ -80,19 +80,10 @@ impl fmt::Debug for Pool {
 }
 
 impl Clients {
-    /// What files with these options share.
-    pub(crate) fn pool(options: &StoreOptions) -> Arc<Pool> {
-        let settings = Settings {
-            values: options.values.clone(),
-            anonymous: options.anonymous,
-            endpoint: options.endpoint.clone(),
-            bearer_token: options.bearer_token.clone(),
-            concurrency: options.concurrency.clamp(1, Semaphore::MAX_PERMITS),
-            retries: options.retries,
-            retry_timeout: options.retry_timeout,
-        };
-        let mut pools = options.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let slots = settings.concurrency;
+    /// Returns what files with these settings share.
+    pub(crate) fn pool(&self, settings: Settings) -> Arc<Pool> {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = settings.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         pools.entry(settings).or_insert_with(|| Arc::new(Pool::new(slots))).clone()
     }
 }

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::{
     StoreError, StoreOptions, azure_settings,
-    clients::{Bucket, Clients, Purpose, Straight, Web},
+    clients::{Bucket, Purpose, Straight, Web},
     keys,
     location::{Location, Service},
     profile,
@@ -51,7 +51,7 @@ pub(crate) fn connect_bucket(
     options: &StoreOptions,
 ) -> Result<Bucket, StoreError> {
     let retries = retries(purpose, options);
-    let pool = Clients::pool(options);
+    let pool = options.pool();
     let region = pool.region(bucket);
     pool.bucket(bucket, purpose, || {
         let built = match service {
@@ -84,7 +84,7 @@ fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
         return Err(StoreError::Option { key: "bearer token".to_owned(), reason });
     }
     let allowed = options.allowed.clone();
-    Ok(Web { pool: Clients::pool(options), secure: url.scheme() == "https", allowed })
+    Ok(Web { pool: options.pool(), secure: url.scheme() == "https", allowed })
 }
 
 /// The client for requests to a web server that need no store.
@@ -211,7 +211,10 @@ pub(crate) fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, 
     let Some(text) = said.or_else(|| env::var(CONNECTION.to_ascii_uppercase()).ok()) else {
         return Ok(Vec::new());
     };
-    let refused = |reason| StoreError::Option { key: CONNECTION.to_owned(), reason };
+    let refused = |error: azure_settings::ConnectionStringError| StoreError::Option {
+        key: CONNECTION.to_owned(),
+        reason: error.to_string(),
+    };
     azure_settings::connection_string(&text).map_err(refused)
 }
 

@@ -10,7 +10,7 @@ use virtualize_bytes::{ByteRange, ReadRanges};
 
 use crate::{
     StoreError, StoreOptions,
-    clients::{Clients, Seen},
+    clients::Seen,
     connect::web_client,
     error::one_line,
     location::Location,
@@ -76,7 +76,7 @@ async fn document(
     let (Location::Http(url), name) = (location, &location.name()) else {
         return Err(too_large(&location.name(), limit));
     };
-    let pool = Clients::pool(options);
+    let pool = options.pool();
     let _slot = pool.slot(name).await?;
     let mut backoff = Backoff::of(options);
     loop {

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use chrono::DateTime;
 use object_store::path::Path;
+use percent_encoding::percent_decode_str;
 use quick_xml::{
     Reader,
     escape::unescape,
     events::{BytesStart, Event},
 };
 
-use crate::{Listed, StoreError, percent::decoded};
+use crate::{Listed, StoreError};
 
 /// Most bytes of a page: a thousand keys of 1,024 bytes, each byte escaped, with what is said of them.
 const LARGEST: usize = 32 << 20;
@@ -66,19 +67,49 @@ pub(crate) fn path(name: &str, key: &str) -> Result<Path, StoreError> {
     Err(StoreError::Location { name, reason: reason.to_owned() })
 }
 
-/// Reads a page.
-///
-/// # Errors
-/// Why it is no page of a listing.
-pub(crate) fn parse(document: &[u8]) -> Result<Keys, String> {
-    if document.len() > LARGEST {
-        return Err(format!("a page of {} bytes, expected at most {LARGEST}", document.len()));
+/// Why a document is not a page of a listing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum PageError {
+    #[error("a page of {0} bytes, expected at most {LARGEST}")]
+    Size(usize),
+    #[error(transparent)]
+    Text(#[from] std::str::Utf8Error),
+    #[error("{0}")]
+    Xml(String),
+    #[error("&{0}; is not a character")]
+    Reference(String),
+    #[error("a document type declaration, expected none")]
+    DocumentType,
+    #[error("an object without a key")]
+    NoKey,
+    #[error("a prefix without a name")]
+    NoPrefix,
+    #[error("size {0:?} is not a number of bytes")]
+    Length(String),
+    #[error("time {0:?} is in neither the format of RFC 3339 nor that of RFC 1123")]
+    Time(String),
+    #[error("the key {0:?} is not UTF-8")]
+    Escape(String),
+    #[error("the response is not a listing, or is truncated")]
+    Incomplete,
+}
+
+impl PageError {
+    fn xml(error: impl ToString) -> Self {
+        Self::Xml(error.to_string())
     }
-    let text = std::str::from_utf8(document).map_err(|error| error.to_string())?;
+}
+
+/// Parses a page of a listing.
+pub(crate) fn parse(document: &[u8]) -> Result<Keys, PageError> {
+    if document.len() > LARGEST {
+        return Err(PageError::Size(document.len()));
+    }
+    let text = std::str::from_utf8(document)?;
     let mut reader = Reader::from_str(text);
     let mut page = Page::default();
     loop {
-        match reader.read_event().map_err(|error| error.to_string())? {
+        match reader.read_event().map_err(PageError::xml)? {
             Event::Start(start) => page.open(&start),
             Event::Empty(start) => {
                 page.open(&start);
@@ -88,23 +119,26 @@ pub(crate) fn parse(document: &[u8]) -> Result<Keys, String> {
             Event::Text(text) => page.text.push_str(&text),
             Event::CData(text) => page.text.push_str(&text),
             Event::GeneralRef(reference) => page.text.push_str(&resolved(&reference)?),
-            Event::DocType(_) => return Err("a document type declaration, expected none".to_owned()),
+            Event::DocType(_) => return Err(PageError::DocumentType),
             Event::Eof => return page.end(),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
     }
 }
 
-/// What `&amp;` and `&#38;` stand for. Stores write control characters so, which XML has none of.
-fn resolved(reference: &str) -> Result<String, String> {
+/// Resolves `&amp;` and `&#38;`. Stores also escape control characters this way, which XML does not allow.
+fn resolved(reference: &str) -> Result<String, PageError> {
     let number = match reference.strip_prefix('#') {
         Some(number) => match number.strip_prefix('x') {
             Some(digits) => u32::from_str_radix(digits, 16).ok(),
             None => number.parse().ok(),
         },
-        None => return Ok(unescape(&format!("&{reference};")).map_err(|error| error.to_string())?.into()),
+        None => return Ok(unescape(&format!("&{reference};")).map_err(PageError::xml)?.into()),
     };
-    number.and_then(char::from_u32).map(String::from).ok_or_else(|| format!("&{reference}; is no character"))
+    number
+        .and_then(char::from_u32)
+        .map(String::from)
+        .ok_or_else(|| PageError::Reference(reference.to_owned()))
 }
 
 #[derive(Default)]
@@ -136,7 +170,7 @@ impl Page {
             matches!(start.try_get_attribute("Encoded"), Ok(Some(value)) if &*value.value == "true");
     }
 
-    fn close(&mut self) -> Result<(), String> {
+    fn close(&mut self) -> Result<(), PageError> {
         let text = std::mem::take(&mut self.text);
         let open: Vec<_> = self.open.iter().map(String::as_str).collect();
         let entry = &mut self.entry;
@@ -150,13 +184,13 @@ impl Page {
             | ["EnumerationResults", "Blobs", "Blob", "Properties", field] => entry.take(field, text)?,
             ["ListBucketResult", "Contents"] | ["EnumerationResults", "Blobs", "Blob"] => {
                 let Entry { key, listed, is_directory } = std::mem::take(entry);
-                let url = key.ok_or("an object without a key")?;
+                let url = key.ok_or(PageError::NoKey)?;
                 if !is_directory {
                     self.keys.objects.push(Listed { url, ..listed });
                 }
             }
             ["ListBucketResult", "CommonPrefixes"] | ["EnumerationResults", "Blobs", "BlobPrefix"] => {
-                self.keys.prefixes.push(std::mem::take(entry).key.ok_or("a prefix without a name")?);
+                self.keys.prefixes.push(std::mem::take(entry).key.ok_or(PageError::NoPrefix)?);
             }
             ["ListBucketResult", "NextContinuationToken"] | ["EnumerationResults", "NextMarker"] => {
                 self.keys.next = Some(text).filter(|token| !token.is_empty());
@@ -167,26 +201,26 @@ impl Page {
         Ok(())
     }
 
-    fn end(self) -> Result<Keys, String> {
+    fn end(self) -> Result<Keys, PageError> {
         match self.open.is_empty() && self.is_listing {
             true => Ok(self.keys),
-            false => Err("the answer is no listing, or not all of one".to_owned()),
+            false => Err(PageError::Incomplete),
         }
     }
 }
 
 impl Entry {
     /// A field of S3, Google or Azure.
-    fn take(&mut self, field: &str, text: String) -> Result<(), String> {
+    fn take(&mut self, field: &str, text: String) -> Result<(), PageError> {
         match field {
             "Size" | "Content-Length" => {
                 let size = text.trim().parse();
-                self.listed.size = Some(size.map_err(|_| format!("size {text:?} is no number of bytes"))?);
+                self.listed.size = Some(size.map_err(|_| PageError::Length(text))?);
             }
             "LastModified" | "Last-Modified" => {
                 let time = DateTime::parse_from_rfc3339(text.trim())
                     .or_else(|_| DateTime::parse_from_rfc2822(text.trim()))
-                    .map_err(|_| format!("time {text:?} is of neither RFC 3339 nor RFC 1123"))?;
+                    .map_err(|_| PageError::Time(text))?;
                 self.listed.modified = Some(time.timestamp_millis()).filter(|time| *time > 0);
             }
             "ETag" | "Etag" => self.listed.etag = Some(text).filter(|tag| !tag.is_empty()),
@@ -197,8 +231,9 @@ impl Entry {
     }
 }
 
-fn unescaped(text: &str) -> Result<String, String> {
-    String::from_utf8(decoded(text.as_bytes())).map_err(|_| format!("{text:?} is not UTF-8"))
+fn unescaped(text: &str) -> Result<String, PageError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| PageError::Escape(text.to_owned()))
 }
 
 #[cfg(test)]

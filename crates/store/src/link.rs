@@ -6,7 +6,7 @@ use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     StoreError, StoreOptions,
-    clients::{Clients, Pool, Purpose, Seen},
+    clients::{Pool, Purpose, Seen},
     connect::connect,
     location::Location,
     meter::Meter,
@@ -56,7 +56,7 @@ impl Link {
     pub(crate) fn new(location: &Location, options: &StoreOptions) -> Result<Self, StoreError> {
         let (store, path) = connect(location, Purpose::Reading, options)?;
         let (retries, retry_timeout) = (options.retries, options.retry_timeout);
-        Ok(Self { store, path, name: location.name(), pool: Clients::pool(options), retries, retry_timeout })
+        Ok(Self { store, path, name: location.name(), pool: options.pool(), retries, retry_timeout })
     }
 
     /// One request, sent again where it fails in passing, with all bytes of its answer. `accept` looks at the answer's

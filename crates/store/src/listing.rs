@@ -8,7 +8,7 @@ use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     Listed, StoreError, StoreOptions,
-    clients::{Clients, Purpose, Seen},
+    clients::{Purpose, Seen},
     connect::connect_bucket,
     keys::{self, Keys, Taken},
     location::{Location, Service},
@@ -84,7 +84,7 @@ async fn keys(
 ) -> Result<Page, StoreError> {
     let name = format!("{bucket}/{prefix}");
     let mut pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
-    let pool = Clients::pool(options);
+    let pool = options.pool();
     let _slot = pool.slot(&name).await?;
     let mut backoff = Backoff::of(options);
     let mut moved = false;
@@ -116,7 +116,8 @@ async fn keys(
         }
         backoff.wait(described, seen.retry_after()).await?;
     };
-    let found = found.map_err(|reason| StoreError::Unavailable { name: name.clone(), reason })?;
+    let found =
+        found.map_err(|reason| StoreError::Unavailable { name: name.clone(), reason: reason.to_string() })?;
     Ok(page(bucket, &name, found))
 }
 

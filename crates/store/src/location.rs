@@ -100,6 +100,14 @@ pub fn url_of(location: &str) -> Result<String, StoreError> {
     Location::parse(location).map(|location| location.url())
 }
 
+/// Returns the path of a location on a local disk; `None` for one behind a server, and for an invalid one.
+pub fn local_path(location: &str) -> Option<PathBuf> {
+    match Location::parse(location) {
+        Ok(Location::Local(path)) => Some(path),
+        _ => None,
+    }
+}
+
 /// Whether the text before `://` can be a scheme (and not the start of a strange path).
 fn is_scheme(text: &str) -> bool {
     text.len() > 1
@@ -191,6 +199,17 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         assert_eq!(Location::parse("a.nc").unwrap(), Location::Local(here.join("a.nc")));
         assert_eq!(Location::parse("src/../a.nc").unwrap(), Location::Local(here.join("a.nc")));
+    }
+
+    #[test]
+    fn paths_are_those_of_local_locations() {
+        let folder = tempfile::tempdir().unwrap();
+        let escaped = folder.path().join("a b");
+        std::fs::write(&escaped, "").unwrap();
+        let url = format!("file://{}/a%20b", folder.path().display());
+        assert_eq!(local_path(&url), Some(escaped));
+        assert_eq!(local_path("/a/b.json"), Some("/a/b.json".into()));
+        assert_eq!(local_path("s3://bucket/key"), None);
     }
 
     #[test]

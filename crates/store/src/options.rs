@@ -1,6 +1,9 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Allowed, Clients};
+use crate::{
+    Allowed, Clients,
+    clients::{Pool, Settings},
+};
 
 /// How files are reached. What is not said here comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
 /// `HTTPS_PROXY`).
@@ -32,6 +35,21 @@ pub struct StoreOptions {
     pub allowed: Option<Allowed>,
     /// Where outputs may be written, whoever names them. Anywhere where it is `None`.
     pub writable: Option<Allowed>,
+}
+
+impl StoreOptions {
+    /// Returns what files with these options share.
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        self.clients.pool(Settings {
+            values: self.values.clone(),
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            bearer_token: self.bearer_token.clone(),
+            concurrency: self.concurrency,
+            retries: self.retries,
+            retry_timeout: self.retry_timeout,
+        })
+    }
 }
 
 impl Default for StoreOptions {

@@ -20,6 +20,22 @@ struct Profile {
     section: Section,
 }
 
+/// Why a profile cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ProfileError {
+    #[error("there is no profile {name:?} in {files}")]
+    NotFound { name: String, files: String },
+    #[error("{}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("profile {name:?} has {present} but no {missing}")]
+    HalfKey { name: String, present: &'static str, missing: &'static str },
+    #[error(
+        "profile {name:?} {method} ({key}), which is not supported: run eval \"$(aws configure export-credentials \
+         --profile {name} --format env)\""
+    )]
+    Unsupported { name: String, method: &'static str, key: &'static str },
+}
+
 /// The option that names a profile; no key of object_store.
 pub(crate) const OPTION: &str = "aws_profile";
 
@@ -30,13 +46,14 @@ pub(crate) const OPTION: &str = "aws_profile";
 /// [`StoreError::Denied`] where the profile has credentials of a kind that is not known here, or is not there.
 pub(crate) fn settings(name: &str, options: &StoreOptions) -> Result<Vec<(String, String)>, StoreError> {
     let given = Given { options };
-    let denied = |reason: String| StoreError::Denied { name: name.to_owned(), reason };
+    let denied =
+        |error: ProfileError| StoreError::Denied { name: name.to_owned(), reason: error.to_string() };
     let chosen = given.find(&[OPTION, "aws_default_profile"]);
     let files = Files::read().map_err(denied)?;
     let Some(profile) = files.profile(chosen.as_deref().unwrap_or("default")) else {
         return match chosen {
-            Some(chosen) if !given.has_credentials() => {
-                Err(denied(format!("there is no profile {chosen:?} in {}", files.names())))
+            Some(name) if !given.has_credentials() => {
+                Err(denied(ProfileError::NotFound { name, files: files.names() }))
             }
             _ => Ok(Vec::new()),
         };
@@ -105,12 +122,13 @@ impl Profile {
     }
 
     /// Its credentials; none where it has none of any kind, so that those of a machine or container are looked for.
-    fn credentials(&self) -> Result<Vec<(&'static str, &str)>, String> {
+    fn credentials(&self) -> Result<Vec<(&'static str, &str)>, ProfileError> {
         const KEYS: [(&str, &str); 2] =
             [("aws_access_key_id", "aws_secret_access_key"), ("aws_secret_access_key", "aws_access_key_id")];
-        for (here, missing) in KEYS {
-            if self.get(here).is_some() && self.get(missing).is_none() {
-                return Err(format!("profile {:?} has {here} but no {missing}", self.name));
+        let name = || self.name.clone();
+        for (present, missing) in KEYS {
+            if self.get(present).is_some() && self.get(missing).is_none() {
+                return Err(ProfileError::HalfKey { name: name(), present, missing });
             }
         }
         let names = |keys: &[&'static str]| -> Vec<_> {
@@ -133,10 +151,7 @@ impl Profile {
         ];
         match others.into_iter().find(|(key, _)| self.get(key).is_some()) {
             None => Ok(Vec::new()),
-            Some((key, what)) => Err(format!(
-                "profile {:?} {what} ({key}), which is not done here: run eval \"$(aws configure export-credentials --profile {} --format env)\"",
-                self.name, self.name
-            )),
+            Some((key, method)) => Err(ProfileError::Unsupported { name: name(), method, key }),
         }
     }
 }
@@ -148,7 +163,7 @@ struct Files {
 }
 
 impl Files {
-    fn read() -> Result<Self, String> {
+    fn read() -> Result<Self, ProfileError> {
         let path = |variable: &str, name: &str| match env::var_os(variable) {
             Some(path) => PathBuf::from(path),
             None => env::home_dir().unwrap_or_default().join(".aws").join(name),
@@ -156,7 +171,7 @@ impl Files {
         let sections = |path: PathBuf| match text(&path) {
             Ok(text) => Ok((path, parse(&text))),
             Err(error) if is_absent(&error) => Ok((path, Sections::new())),
-            Err(error) => Err(format!("{}: {error}", path.display())),
+            Err(error) => Err(ProfileError::Unreadable { path, error }),
         };
         Ok(Self {
             config: sections(path("AWS_CONFIG_FILE", "config"))?,
@@ -272,7 +287,15 @@ mod tests {
         assert_eq!(a.credentials().unwrap(), keys, "the token of other keys is left out");
         assert_eq!(files.profile("default").unwrap().get("region"), Some("x-1"));
         assert_eq!(files.endpoint(&files.profile("b c").unwrap()), Some("http://s3:2/"));
-        assert!(files.profile("b").unwrap().credentials().unwrap_err().contains("no aws_access_key_id"));
+        assert!(
+            files
+                .profile("b")
+                .unwrap()
+                .credentials()
+                .unwrap_err()
+                .to_string()
+                .contains("no aws_access_key_id")
+        );
         assert!(files.profile("c").is_none() && files.profile("mine").is_none());
     }
 
@@ -285,13 +308,13 @@ mod tests {
             ("credential_process = secret-program", "asks a program"),
         ] {
             let files = files(&format!("[profile a]\n{text}"), "");
-            let error = files.profile("a").unwrap().credentials().unwrap_err();
+            let error = files.profile("a").unwrap().credentials().unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains("export-credentials --profile a"), "{error}");
             assert!(!error.contains("secret-program"));
         }
         let web = files("[profile a]\nrole_arn = r\nweb_identity_token_file = /t", "");
         let keys = [("aws_web_identity_token_file", "/t"), ("aws_role_arn", "r")];
         assert_eq!(web.profile("a").unwrap().credentials().unwrap(), keys);
-        assert_eq!(files("[default]\nregion = r", "").profile("default").unwrap().credentials(), Ok(vec![]));
+        assert_eq!(files("[default]\nregion = r", "").profile("default").unwrap().credentials().unwrap(), []);
     }
 }

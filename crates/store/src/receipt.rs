@@ -101,7 +101,7 @@ impl Parts {
     }
 
     pub(crate) fn add_content(&mut self, key: &str, size: u64, digest: &[u8]) {
-        self.0.insert(key.to_owned(), (size, hex(digest)));
+        self.0.insert(key.to_owned(), (size, hex::encode(digest)));
     }
 
     /// What they are together.
@@ -111,7 +111,7 @@ impl Parts {
             hasher.update(format!("{key}\0{size}\0{tag}\n"));
         }
         let bytes = self.0.values().map(|(size, _)| size).sum();
-        Receipt { files: self.0.len() as u64, bytes, digest: hex(&hasher.finalize()) }
+        Receipt { files: self.0.len() as u64, bytes, digest: hex::encode(hasher.finalize()) }
     }
 }
 
@@ -252,12 +252,4 @@ pub(crate) fn content(file: &mut impl Read) -> io::Result<(u64, Vec<u8>)> {
         hasher.update(buffer.get(..count).unwrap_or_default());
         size = size.saturating_add(count as u64);
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -6,7 +6,6 @@ use object_store::GetOptions;
 
 use crate::{
     StoreError, StoreOptions,
-    clients::Clients,
     connect::connection,
     link::{Failure, Link},
     location::{Location, Service},
@@ -25,7 +24,7 @@ pub(crate) fn learned(location: &Location, error: &StoreError, options: &StoreOp
     if profile::says_region(options) {
         return false;
     }
-    let pool = Clients::pool(options);
+    let pool = options.pool();
     let new = pool.region(bucket).as_deref() != Some(region);
     if new {
         tracing::info!("{bucket} is in the region {region}");
@@ -37,7 +36,7 @@ pub(crate) fn learned(location: &Location, error: &StoreError, options: &StoreOp
 /// Asks once where a bucket is that will be written to, unless someone said it.
 pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Result<(), StoreError> {
     let Location::Bucket { service: Service::S3, bucket, .. } = location else { return Ok(()) };
-    let pool = Clients::pool(options);
+    let pool = options.pool();
     if profile::says_region(options) || pool.knows_region(bucket) {
         return Ok(());
     }
@@ -54,7 +53,7 @@ pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Resul
 
 /// Where buckets of S3 were found to be, by their urls, such as `s3://name`.
 pub fn known_regions(options: &StoreOptions) -> BTreeMap<String, String> {
-    Clients::pool(options).regions()
+    options.pool().regions()
 }
 
 /// Settings beside those of the options and the environment, by the keys of `object_store`: what the profile of the AWS
@@ -73,7 +72,7 @@ pub async fn other_settings(url: &str, options: &StoreOptions) -> Result<Vec<(St
     let Location::Bucket { bucket, .. } = &location else { return Ok(Vec::new()) };
     let mut settings = profile::settings(bucket, options)?;
     settle(&location, options).await?;
-    if let Some(region) = Clients::pool(options).region(bucket) {
+    if let Some(region) = options.pool().region(bucket) {
         settings.retain(|(key, _)| key != "aws_region");
         settings.push(("aws_region".to_owned(), region));
     }

@@ -63,11 +63,9 @@ impl Backoff {
     }
 }
 
-/// From a half to one: many files that fail together are not to come back together.
+/// Returns a random factor from 0.5 to 1, so that requests that fail together are not repeated together.
 fn jitter() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    let random = u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or_default();
-    0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0
+    0.5 + fastrand::f64() / 2.0
 }
 
 #[cfg(test)]

@@ -3,15 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use serde::Deserialize;
-use virtualize::options::{
-    IcechunkOptions, OutputFormat, WriteOptions,
-    value::{from_text, pairs, parse_count, parse_limit, parse_pair, parse_size},
-};
+use virtualize::options::{IcechunkOptions, OutputFormat, WriteOptions, value};
 
 use super::{Batch, BatchBuilder, Target};
 use crate::{
     Layout, NamePattern, OnDuplicate, OnMismatch, PlanOptions,
-    list::{Assets, Filter, Input, parse_time},
+    list::{Assets, Filter, Input},
 };
 
 /// Everything that a user chooses for a batch, but how files are reached and mapped, and where the output goes.
@@ -76,16 +73,16 @@ pub struct FileOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN"))]
     pub include: Option<String>,
     /// Select files of at least SIZE bytes
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
     pub min_size: Option<u64>,
     /// Select files of at most SIZE bytes
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
     pub max_size: Option<u64>,
     /// Select files modified at TIME or later: a date such as 2024-02-29, or an RFC 3339 time
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = parse_time))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = crate::list::parse_time))]
     pub newer: Option<i64>,
     /// Select files modified before TIME
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = parse_time))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = crate::list::parse_time))]
     pub older: Option<i64>,
 }
 
@@ -99,8 +96,8 @@ pub struct CombineOptions {
     #[serde(flatten)]
     pub layout: LayoutOptions,
     /// Take the coordinate along a new dimension from a global attribute of each file; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=ATTRIBUTE", value_parser = parse_pair))]
-    #[serde(deserialize_with = "pairs")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=ATTRIBUTE", value_parser = value::parse_pair))]
+    #[serde(deserialize_with = "value::pairs")]
     pub coord_from_attribute: Vec<(String, String)>,
     /// How to treat files that are not compatible
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
@@ -137,19 +134,19 @@ pub struct LayoutOptions {
     #[cfg_attr(feature = "clap", arg(long, alias = "optional", value_name = "ARRAY"))]
     pub optional_var: Vec<String>,
     /// Take the coordinate along a dimension from a property of the STAC item; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=PROPERTY", value_parser = parse_pair))]
-    #[serde(deserialize_with = "pairs")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=PROPERTY", value_parser = value::parse_pair))]
+    #[serde(deserialize_with = "value::pairs")]
     pub coord_from_property: Vec<(String, String)>,
     /// Take coordinates from file names, such as t2m_{time:%Y%m%d}_{member:d}.nc
     ///
     /// Fields are {name} (text), {name:d} (whole number), {name:f} (real number) and {name:%Y%m%d} (date); * matches any
     /// text. Alternatively a regular expression with named groups.
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN"))]
-    #[serde(deserialize_with = "from_text")]
+    #[serde(deserialize_with = "value::from_text")]
     pub coord_from_name: Option<NamePattern>,
     /// Maximum bytes per file of an array to copy into the references if its chunks do not align with those of other
     /// files [default: 64K]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_limit))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_limit))]
     pub copy_limit: Option<u64>,
 }
 
@@ -192,7 +189,7 @@ pub struct RunOptions {
     #[cfg_attr(feature = "clap", arg(long))]
     pub no_recheck: bool,
     /// Attempts per file when a store fails or the file changes [default: 3]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_count))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = value::parse_count))]
     pub attempts: Option<usize>,
 }
 

@@ -12,7 +12,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{Job, Jobs, events, record::State, request::Request, result};
-use crate::{Problem, context::Context, guard::Client, query::Parameters};
+use crate::{Problem, client::Client, context::Context, query::Parameters};
 
 /// Jobs of a page where nothing is said, and at most.
 const PAGE: (usize, u64) = (100, 1000);
@@ -30,7 +30,7 @@ fn jobs(context: &Context) -> Result<&Jobs, Problem> {
 }
 
 fn job(context: &Context, client: &Client, id: &str) -> Result<Arc<Job>, Problem> {
-    let job = jobs(context)?.get(id, &client.reach);
+    let job = jobs(context)?.get(id, &client.access_key);
     job.ok_or_else(|| Problem::not_found("there is no such job"))
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn list(
     let most = parameters.number("limit", 1, PAGE.1)?;
     let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(PAGE.0);
     let before = parameters.get("before");
-    let (listed, more) = jobs.list(&client.reach, before, most);
+    let (listed, more) = jobs.list(&client.access_key, before, most);
     let records: Vec<_> = listed.iter().map(|job| job.record()).collect();
     let shown: Vec<Value> = records.iter().map(super::Record::shown).collect();
     let mut response = document(StatusCode::OK, &Value::Array(shown));
@@ -182,7 +182,7 @@ pub(crate) async fn follow(
     })?;
     let place = (own, place);
     // Ended by the service in good order, shortly before it would be cut off.
-    let most = context.config.answer_time.mul_f64(0.9);
+    let most = context.config.times.answer.mul_f64(0.9);
     Ok(events::answer(&job, &headers, jobs.stopping(), place, most))
 }
 

@@ -38,7 +38,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use virtualize_store::Allowed;
 
-use crate::{Config, ConfigError, Problem, budget::Budget, guard::Client, metrics::Metrics, request_id};
+use crate::{Config, ConfigError, Problem, budget::Budget, client::Client, metrics::Metrics, request_id};
 use record::{Record, State};
 use request::{Kind, Request};
 use turns::{Claim, Turns};
@@ -164,23 +164,22 @@ impl Jobs {
         memory: &Budget,
     ) -> Result<Option<Self>, ConfigError> {
         let Some(folder) = &config.jobs else { return Ok(None) };
-        let failed = |error: io::Error| ConfigError(format!("--jobs {}: {error}", folder.display()));
-        fs::create_dir_all(folder).map_err(failed)?;
-        let folder = folder.canonicalize().map_err(failed)?;
-        let lock = File::options().create(true).append(true).open(folder.join("lock")).map_err(failed)?;
-        lock.try_lock()
-            .map_err(|_| ConfigError(format!("--jobs {}: another service has it", folder.display())))?;
+        let failed = ConfigError::io(format!("--jobs {}", folder.display()));
+        fs::create_dir_all(folder).map_err(&failed)?;
+        let folder = folder.canonicalize().map_err(&failed)?;
+        let lock = File::options().create(true).append(true).open(folder.join("lock")).map_err(&failed)?;
+        lock.try_lock().map_err(|_| ConfigError::JobsInUse { folder: folder.clone() })?;
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 8);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("job")
             .enable_all()
             .build()
-            .map_err(failed)?;
+            .map_err(&failed)?;
         let inner = Arc::new(Inner {
             metrics: (metrics.source_requests.clone(), metrics.source_bytes.clone()),
             table: Mutex::default(),
-            turns: Turns::new(config.jobs_running),
+            turns: Turns::new(config.job_limits.running),
             memory: memory.part(config.memory / 2),
             submitting: Mutex::default(),
             config: Arc::clone(config),
@@ -191,10 +190,10 @@ impl Jobs {
             runtime: Some(runtime),
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
-            followers: Arc::new(Semaphore::new((config.concurrent / 4).max(1))),
+            followers: Arc::new(Semaphore::new((config.traffic.concurrent / 4).max(1))),
             _lock: lock,
         };
-        this.load().map_err(failed)?;
+        this.load().map_err(&failed)?;
         Ok(Some(this))
     }
 
@@ -251,7 +250,7 @@ impl Jobs {
         self.has_room(&client.name)?;
         let tail: String = request_id::new().chars().take(8).collect();
         let id = format!("{:012x}{tail}", record::millis());
-        let record = Record::new(id.clone(), client.reach.clone(), client.name.clone(), request);
+        let record = Record::new(id.clone(), client.access_key.clone(), client.name.clone(), request);
         let place = self.inner.place(&id);
         let saved = fs::create_dir(&place).and_then(|()| record.save(&place));
         saved.map_err(|error| {
@@ -273,7 +272,7 @@ impl Jobs {
             own += usize::from(!record.state.is_over() && record.client == client);
         }
         let config = &self.inner.config;
-        let detail = match (waiting >= config.jobs_queued, own >= config.client_jobs) {
+        let detail = match (waiting >= config.job_limits.queued, own >= config.job_limits.per_client) {
             (true, _) => "too many jobs wait".to_owned(),
             (_, true) => format!("the client has {own} jobs that are not over, and may have no more"),
             _ => return Ok(()),
@@ -431,7 +430,7 @@ impl Inner {
                 sleep(LOOK).await;
                 let folder = folder.to_owned();
                 let bytes = tokio::task::spawn_blocking(move || result::bytes(&folder)).await;
-                if bytes.is_ok_and(|bytes| bytes > self.config.jobs_keep) {
+                if bytes.is_ok_and(|bytes| bytes > self.config.job_limits.keep) {
                     job.stop(Stop::Disk);
                     return;
                 }
@@ -439,7 +438,7 @@ impl Inner {
         };
         tokio::select! {
             () = job.cancel.cancelled() => {}
-            late = timeout(self.config.jobs_time, look) => if late.is_err() { job.stop(Stop::Time) },
+            late = timeout(self.config.job_limits.time, look) => if late.is_err() { job.stop(Stop::Time) },
         }
     }
 
@@ -468,15 +467,15 @@ impl Inner {
             (Ok(summary), Some(_)) if is_written => (State::Done, Some(summary), None),
             (_, Some(Stop::Cancelled)) => (State::Cancelled, None, None),
             (_, Some(Stop::Files)) => {
-                let detail = format!("there are more than {} files", config.jobs_files);
+                let detail = format!("there are more than {} files", config.job_limits.files);
                 (State::Failed, None, Some(limit(detail)))
             }
             (_, Some(Stop::Time)) => {
-                let detail = format!("it took more than {} seconds", config.jobs_time.as_secs());
+                let detail = format!("it took more than {} seconds", config.job_limits.time.as_secs());
                 (State::Failed, None, Some(limit(detail)))
             }
             (_, Some(Stop::Disk)) => {
-                let detail = format!("it takes more than {} bytes", config.jobs_keep);
+                let detail = format!("it takes more than {} bytes", config.job_limits.keep);
                 (State::Failed, None, Some(limit(detail)))
             }
             (Err(_), None) if parked => {
@@ -526,7 +525,7 @@ impl Inner {
         for (at, (id, size, request)) in over.iter().enumerate() {
             bytes = bytes.saturating_add(*size);
             requests = requests.saturating_add(*request);
-            let is_too_much = bytes > self.config.jobs_keep || requests > REQUESTS;
+            let is_too_much = bytes > self.config.job_limits.keep || requests > REQUESTS;
             if at >= KEPT || (at > 0 && is_too_much) {
                 self.remove(id);
             }

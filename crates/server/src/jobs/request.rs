@@ -9,8 +9,8 @@ use virtualize_store::Allowed;
 
 use crate::{
     Config, Problem,
-    openapi::job_members,
-    query::{self, OF_MAPPING},
+    api::{OF_MAPPING, job_members},
+    query,
 };
 
 /// Maximum length of any text, in bytes.
@@ -324,7 +324,7 @@ mod tests {
     /// All members that are described are known, and the other way round.
     #[test]
     fn members_are_those_of_the_description() {
-        let document: Value = serde_json::from_str(crate::openapi::DOCUMENT).unwrap();
+        let document: Value = serde_json::from_str(crate::api::DOCUMENT).unwrap();
         let described = document["components"]["schemas"]["JobRequest"]["properties"].as_object().unwrap();
         let example = |(name, schema): (&String, &Value)| {
             let example = schema["examples"].get(0).cloned();

@@ -25,7 +25,7 @@ use virtualize_archive::{
 use virtualize_store::Allowed;
 
 use super::{Inner, Job, Stop, record::write_whole, request::Kind};
-use crate::{Problem, budget::JobGate, problem::MEMBERS};
+use crate::{Problem, api::MEMBERS, budget::JobGate};
 
 /// Time that a run is given to stop by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ impl Work {
     /// Lists the files and reads them.
     async fn find(&self) -> Result<Scan, Problem> {
         let request = Arc::clone(&self.job.record().request);
-        let (batch, most) = (&request.options, self.inner.config.jobs_files);
+        let (batch, most) = (&request.options, self.inner.config.job_limits.files);
         let open = self.options()?;
         let layout = batch.combine.layout(open.map.chunk_grid == ChunkGridChoice::Rectilinear);
         let listing =
@@ -111,7 +111,7 @@ impl Work {
         let options = ScanOptions {
             layout,
             open,
-            files: self.inner.config.jobs_openings,
+            files: self.inner.config.job_limits.openings,
             cancel: self.job.cancel.clone(),
             ..ScanOptions::default()
         };
@@ -128,7 +128,7 @@ impl Work {
     /// Returns what records the events of a scan, in which files are read while others are listed.
     fn scan_events(&self) -> impl Fn(Event) + Send + Sync + 'static {
         let (job, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
-        let most = self.inner.config.jobs_files;
+        let most = self.inner.config.job_limits.files;
         move |event| match event {
             Event::Listed { files, complete, .. } => job.update(|record| {
                 record.progress.listed = files;
@@ -161,7 +161,7 @@ impl Work {
     async fn batch(&self) -> Result<Value, Problem> {
         let batch = self.build_batch()?;
         let (job, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
-        let most = self.inner.config.jobs_files;
+        let most = self.inner.config.job_limits.files;
         let writing = Arc::new(AtomicBool::new(self.job.record().request.options.each));
         let (cancel, is_writing) = (self.job.cancel.clone(), Arc::clone(&writing));
         // On a thread of its own: a future that it waits for may not be `Send`.
@@ -202,7 +202,7 @@ impl Work {
         Ok(builder
             .overwrite(request.options.write.overwrite || request.output.is_none())
             .journal(self.folder.join("journal"))
-            .files_at_once(self.inner.config.jobs_openings)
+            .files_at_once(self.inner.config.job_limits.openings)
             .attempts(4, Duration::from_secs(1))
             .retry_failed(self.again)
             .cancel(self.job.cancel.clone())

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use percent_encoding::{percent_decode, percent_decode_str};
 use url::Url;
 
-use crate::{StoreError, error::without_query, percent::decoded};
+use crate::{StoreError, error::without_query};
 
 /// Longest url, in bytes.
 const LONGEST: usize = 4096;
@@ -129,8 +130,8 @@ fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
         return Ok(Vec::new());
     }
     let segment = |segment: &str| {
-        let decoded = decoded(segment.as_bytes());
-        let twice = crate::percent::decoded(&decoded);
+        let decoded: Vec<u8> = percent_decode_str(segment).collect();
+        let twice: Vec<u8> = percent_decode(&decoded).collect();
         let is_name = |name: &[u8]| {
             !matches!(name, b"" | b"." | b"..")
                 && !name.iter().any(|byte| matches!(byte, 0..0x20 | 0x7f | b'/' | b'\\'))

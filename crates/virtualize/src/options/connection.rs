@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use virtualize_store::StoreOptions;
 
-use super::value::{pairs, parse_count, parse_pair};
+use super::value;
 
 /// How files are reached. Settings that are not given come from the environment (AWS_*, GOOGLE_*, AZURE_*).
 #[derive(Clone, Debug, Deserialize)]
@@ -11,8 +11,8 @@ use super::value::{pairs, parse_count, parse_pair};
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
 pub struct ConnectionOptions {
     /// Store setting, such as aws_region=eu-west-1 or timeout=30s; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY=VALUE", value_parser = parse_pair))]
-    #[serde(deserialize_with = "pairs")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY=VALUE", value_parser = value::parse_pair))]
+    #[serde(deserialize_with = "value::pairs")]
     pub store_option: Vec<(String, String)>,
     /// Do not sign requests: for public buckets
     #[cfg_attr(feature = "clap", arg(long))]
@@ -29,7 +29,7 @@ pub struct ConnectionOptions {
     /// Maximum concurrent requests
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "N", default_value_t = Self::default().concurrency, value_parser = parse_count)
+        arg(long, value_name = "N", default_value_t = Self::default().concurrency, value_parser = value::parse_count)
     )]
     pub concurrency: usize,
     /// Retries of a failed request

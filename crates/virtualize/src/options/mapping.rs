@@ -7,7 +7,7 @@ use virtualize_zarr::{ZarrFormat, readers::Client};
 
 use super::{
     CarryOptions, Options,
-    value::{self, InvalidValue, parse_digits, parse_size},
+    value::{self, InvalidValue, parse_digits},
 };
 
 /// How files are mapped, as users choose it: flags of the command, parameters of a query, members of a JSON object.
@@ -41,7 +41,7 @@ pub struct MappingOptions {
     #[serde(deserialize_with = "value::number")]
     pub inline_limit: Option<u64>,
     /// Inline chunks smaller than SIZE bytes, so that readers need fewer requests
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
     #[serde(deserialize_with = "value::number")]
     pub inline_below: Option<u64>,
     /// Inline coordinates: arrays named like their one dimension, and arrays listed in a `coordinates` attribute
@@ -49,14 +49,14 @@ pub struct MappingOptions {
     #[serde(deserialize_with = "value::switch")]
     pub inline_coordinates: bool,
     /// Maximum total bytes that --inline-below and --inline-coordinates may inline [default: 256M]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
     #[serde(deserialize_with = "value::number")]
     pub inline_total: Option<u64>,
     /// Split contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes
     ///
     /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
     /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
     #[serde(deserialize_with = "value::number")]
     pub split_contiguous: Option<u64>,
     /// Unpack packed numbers to floats through codecs: scale, offset and sentinel (Zarr v3 only)

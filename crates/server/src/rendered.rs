@@ -18,23 +18,22 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Config, Problem,
     budget::{Budget, Share, full},
+    client::Client,
     conditional::tag,
-    context::Context,
-    disk,
+    disk::{self, Disk},
     encode::{self, Content, answer},
-    guard::Client,
     query::Wanted,
-    sources::{Mapped, on_thread},
+    sources::{Mapped, Sources, on_thread},
 };
 
 /// Bytes of an answer that are held in memory before a temporary file takes them.
 const HELD: usize = 64 << 10;
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 64 << 10;
-/// What is kept counts as at least so much, since a file takes a descriptor; and what is in memory so many times, since
-/// there is less of it.
-const LEAST: u64 = 4 << 20;
-const DEAR: u64 = 16;
+/// Cache-weight floor of a rendering in a file: the file pins a descriptor.
+const MIN_FILE_WEIGHT: u64 = 4 << 20;
+/// Cache weight of a byte in memory, of which there is less than of disk space.
+const MEMORY_WEIGHT: u64 = 16;
 /// Most bytes that are kept, and which part of the disk's.
 const KEPT: u64 = 1 << 30;
 const PART: u64 = 4;
@@ -43,57 +42,151 @@ const GROWTH: u64 = 1 << 20;
 
 /// What was made, for a while.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    answers: Cache<String, Arc<Made>>,
+pub(crate) struct Rendered {
+    answers: Cache<String, Arc<Rendering>>,
     /// Files that are being sent, by name: who asks for the same answer gets the same file.
     sent: Mutex<HashMap<String, (Weak<encode::Kept>, u64)>>,
-    /// Places for those that are being made.
+    /// Permits for renderings in progress.
     making: Arc<Semaphore>,
+    sources: Arc<Sources>,
+    disk: Option<Arc<Disk>>,
+    /// Space for temporary files.
+    spool: Budget,
 }
 
 /// An answer, whole.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct Rendering {
     content: Content,
     etag: String,
 }
 
-impl Kept {
-    pub(crate) fn new(config: &Config) -> Self {
-        let weigh = |_: &String, made: &Arc<Made>| {
+impl Rendered {
+    pub(crate) fn new(sources: &Arc<Sources>, disk: Option<Arc<Disk>>, spool: Budget) -> Self {
+        let config = &sources.config;
+        let weigh = |_: &String, made: &Arc<Rendering>| {
             let bytes = match &made.content {
-                Content::Memory(bytes) => (bytes.len() as u64).saturating_mul(DEAR),
-                Content::File(_, length) => (*length).max(LEAST),
+                Content::Memory(bytes) => (bytes.len() as u64).saturating_mul(MEMORY_WEIGHT),
+                Content::File(_, length) => (*length).max(MIN_FILE_WEIGHT),
             };
             u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1)
         };
         let most = KEPT.min(config.cache_size / PART) >> 10;
         let answers =
             Cache::builder().max_capacity(most).weigher(weigh).time_to_idle(config.stores_time).build();
-        Self { answers, sent: Mutex::default(), making: Arc::new(Semaphore::new(config.openings)) }
+        let making = Arc::new(Semaphore::new(config.traffic.openings));
+        Self { answers, sent: Mutex::default(), making, sources: Arc::clone(sources), disk, spool }
     }
 
     /// An answer that is kept, or being sent.
-    async fn get(&self, name: &str) -> Option<Arc<Made>> {
+    async fn find(&self, name: &str) -> Option<Arc<Rendering>> {
         if let Some(made) = self.answers.get(name).await {
             return Some(made);
         }
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, length) = sent.get(name)?;
         let content = Content::File(file.upgrade()?, *length);
-        Some(Arc::new(Made { content, etag: format!("\"{name}\"") }))
+        Some(Arc::new(Rendering { content, etag: format!("\"{name}\"") }))
     }
 
     /// Remembers the file of an answer for as long as it is sent.
-    fn remember(&self, name: &str, made: &Made) {
+    fn remember(&self, name: &str, made: &Rendering) {
         let Content::File(file, length) = &made.content else { return };
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.retain(|_, (file, _)| file.strong_count() > 0);
         sent.insert(name.to_owned(), (Arc::downgrade(file), *length));
     }
+
+    /// What `write` makes of a source as it is now. `what` tells it from all else that is made of sources. `cost` says about
+    /// how many bytes of memory making it takes.
+    pub(crate) async fn get<C, W>(
+        &self,
+        wanted: &Wanted,
+        what: &str,
+        cost: C,
+        write: W,
+    ) -> Result<Arc<Rendering>, Problem>
+    where
+        C: FnOnce(&Mapped) -> u64 + Send,
+        W: FnOnce(&Mapped, &mut Aside) -> Result<(), Problem> + Send + 'static,
+    {
+        let client = &wanted.client;
+        let (object, key) = self.sources.opened_now(wanted).await?;
+        let Some(key) = key else {
+            let place = client.quota.opening().await?;
+            let mapped = self.sources.mapped_now(client, object, &wanted.options, None).await?;
+            let (made, _) = self.make(client, mapped, None, cost, write).await?;
+            drop(place);
+            return Arc::new(made).sent_to(client).await;
+        };
+        let name = tag(&[what, env!("CARGO_PKG_VERSION"), &key]).trim_matches('"').to_owned();
+        if let Some(made) = self.find(&name).await {
+            return made.sent_to(client).await;
+        }
+        let place = client.quota.opening().await?;
+        let mut lasts = true;
+        let work = async {
+            if let Some(content) = self.find_on_disk(&name).await? {
+                return Ok(Arc::new(Rendering { content, etag: format!("\"{name}\"") }));
+            }
+            let mapped = self.sources.mapped_now(client, object, &wanted.options, Some(&key)).await?;
+            let (made, is_named) = self.make(client, mapped, Some(name.clone()), cost, write).await?;
+            lasts = is_named;
+            Ok(Arc::new(made))
+        };
+        let made = self.answers.try_get_with_by_ref(&name, work).await;
+        let made = made.map_err(|problem: Arc<Problem>| problem.as_ref().clone());
+        drop(place);
+        match (&made, lasts) {
+            (Ok(made), true) => self.remember(&name, made),
+            // Other files had a part in it, of which the name says nothing.
+            (_, false) => self.answers.invalidate(&name).await,
+            _ => {}
+        }
+        made?.sent_to(client).await
+    }
+
+    /// What was made before.
+    async fn find_on_disk(&self, name: &str) -> Result<Option<Content>, Problem> {
+        let Some(disk) = self.disk.clone() else { return Ok(None) };
+        let name = name.to_owned();
+        let found = tokio::task::spawn_blocking(move || disk.get(&name)).await.ok().flatten();
+        self.sources.metrics.looked_up("references", found.is_some());
+        let Some(found) = found else { return Ok(None) };
+        // Should it be removed from the folder, the disk has it until it is sent.
+        let share = self.spool.take(found.bytes).await?;
+        Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
+    }
+
+    /// Makes an answer, and whether its name says all. Where it does not, the content is the tag.
+    async fn make<C, W>(
+        &self,
+        client: &Client,
+        mapped: Arc<Mapped>,
+        name: Option<String>,
+        cost: C,
+        write: W,
+    ) -> Result<(Rendering, bool), Problem>
+    where
+        C: FnOnce(&Mapped) -> u64,
+        W: FnOnce(&Mapped, &mut Aside) -> Result<(), Problem> + Send + 'static,
+    {
+        let place = Arc::clone(&self.making).acquire_owned().await.map_err(|_| Problem::internal())?;
+        let share = client.quota.memory.take(cost(&mapped)).await?;
+        let name = name.filter(|_| mapped.store.is_of_one_file());
+        let is_named = name.is_some();
+        let (config, disk) = (Arc::clone(&self.sources.config), self.disk.clone());
+        let spool = client.quota.spool.clone();
+        let work = move |wanted| async move {
+            let mut out = Aside::new(&config, disk, spool, wanted);
+            let written = write(&mapped, &mut out);
+            out.finish(written, name)
+        };
+        on_thread(work, (place, share)).await?.map(|made| (made, is_named))
+    }
 }
 
-impl Made {
+impl Rendering {
     /// The answer to a request.
     pub(crate) fn answer(&self, headers: &HeaderMap, kind: &'static str) -> Response {
         answer(headers, self.content.clone(), kind, &self.etag)
@@ -108,101 +201,9 @@ impl Made {
     }
 }
 
-impl Context {
-    /// What `write` makes of a source as it is now. `what` tells it from all else that is made of sources. `cost` says about
-    /// how many bytes of memory making it takes.
-    pub(crate) async fn made<C, W>(
-        self: &Arc<Self>,
-        wanted: &Wanted,
-        what: &str,
-        cost: C,
-        write: W,
-    ) -> Result<Arc<Made>, Problem>
-    where
-        C: FnOnce(&Mapped) -> u64 + Send,
-        W: FnOnce(&Mapped, &mut Aside) -> Result<(), Problem> + Send + 'static,
-    {
-        let client = &wanted.client;
-        let (object, key) = self.opened_now(wanted).await?;
-        let Some(key) = key else {
-            let place = client.quota.opening().await?;
-            let mapped = self.mapped_now(client, object, &wanted.options, None).await?;
-            let (made, _) = self.make(client, mapped, None, cost, write).await?;
-            drop(place);
-            return Arc::new(made).sent_to(client).await;
-        };
-        let name = tag(&[what, env!("CARGO_PKG_VERSION"), &key]).trim_matches('"').to_owned();
-        if let Some(made) = self.made.get(&name).await {
-            return made.sent_to(client).await;
-        }
-        let place = client.quota.opening().await?;
-        let mut lasts = true;
-        let work = async {
-            if let Some(content) = self.from_disk(&name).await? {
-                return Ok(Arc::new(Made { content, etag: format!("\"{name}\"") }));
-            }
-            let mapped = self.mapped_now(client, object, &wanted.options, Some(&key)).await?;
-            let (made, is_named) = self.make(client, mapped, Some(name.clone()), cost, write).await?;
-            lasts = is_named;
-            Ok(Arc::new(made))
-        };
-        let made = self.made.answers.try_get_with_by_ref(&name, work).await;
-        let made = made.map_err(|problem: Arc<Problem>| problem.as_ref().clone());
-        drop(place);
-        match (&made, lasts) {
-            (Ok(made), true) => self.made.remember(&name, made),
-            // Other files had a part in it, of which the name says nothing.
-            (_, false) => self.made.answers.invalidate(&name).await,
-            _ => {}
-        }
-        made?.sent_to(client).await
-    }
-
-    /// What was made before.
-    async fn from_disk(self: &Arc<Self>, name: &str) -> Result<Option<Content>, Problem> {
-        if self.disk.is_none() {
-            return Ok(None);
-        }
-        let (shared, name) = (Arc::clone(self), name.to_owned());
-        let found =
-            tokio::task::spawn_blocking(move || shared.disk.as_ref()?.get(&name)).await.ok().flatten();
-        self.metrics.looked_up("references", found.is_some());
-        let Some(found) = found else { return Ok(None) };
-        // Should it be removed from the folder, the disk has it until it is sent.
-        let share = self.spool.take(found.bytes).await?;
-        Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
-    }
-
-    /// Makes an answer, and whether its name says all. Where it does not, the content is the tag.
-    async fn make<C, W>(
-        self: &Arc<Self>,
-        client: &Client,
-        mapped: Arc<Mapped>,
-        name: Option<String>,
-        cost: C,
-        write: W,
-    ) -> Result<(Made, bool), Problem>
-    where
-        C: FnOnce(&Mapped) -> u64,
-        W: FnOnce(&Mapped, &mut Aside) -> Result<(), Problem> + Send + 'static,
-    {
-        let place = Arc::clone(&self.made.making).acquire_owned().await.map_err(|_| Problem::internal())?;
-        let share = client.quota.memory.take(cost(&mapped)).await?;
-        let name = name.filter(|_| mapped.store.is_of_one_file());
-        let is_named = name.is_some();
-        let (context, spool) = (Arc::clone(self), client.quota.spool.clone());
-        let work = move |wanted| async move {
-            let mut out = Aside::new(context, spool, wanted);
-            let written = write(&mapped, &mut out);
-            out.finish(written, name)
-        };
-        on_thread(work, (place, share)).await?.map(|made| (made, is_named))
-    }
-}
-
 /// Takes an answer that is being made. It counts what is written, and stops where it is too much or nobody wants it.
 pub(crate) struct Aside {
-    context: Arc<Context>,
+    disk: Option<Arc<Disk>>,
     inner: SpooledTempFile,
     /// The client's part of the disk, and what was taken of it.
     spool: Budget,
@@ -217,24 +218,13 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    fn new(context: Arc<Context>, spool: Budget, wanted: CancellationToken) -> Self {
-        let inner = match &context.config.cache {
+    fn new(config: &Config, disk: Option<Arc<Disk>>, spool: Budget, wanted: CancellationToken) -> Self {
+        let inner = match &config.cache {
             Some(folder) => SpooledTempFile::new_in(HELD, folder),
             None => SpooledTempFile::new(HELD),
         };
-        let most = context.config.output_size.min(spool.size());
-        Self {
-            context,
-            inner,
-            spool,
-            share: None,
-            wanted,
-            at: 0,
-            bytes: 0,
-            most,
-            is_full: false,
-            failed: None,
-        }
+        let most = config.output_size.min(spool.size());
+        Self { disk, inner, spool, share: None, wanted, at: 0, bytes: 0, most, is_full: false, failed: None }
     }
 
     /// Takes a share of the disk for so many bytes. Whether there was one.
@@ -250,7 +240,7 @@ impl Aside {
                 self.share.is_some()
             }
         };
-        if let (true, Some(disk)) = (is_grown, &self.context.disk) {
+        if let (true, Some(disk)) = (is_grown, &self.disk) {
             disk.make_room();
         }
         is_grown
@@ -269,7 +259,7 @@ impl Aside {
     }
 
     /// What was written, which goes to the disk as well where it has a name.
-    fn finish(mut self, written: Result<(), Problem>, name: Option<String>) -> Result<Made, Problem> {
+    fn finish(mut self, written: Result<(), Problem>, name: Option<String>) -> Result<Rendering, Problem> {
         if self.is_full {
             let detail = format!("the references are longer than {} bytes", self.most);
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "output-limit", detail)
@@ -283,7 +273,7 @@ impl Aside {
             Some(name) => name.clone(),
             None => self.inner.rewind().and_then(|()| disk::digest(&mut self.inner, 16)).map_err(lost)?,
         };
-        if let (Some(disk), Some(name)) = (&self.context.disk, name)
+        if let (Some(disk), Some(name)) = (&self.disk, name)
             && let Err(error) = disk.put(&name, &mut self.inner)
         {
             tracing::warn!("an answer was not kept: {error}");
@@ -297,7 +287,7 @@ impl Aside {
                 Content::File(encode::Kept::new(file, self.share.map(Share::of_all)), self.bytes)
             }
         };
-        Ok(Made { content, etag: format!("\"{etag}\"") })
+        Ok(Rendering { content, etag: format!("\"{etag}\"") })
     }
 }
 

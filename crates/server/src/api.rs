@@ -1,0 +1,50 @@
+//! What the description of the API declares, and how remedies name options to its clients.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use serde_json::Value;
+use virtualize::Notation;
+
+/// The document, as it stands in the crate.
+pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
+
+/// Returns the members of a request for a job.
+pub(crate) fn job_members() -> &'static BTreeSet<String> {
+    static MEMBERS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let document: Value = serde_json::from_str(DOCUMENT).unwrap_or_default();
+        let members =
+            document.pointer("/components/schemas/JobRequest/properties").and_then(Value::as_object);
+        members.into_iter().flat_map(|members| members.keys().cloned()).collect()
+    });
+    &MEMBERS
+}
+
+/// Parameters of mapping, which every endpoint that reads a source accepts. Members of [`MappingOptions`] that are not
+/// listed are the service's own: who reads HDF5, how much may be inlined in total.
+pub(crate) const OF_MAPPING: [&str; 14] = [
+    "chunk-grid",
+    "follow-external",
+    "format",
+    "ifd",
+    "inline-below",
+    "inline-coordinates",
+    "inline-limit",
+    "invalid-nodata",
+    "missing-value-convention",
+    "readable-by",
+    "split-contiguous",
+    "stack",
+    "strict",
+    "unpack",
+];
+/// Remedies for a request about one source name options as its query parameters do: `chunk-grid=rectilinear`.
+pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
+    let name = option.as_str().replace('_', "-");
+    let shown = value.map_or_else(|| name.clone(), |value| format!("{name}={value}"));
+    OF_MAPPING.contains(&name.as_str()).then_some(shown)
+});
+
+/// Remedies for a job name options as the members of its request do: `on_mismatch=split`.
+pub(crate) const MEMBERS: Notation = Notation(|option, value| {
+    job_members().contains(option.as_str()).then(|| (Notation::default().0)(option, value)).flatten()
+});

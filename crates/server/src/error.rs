@@ -1,0 +1,113 @@
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use virtualize::StoreError;
+
+/// Why a service cannot be started: one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// No prefix may be read.
+    #[error("nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/")]
+    NothingAllowed,
+    /// A prefix that is not one.
+    #[error("--{setting}: {error}")]
+    Prefix {
+        /// Name of the setting.
+        setting: &'static str,
+        /// What is wrong with the prefix.
+        error: StoreError,
+    },
+    /// An address that others reach, without tokens.
+    #[error(
+        "{address} can be reached from other machines: give --token-file, or --public to serve everybody"
+    )]
+    Exposed {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A setting of the stores without a key.
+    #[error("--store-option: expected KEY=VALUE")]
+    StoreOption,
+    /// The configuration file is not valid.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, in one line.
+        reason: String,
+    },
+    /// A file or folder cannot be used.
+    #[error("{name}: {error}")]
+    Io {
+        /// The file, or a setting with its folder.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A line of the token file is not valid.
+    #[error("{}: line {line}: {error}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        error: TokenError,
+    },
+    /// The token file is empty.
+    #[error("{}: the file contains no token", path.display())]
+    NoToken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process uses the folder of jobs.
+    #[error("--jobs {}: in use by another service", folder.display())]
+    JobsInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The process may not open enough files.
+    #[error(
+        "--connections {connections}: together with {reserved} files they exceed the limit of {limit} descriptors: give \
+         at most {most}, lower --concurrent, or raise the limit (ulimit -Hn)"
+    )]
+    Descriptors {
+        /// Connections that were configured.
+        connections: usize,
+        /// Descriptors for everything else.
+        reserved: usize,
+        /// Descriptors that the system allows.
+        limit: usize,
+        /// Connections that fit.
+        most: usize,
+    },
+    /// Metrics cannot be registered.
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// What is wrong with a line of a token file. Messages contain nothing of the token.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TokenError {
+    /// No scopes.
+    #[error("expected a token, its scopes, and optionally the prefixes that it may read")]
+    Incomplete,
+    /// A scope that does not exist.
+    #[error("expected scopes of read, jobs, metrics, admin, separated by commas")]
+    Scopes,
+    /// A token that could be guessed.
+    #[error("expected a token of at least 16 characters")]
+    Short,
+    /// A digest of another length, or with other digits.
+    #[error("expected sha256: and 64 hexadecimal digits")]
+    Digest,
+    /// A prefix that is not one.
+    #[error(transparent)]
+    Prefix(#[from] StoreError),
+}
+
+impl ConfigError {
+    /// Returns what turns an I/O error about `name` into this error.
+    pub(crate) fn io(name: impl ToString) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Io { name: name.to_string(), error }
+    }
+}

@@ -1,0 +1,278 @@
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+
+use serde::Deserialize;
+use virtualize::options::value::{InvalidValue, parse_size};
+
+use crate::ConfigError;
+
+/// What a user can choose, as flags, as environment variables and in a TOML file, in this order of precedence. All
+/// members have the names of the flags, in the file without their hyphens at the start.
+#[derive(clap::Args, Deserialize, Clone, Debug, Default)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Settings {
+    /// TOML file with any of these settings
+    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Urls that start with PREFIX may be read, others not: s3://bucket/…, https://host/…, file:///folder/; may be
+    /// repeated, or parted by commas
+    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
+    pub allow: Vec<String>,
+    /// File of tokens: lines of a token (or sha256: and its digest), scopes, and prefixes that it may read
+    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Answer everybody, without a token, on an address that others reach, or behind a proxy
+    #[arg(long, env = "VIRTUALIZE_PUBLIC")]
+    pub public: bool,
+    /// Origin whose web pages may read answers (`*`: all); may be repeated, or parted by commas
+    #[arg(long, value_name = "ORIGIN", env = "VIRTUALIZE_CORS", value_delimiter = ',')]
+    pub cors: Vec<String>,
+    /// Believe X-Forwarded-For when clients are told apart: only behind a proxy that sets it
+    #[arg(long, env = "VIRTUALIZE_TRUST_FORWARDED")]
+    pub trust_forwarded: bool,
+    /// Folder for references that were made
+    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_CACHE")]
+    pub cache: Option<PathBuf>,
+    /// Most bytes on the disk of answers that are kept there, being made, or being sent [default: 10G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
+    pub cache_size: Option<Size>,
+    /// Bytes of the memory for mapped files that are kept [default: a quarter of it]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
+    pub stores_size: Option<Size>,
+    /// Seconds until a source is asked again whether it changed [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STORES_TIME")]
+    pub stores_time: Option<u64>,
+    /// Seconds for which a source that changed is refused under urls without a version [default: 900]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HOLD_TIME")]
+    pub hold_time: Option<u64>,
+    /// Requests a second of one client, on average [default: 200]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_RATE")]
+    pub rate: Option<u32>,
+    /// Requests of one client at once, after a rest [default: 1000]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_BURST")]
+    pub burst: Option<u32>,
+    /// Requests under way at once; others get 503 [default: 256]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENT")]
+    pub concurrent: Option<usize>,
+    /// Connections at once; others wait [default: 2048]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
+    pub connections: Option<usize>,
+    /// Requests of one client under way at once; others wait a little and get 429 [default: a quarter of all]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_REQUESTS")]
+    pub client_requests: Option<usize>,
+    /// Connections of one address; others are closed at once [default: a quarter of all]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
+    pub client_connections: Option<usize>,
+    /// Jobs of one client that wait or run; others get 429 [default: a quarter of those that may wait]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
+    pub client_jobs: Option<usize>,
+    /// Files that are mapped at once; others wait [default: 4]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_OPENINGS")]
+    pub openings: Option<usize>,
+    /// Seconds until an answer must begin [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
+    pub request_time: Option<u64>,
+    /// Seconds until an answer must have been taken [default: 600]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_ANSWER_TIME")]
+    pub answer_time: Option<u64>,
+    /// Seconds for the head of a request [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
+    pub header_time: Option<u64>,
+    /// Seconds that a connection may rest between two requests [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_IDLE_TIME")]
+    pub idle_time: Option<u64>,
+    /// Seconds in which a client must take 32K of its answer, or all that is left [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
+    pub write_time: Option<u64>,
+    /// Seconds that requests under way are given when the service stops [default: 20]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STOP_TIME")]
+    pub stop_time: Option<u64>,
+    /// Most bytes of a request's head [default: 32K]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_HEADER_SIZE")]
+    pub header_size: Option<Size>,
+    /// Most bytes of a request's body [default: 1M]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
+    pub request_size: Option<Size>,
+    /// Bytes of memory for all that requests make the service hold; others get 503 [default: 1G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
+    pub memory: Option<Size>,
+    /// Most bytes of memory that the metadata of one file may take [default: half of the memory]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
+    pub file_memory: Option<Size>,
+    /// Most bytes of references in one answer [default: 2G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
+    pub output_size: Option<Size>,
+    /// Folder for jobs, which run in the background; without one there are none
+    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_JOBS")]
+    pub jobs: Option<PathBuf>,
+    /// Jobs may write to urls that start with PREFIX, and nowhere else; may be repeated, or parted by commas
+    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW_WRITE", value_delimiter = ',')]
+    pub allow_write: Vec<String>,
+    /// Jobs that run at once [default: 2]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
+    pub jobs_running: Option<usize>,
+    /// Jobs that wait; others get 429 [default: 100]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
+    pub jobs_queued: Option<usize>,
+    /// Most bytes of jobs that ended, of which the oldest are removed, and of one that runs [default: 10G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
+    pub jobs_keep: Option<Size>,
+    /// Most files of a job [default: 1000000]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
+    pub jobs_files: Option<u64>,
+    /// Files that a job reads at once [default: 16]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
+    pub jobs_openings: Option<usize>,
+    /// Seconds that a job may run, anew after a restart [default: 86400]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
+    pub jobs_time: Option<u64>,
+    /// Log lines as text or json [default: text]
+    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
+    pub log: Option<String>,
+    /// Do not sign requests to sources: for public buckets
+    #[arg(long, env = "VIRTUALIZE_ANONYMOUS")]
+    pub anonymous: bool,
+    /// Url of the service of buckets, where it is not the usual one
+    #[arg(long, value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
+    pub endpoint: Option<String>,
+    /// A setting of buckets' stores, such as aws_region=eu-west-1; may be repeated
+    #[arg(long = "store-option", value_name = "KEY=VALUE")]
+    pub store_option: Vec<String>,
+}
+
+/// A number of bytes: `1000`, `64K`, `512M`, `2G`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "SizeText")]
+pub struct Size(pub u64);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SizeText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<SizeText> for Size {
+    type Error = InvalidValue;
+
+    fn try_from(size: SizeText) -> Result<Self, InvalidValue> {
+        match size {
+            SizeText::Number(bytes) => Ok(Self(bytes)),
+            SizeText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        parse_size(text).map(Self)
+    }
+}
+
+impl Settings {
+    /// These settings, and those of the file that they name where they say nothing.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or holds what is no setting.
+    pub fn with_file(self) -> Result<Self, ConfigError> {
+        let Some(path) = &self.config else { return Ok(self) };
+        let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;
+        let wrong = |error: toml::de::Error| ConfigError::File {
+            path: path.clone(),
+            reason: one_line(&error.to_string()),
+        };
+        let file: Self = toml::from_str(&text).map_err(wrong)?;
+        Ok(self.or(file))
+    }
+
+    fn or(self, file: Self) -> Self {
+        let list = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
+        Self {
+            config: self.config,
+            listen: self.listen.or(file.listen),
+            allow: list(self.allow, file.allow),
+            token_file: self.token_file.or(file.token_file),
+            public: self.public || file.public,
+            cors: list(self.cors, file.cors),
+            trust_forwarded: self.trust_forwarded || file.trust_forwarded,
+            cache: self.cache.or(file.cache),
+            cache_size: self.cache_size.or(file.cache_size),
+            stores_size: self.stores_size.or(file.stores_size),
+            stores_time: self.stores_time.or(file.stores_time),
+            hold_time: self.hold_time.or(file.hold_time),
+            rate: self.rate.or(file.rate),
+            burst: self.burst.or(file.burst),
+            concurrent: self.concurrent.or(file.concurrent),
+            client_requests: self.client_requests.or(file.client_requests),
+            client_connections: self.client_connections.or(file.client_connections),
+            client_jobs: self.client_jobs.or(file.client_jobs),
+            connections: self.connections.or(file.connections),
+            openings: self.openings.or(file.openings),
+            request_time: self.request_time.or(file.request_time),
+            answer_time: self.answer_time.or(file.answer_time),
+            header_time: self.header_time.or(file.header_time),
+            idle_time: self.idle_time.or(file.idle_time),
+            write_time: self.write_time.or(file.write_time),
+            stop_time: self.stop_time.or(file.stop_time),
+            header_size: self.header_size.or(file.header_size),
+            request_size: self.request_size.or(file.request_size),
+            memory: self.memory.or(file.memory),
+            file_memory: self.file_memory.or(file.file_memory),
+            output_size: self.output_size.or(file.output_size),
+            jobs: self.jobs.or(file.jobs),
+            allow_write: list(self.allow_write, file.allow_write),
+            jobs_running: self.jobs_running.or(file.jobs_running),
+            jobs_queued: self.jobs_queued.or(file.jobs_queued),
+            jobs_keep: self.jobs_keep.or(file.jobs_keep),
+            jobs_files: self.jobs_files.or(file.jobs_files),
+            jobs_openings: self.jobs_openings.or(file.jobs_openings),
+            jobs_time: self.jobs_time.or(file.jobs_time),
+            log: self.log.or(file.log),
+            anonymous: self.anonymous || file.anonymous,
+            endpoint: self.endpoint.or(file.endpoint),
+            store_option: list(self.store_option, file.store_option),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let file: Settings =
+            toml::from_str("allow = ['s3://b/']\nrate = 5\nburst = 7\nmemory = '1M'\npublic = true").unwrap();
+        let both = Settings { rate: Some(9), ..Settings::default() }.or(file);
+        assert_eq!(
+            (both.rate, both.burst, both.memory, both.public),
+            (Some(9), Some(7), Some(Size(1 << 20)), true)
+        );
+        assert!(toml::from_str::<Settings>("alow = ['s3://b/']").is_err());
+    }
+
+    #[test]
+    fn the_table_of_the_documentation_has_all_settings() {
+        let page = include_str!("../../../docs/service.md");
+        let command = <Settings as clap::Args>::augment_args(clap::Command::new("serve"));
+        let flags = command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag.get_env())));
+        let mut rows = 0;
+        for (name, variable) in flags {
+            let variable = variable.map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+            let file = if name == "config" { String::new() } else { format!("`{name}`") };
+            let row = format!("| `--{name}` | {variable} | {file} |");
+            assert!(page.contains(&row), "{row}");
+            rows += 1;
+        }
+        assert_eq!(page.matches("\n| `--").count(), rows);
+    }
+}
