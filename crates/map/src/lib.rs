@@ -10,7 +10,9 @@ mod diagnostic;
 mod error;
 pub mod hdf5;
 mod json_numbers;
+mod mapped;
 mod options;
+mod readable;
 mod related;
 mod report;
 mod task;
@@ -21,18 +23,10 @@ mod unpack;
 pub use diagnostic::{Diagnostic, Severity};
 pub use error::Error;
 use error::Result;
+pub use mapped::{LeftOut, Mapped};
 pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
-pub use task::{ChunkContent, ElementTransform, InlineTask, PaddedString, Piece, PieceBytes, ReferenceText};
-use virtualize_zarr::Hierarchy;
-
-/// A mapped file: the hierarchy, what must still be fetched for it, and how it came about.
-#[derive(Clone, Debug)]
-pub struct Mapped {
-    /// Complete but for the inline chunks of `tasks`.
-    pub hierarchy: Hierarchy,
-    /// Chunks whose bytes have to be made before the hierarchy can be emitted.
-    pub tasks: Vec<InlineTask>,
-    /// Decisions and diagnostics.
-    pub report: Report,
-}
+pub use task::{
+    ChunkContent, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece, PieceBytes,
+    ReferenceText, StringEnd,
+};

@@ -1,122 +1,118 @@
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{Datatype, Float, StringPadding};
 use virtualize_zarr::{Codec, NodePath, SourceId};
 
-use crate::hdf5::ObjectNames;
-
-/// Chunks of one array that are to be made and put inline.
+/// Chunks of one array that are made from the file's bytes and stored inline.
 ///
-/// "Stored order" below means the bytes as they are at the array's `bytes` codec: elements in C order of the chunk as
-/// stored (after any `transpose`), numbers in the byte order which that codec says.
+/// "Stored order" below is the order of the bytes at the array's `bytes` codec: elements in C order of the chunk as
+/// stored (after any `transpose`), numbers in the byte order of that codec.
 #[derive(Clone, Debug)]
 pub struct InlineTask {
-    /// The array.
+    /// Path of the array.
     pub array: NodePath,
-    /// Row-major positions of the chunks that get this content.
+    /// Row-major positions of the chunks that share this content.
     pub positions: Vec<u64>,
-    /// How to make it.
+    /// Recipe of the chunk.
     pub content: ChunkContent,
 }
 
-/// How the bytes of an inline chunk are made.
+/// Recipe of the encoded bytes of an inline chunk.
 #[derive(Clone, Debug)]
 pub enum ChunkContent {
-    /// The bytes of the file as they are: they are already encoded.
-    AsStored {
-        /// In which file.
-        source: SourceId,
-        /// Where.
-        range: ByteRange,
-    },
-    /// Stored bytes after a prefix from the filter's parameters, as one stream of bits (the least significant bit of a
-    /// byte first) that is padded with zero bits to whole words. They are already encoded.
+    /// Stored bytes after a prefix from the filter's parameters: one stream of bits (the least significant bit of a
+    /// byte first), padded with zero bits to whole words. The result is already encoded.
     Prefixed {
-        /// In which file.
+        /// File of the stored bytes.
         source: SourceId,
-        /// Where.
+        /// Stored bytes.
         range: ByteRange,
-        /// The prefix.
+        /// Bytes that hold the prefix.
         prefix: Bytes,
-        /// Bits of the prefix that belong to the stream.
+        /// Bits of `prefix` that count.
         prefix_bits: u32,
         /// Bytes of a word.
         word: u32,
     },
-    /// The bytes of the file, the bits of each byte turned round (TIFF's FillOrder 2). They are already encoded.
+    /// Stored bytes with the bits of each byte in reverse order (TIFF `FillOrder` 2). They are already encoded.
     BitsReversed {
-        /// In which file.
+        /// File of the stored bytes.
         source: SourceId,
-        /// Where.
+        /// Stored bytes.
         range: ByteRange,
     },
-    /// An image of its own format, made taller, as the array's first codec says which; the rows that are added have any
-    /// values.
+    /// A compressed image extended to `height` rows, in the format of the array's first codec. The values of the added
+    /// rows are undefined.
     TallerImage {
-        /// In which file.
+        /// File of the image.
         source: SourceId,
-        /// Where.
+        /// Stored image.
         range: ByteRange,
         /// Columns.
         width: u64,
-        /// Rows that count.
+        /// Rows of the stored image.
         rows: u64,
         /// Rows of the chunk.
         height: u64,
     },
-    /// Decode LERC blobs as libtiff does (masked numbers are NaN, or the mask is alpha), and encode the result as one LERC
-    /// blob without a mask, with the array's codecs after LERC around it.
+    /// LERC blobs decoded as libtiff does (masked numbers are NaN, or the mask is alpha) and encoded again as one LERC
+    /// blob without a mask, inside the codecs that follow LERC in the array.
     Lerc {
-        /// In which file.
+        /// File of the blobs.
         source: SourceId,
-        /// Where.
+        /// Stored blobs.
         range: ByteRange,
-        /// Rows that the blobs have.
-        rows: u64,
-        /// Rows of the chunk: those that are added are 0.
+        /// Extent of the stored blobs.
+        layout: LercLayout,
+        /// Rows of the chunk. Added rows are 0.
         height: u64,
-        /// Columns.
-        columns: u64,
-        /// Extent of the last axis where it is that of samples, else 1.
-        samples: u64,
-        /// The last sample is unassociated alpha.
-        has_alpha: bool,
     },
-    /// Decode pieces, lay them on a background, then encode with the array's codecs (`transpose` and the codec that
-    /// turns the array into bytes aside: the buffer is in stored order).
+    /// Decoded pieces on a constant background, encoded with the array's codecs (all but `transpose` and the
+    /// array-to-bytes codec, since the buffer is in stored order).
     Assemble {
         /// Shape of the chunk in stored order; its element size is that of `background`.
         shape: Vec<u64>,
         /// One element in stored order, which fills what no piece covers.
         background: Bytes,
-        /// What is laid on it, in order.
+        /// Pieces, in the order in which they are copied.
         pieces: Vec<Piece>,
     },
-    /// Variable-length elements: decode the pieces, look each element up in the global heap of its file, then
-    /// encode as `vlen-utf8` or `vlen-bytes`. Elements that no piece covers are empty. References become
-    /// text, null references the empty text.
+    /// Elements of variable length, which the file stores as pointers. Once resolved, they are encoded as `vlen-utf8`
+    /// or `vlen-bytes`. Elements that no piece covers are empty.
     Variable {
-        /// Elements of the chunk.
+        /// Elements of the chunk along each axis.
         shape: Vec<u64>,
-        /// The HDF5 type of an element.
-        datatype: Datatype,
-        /// Stored elements, in order.
+        /// Size of a pointer in bytes.
+        pointer_size: u32,
+        /// Stored pointers, in the order in which they are copied.
         pieces: Vec<Piece>,
-        /// What references lead to.
-        objects: Arc<ObjectNames>,
-        /// What is said of references.
-        text: ReferenceText,
+        /// What the reader of the source format needs to follow the pointers.
+        pointers: Arc<dyn Any + Send + Sync>,
+        /// Text of elements that refer to objects; `None` where the elements are strings.
+        references: Option<ReferenceText>,
     },
 }
 
+/// Extent of the blobs of a LERC chunk, and the meaning of their mask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LercLayout {
+    /// Rows.
+    pub rows: u64,
+    /// Columns.
+    pub columns: u64,
+    /// Extent of the last axis where that axis holds samples, else 1.
+    pub samples: u64,
+    /// The last sample is unassociated alpha, stored as the mask.
+    pub has_alpha: bool,
+}
+
 impl ChunkContent {
-    /// The file of what is not made of pieces.
-    fn source(&self) -> Option<(SourceId, ByteRange)> {
+    /// Returns the stored bytes of content that is not made of pieces.
+    fn stored(&self) -> Option<(SourceId, ByteRange)> {
         match self {
-            Self::AsStored { source, range }
-            | Self::Prefixed { source, range, .. }
+            Self::Prefixed { source, range, .. }
             | Self::TallerImage { source, range, .. }
             | Self::Lerc { source, range, .. }
             | Self::BitsReversed { source, range } => Some((*source, *range)),
@@ -124,7 +120,7 @@ impl ChunkContent {
         }
     }
 
-    /// The pieces, where it is made of such.
+    /// Returns the pieces, or nothing for content of another kind.
     pub fn pieces(&self) -> &[Piece] {
         match self {
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => pieces,
@@ -132,91 +128,118 @@ impl ChunkContent {
         }
     }
 
-    /// The byte ranges that it needs.
+    /// Returns the byte ranges to fetch.
     pub fn ranges(&self) -> impl Iterator<Item = (SourceId, ByteRange)> {
         let of_pieces = self.pieces().iter().filter_map(|piece| match &piece.bytes {
             PieceBytes::At(range) => Some((piece.source, *range)),
             PieceBytes::Here(_) => None,
         });
-        self.source().into_iter().chain(of_pieces)
+        self.stored().into_iter().chain(of_pieces)
     }
 
-    /// The files that it needs.
+    /// Returns the files that the content depends on.
     pub fn sources(&self) -> impl Iterator<Item = SourceId> {
-        self.source()
-            .map(|(source, _)| source)
-            .into_iter()
-            .chain(self.pieces().iter().map(|piece| piece.source))
+        let stored = self.stored().map(|(source, _)| source);
+        stored.into_iter().chain(self.pieces().iter().map(|piece| piece.source))
     }
 
-    /// The same files, to be changed.
+    /// Returns the files that the content depends on, to renumber them.
     pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceId> {
-        let (whole, pieces) = match self {
-            Self::AsStored { source, .. }
-            | Self::Prefixed { source, .. }
+        let (stored, pieces) = match self {
+            Self::Prefixed { source, .. }
             | Self::TallerImage { source, .. }
             | Self::Lerc { source, .. }
             | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),
         };
-        whole.into_iter().chain(pieces.iter_mut().map(|piece| &mut piece.source))
+        stored.into_iter().chain(pieces.iter_mut().map(|piece| &mut piece.source))
     }
 }
 
-/// Where the encoded bytes of a piece are.
+/// Encoded bytes of a piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PieceBytes {
-    /// In the file.
+    /// Stored in the file.
     At(ByteRange),
-    /// Here: the file's metadata hold them, or nothing does (a fill value).
+    /// Known already: part of the file's metadata, or a fill value.
     Here(Bytes),
 }
 
-/// What the text of a reference says.
+/// Text of a reference to an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReferenceText {
-    /// The path of the object.
+    /// Path of the object.
     Path,
-    /// Which part of the object is meant, as JSON; empty for all of it.
+    /// Selected part of the object, as JSON; empty for the whole object.
     Part,
 }
 
-/// Decoded elements of a stretch of a file, and where in the chunk they go.
+/// Decoded elements of a stretch of a file, and the region of the chunk that they fill.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// In which file; elements of variable length point into its global heap.
+    /// File of the bytes; pointers are resolved in the same file.
     pub source: SourceId,
     /// Encoded bytes.
     pub bytes: PieceBytes,
-    /// Codecs that encoded them, in the order of encoding; decoding undoes the last first.
+    /// Codecs of `bytes`, in the order of encoding.
     pub codecs: Vec<Codec>,
-    /// Shape of the decoded elements. Fewer decoded bytes than it needs are an error; more are cut off.
+    /// Shape of the decoded elements. Missing bytes are an error; excess bytes are ignored.
     pub shape: Vec<u64>,
-    /// First element of the part that is used, along each axis.
+    /// First used element of the piece along each axis.
     pub from: Vec<u64>,
-    /// Where that element goes in the chunk.
+    /// Index of that element in the chunk along each axis.
     pub to: Vec<u64>,
-    /// How many elements are used along each axis.
+    /// Number of used elements along each axis.
     pub extent: Vec<u64>,
-    /// What is done to each element.
+    /// Conversion of each element.
     pub transform: ElementTransform,
 }
 
-/// A fixed-length string that is not null-padded as it is stored.
+/// A fixed-length string that is not stored null-padded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PaddedString {
-    /// First byte.
+    /// Offset in the element, in bytes.
     pub offset: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// How it is stored.
-    pub padding: StringPadding,
+    /// How the end of the text is marked.
+    pub end: StringEnd,
 }
 
-/// What is done to each decoded element before it is placed.
+/// How a fixed-length string marks the end of its text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StringEnd {
+    /// The first NUL ends the text; the bytes after it are undefined.
+    Nul,
+    /// Trailing blanks are padding.
+    Blanks,
+}
+
+/// A binary floating-point format with an implied first mantissa bit. Bits count from the least significant one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FloatFormat {
+    /// Size in bytes, at most 8.
+    pub size: u32,
+    /// The most significant byte comes first.
+    pub big_endian: bool,
+    /// Bit of the sign.
+    pub sign_location: u8,
+    /// First bit of the exponent.
+    pub exponent_location: u8,
+    /// Bits of the exponent.
+    pub exponent_size: u8,
+    /// Number added to the exponent.
+    pub exponent_bias: u32,
+    /// First bit of the mantissa.
+    pub mantissa_location: u8,
+    /// Bits of the mantissa without the implied one.
+    pub mantissa_size: u8,
+}
+
+/// Conversion of each decoded element to the array's element.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ElementTransform {
-    /// Nothing: the stored element is the array's element.
+    /// None: the stored element is the array's element.
     None,
     /// Parts of the stored element are copied, then strings and numbers among them converted in place.
     Repack {
@@ -229,8 +252,8 @@ pub enum ElementTransform {
         /// Numbers of the new element whose bytes are reversed: (offset, bytes).
         reversed: Vec<(u32, u32)>,
     },
-    /// An integer with unused bits: shift right by `bit_offset`, keep `precision` bits, extend the sign, and store in as
-    /// many bytes as the array's element has, in the array's byte order.
+    /// An integer with unused bits: shifted right by `bit_offset`, cut to `precision` bits, sign-extended, and stored in
+    /// the array's element size and byte order.
     Integer {
         /// Size of a stored element.
         stored_size: u32,
@@ -249,17 +272,17 @@ pub enum ElementTransform {
     ComplexInteger {
         /// Bytes of each integer: 2 or 4.
         part_size: u32,
-        /// The most significant byte comes first, in both.
+        /// The most significant byte comes first, in integers and floats.
         big_endian: bool,
     },
-    /// A floating-point number with an implied first bit as the IEEE 754 one of the same value, which has at least as
-    /// many bits for exponent and mantissa. NaNs lose their payload.
+    /// A floating-point number as the IEEE 754 number of the same value, whose format has at least as many bits of
+    /// exponent and mantissa. NaNs lose their payload.
     Float {
-        /// The stored format: at most 8 bytes, not in VAX order.
-        stored: Float,
+        /// Format of the stored number.
+        stored: FloatFormat,
         /// Bits of the array's exponent.
         exponent_size: u8,
-        /// Bits of the array's mantissa, the implied one not counted.
+        /// Bits of the array's mantissa without the implied one.
         mantissa_size: u8,
         /// The array's bytes are most significant first.
         big_endian: bool,
@@ -267,12 +290,12 @@ pub enum ElementTransform {
 }
 
 impl ElementTransform {
-    /// Copies parts of an element, and makes strings in it null-padded.
+    /// Returns a transform that copies parts of an element and null-pads its strings.
     pub(crate) fn repack(stored_size: u32, parts: Vec<(u32, u32, u32)>, strings: Vec<PaddedString>) -> Self {
         Self::Repack { stored_size, parts, strings, reversed: Vec::new() }
     }
 
-    /// Bytes of a stored element, where it differs from the array's.
+    /// Returns the size of a stored element in bytes, or `None` where it is that of the array's element.
     pub fn stored_size(&self) -> Option<u32> {
         match self {
             Self::None => None,

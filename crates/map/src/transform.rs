@@ -1,8 +1,9 @@
 //! What an [`ElementTransform`] does to the bytes of elements.
 
-use virtualize_hdf5::model::{ByteOrder, Float, StringPadding};
-
-use crate::{ElementTransform, task::PaddedString};
+use crate::{
+    ElementTransform,
+    task::{FloatFormat, PaddedString, StringEnd},
+};
 
 impl ElementTransform {
     /// Makes the array's elements of stored ones, one after the other; `size` is that of one of the array's elements.
@@ -34,7 +35,7 @@ impl ElementTransform {
             }
             Self::Float { stored: float, exponent_size, mantissa_size, big_endian } => {
                 each(stored, float.size, size, |from, to| {
-                    let raw = unsigned(from, float.order == ByteOrder::Big)?;
+                    let raw = unsigned(from, float.big_endian)?;
                     let target = (u32::from(*exponent_size), u32::from(*mantissa_size));
                     write_integer(ieee(raw, float, target)?, to, *big_endian)
                 })
@@ -93,10 +94,9 @@ fn part_mut(element: &mut [u8], at: u32, length: u32) -> Option<&mut [u8]> {
 /// NUL, one that is space-padded before its trailing blanks.
 fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
     let bytes = part_mut(element, string.offset, string.size)?;
-    let end = match string.padding {
-        StringPadding::NullPadded => bytes.len(),
-        StringPadding::NullTerminated => bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()),
-        StringPadding::SpacePadded => bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1),
+    let end = match string.end {
+        StringEnd::Nul => bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()),
+        StringEnd::Blanks => bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1),
     };
     bytes.get_mut(end..)?.fill(0);
     Some(())
@@ -119,7 +119,7 @@ fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Opti
 }
 
 /// The bits of the IEEE 754 number of the same value; `None` where it has none.
-fn ieee(raw: u128, float: &Float, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
+fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
     let field = |at: u8, size: u8| Some(raw.checked_shr(at.into())? & low_bits(size.into())?);
     let stored_mantissa = u32::from(float.mantissa_size);
     let wider = mantissa_size.checked_sub(stored_mantissa)?;
@@ -218,16 +218,15 @@ mod tests {
     /// As h5py 3.16 reads such strings into NumPy's.
     #[test]
     fn strings_become_null_padded() {
-        let read = |padding, bytes: &[u8]| {
+        let read = |end, bytes: &[u8]| {
             let size = u32::try_from(bytes.len()).unwrap();
-            let strings = vec![PaddedString { offset: 0, size, padding }];
+            let strings = vec![PaddedString { offset: 0, size, end }];
             ElementTransform::repack(size, vec![(0, 0, size)], strings).apply(bytes, bytes.len()).unwrap()
         };
-        assert_eq!(read(StringPadding::NullTerminated, b"ab\0cd\xff"), b"ab\0\0\0\0");
-        assert_eq!(read(StringPadding::NullTerminated, b"abc"), b"abc");
-        assert_eq!(read(StringPadding::SpacePadded, b"x y   "), b"x y\0\0\0");
-        assert_eq!(read(StringPadding::SpacePadded, b"a\0 b\0 "), b"a\0 b\0\0");
-        assert_eq!(read(StringPadding::NullPadded, b"ab\0cd "), b"ab\0cd ");
+        assert_eq!(read(StringEnd::Nul, b"ab\0cd\xff"), b"ab\0\0\0\0");
+        assert_eq!(read(StringEnd::Nul, b"abc"), b"abc");
+        assert_eq!(read(StringEnd::Blanks, b"x y   "), b"x y\0\0\0");
+        assert_eq!(read(StringEnd::Blanks, b"a\0 b\0 "), b"a\0 b\0\0");
     }
 
     #[test]
@@ -235,27 +234,24 @@ mod tests {
         assert_eq!(integer(1, false, 4, 5, false).apply(&[1], 1), None);
     }
 
-    fn float(size: u32, exponent: (u8, u8), mantissa_size: u8, bias: u32, order: ByteOrder) -> Float {
+    fn float(size: u32, exponent: (u8, u8), mantissa_size: u8, bias: u32, big_endian: bool) -> FloatFormat {
         let (exponent_location, exponent_size) = exponent;
-        Float {
+        FloatFormat {
             size,
-            order,
-            bit_offset: 0,
-            precision: 16,
+            big_endian,
             sign_location: exponent_location + exponent_size,
             exponent_location,
             exponent_size,
             mantissa_location: 0,
             mantissa_size,
             exponent_bias: bias,
-            normalization: 2,
         }
     }
 
     /// Expected values: h5py 3.16 on bfloat16, which is the upper half of a binary32.
     #[test]
     fn bfloat16_is_the_upper_half_of_a_float32() {
-        let stored = float(2, (7, 8), 7, 127, ByteOrder::Big);
+        let stored = float(2, (7, 8), 7, 127, true);
         let transform =
             ElementTransform::Float { stored, exponent_size: 8, mantissa_size: 23, big_endian: true };
         for bits in [0x3f80_u16, 0x8000, 0x0001, 0x807f, 0x7f7f, 0x7f80, 0xff80] {
@@ -268,7 +264,7 @@ mod tests {
     /// Expected values: h5py 3.16 on HDF5 2's 8-bit float of 4 exponent and 3 mantissa bits, whose smallest is 2^-9.
     #[test]
     fn subnormal_numbers_become_normal_ones() {
-        let stored = float(1, (3, 4), 3, 7, ByteOrder::Little);
+        let stored = float(1, (3, 4), 3, 7, false);
         let transform =
             ElementTransform::Float { stored, exponent_size: 8, mantissa_size: 23, big_endian: false };
         let value =
@@ -293,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_the_target_cannot_hold_is_refused() {
-        let stored = float(2, (7, 8), 7, 127, ByteOrder::Little);
+        let stored = float(2, (7, 8), 7, 127, false);
         let half = ElementTransform::Float { stored, exponent_size: 5, mantissa_size: 10, big_endian: false };
         assert_eq!(half.apply(&[0x80, 0x3f], 2), Some(vec![0x00, 0x3c]));
         assert_eq!(half.apply(&[0x7f, 0x7f], 2), None, "3.4e38");

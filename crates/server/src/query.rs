@@ -121,7 +121,7 @@ pub(crate) fn options(
     }
     let mut options = mapping.options(config.store_options(allowed), format);
     options.map.inline_limit = options.map.inline_limit.min(most);
-    options.carry.total = options.carry.total.min(most);
+    options.inline.total = options.inline.total.min(most);
     options.limits = config.limits;
     Ok(options)
 }

@@ -1,29 +1,27 @@
-//! The bytes of single chunks, as they are stored, by one request each.
+//! Reads the stored bytes of single chunks, with one request each.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind};
 use virtualize_store::{Object, StoreOptions};
 use virtualize_zarr::{Array, Reference, SourceId};
 
-use crate::{Error, VirtualStore, open::source_of, outside};
+use crate::error::Error;
+use crate::sources::{Pool, ReopenError, reopen};
+use crate::store::VirtualStore;
 
-/// Most other files that are kept open.
-const OPEN: usize = 64;
-
-/// Reads chunks of one store. The files are those that were mapped: one that has changed since is an error.
+/// Reads chunks of one store. A file that changed since it was mapped is an error.
 #[derive(Debug, Default)]
 pub struct ChunkReader {
-    others: Mutex<HashMap<u32, Arc<Object>>>,
+    others: Pool,
 }
 
 impl ChunkReader {
-    /// Bytes of a chunk that lies in a file: `length` from byte `start` of the chunk on.
+    /// Returns the bytes of a chunk in a file; `within` is relative to the chunk.
     ///
     /// # Errors
-    /// What a store can say; a file that changed since it was mapped.
+    /// [`Error::Store`] and [`Error::Read`]; the file changed since it was mapped.
     pub async fn read(
         &self,
         store: &VirtualStore,
@@ -51,28 +49,26 @@ impl ChunkReader {
         id: SourceId,
         options: &StoreOptions,
     ) -> Result<Arc<Object>, Error> {
-        if let Some(object) = self.others.lock().unwrap_or_else(PoisonError::into_inner).get(&id.0) {
-            return Ok(Arc::clone(object));
-        }
         let Some(source) = store.hierarchy.source(id) else {
             let message = format!("{}: there is no source {}", store.name(), id.0);
             return Err(ReadError::new(ReadErrorKind::Invalid, message).into());
         };
-        let object = virtualize_store::open(&source.url, options).await?;
-        if !outside::same(&source_of(&object), source) {
-            let message = format!("{}: the file changed since it was mapped", object.name());
-            return Err(ReadError::new(ReadErrorKind::Changed, message).into());
+        if let Some(object) = self.others.get(&source.url) {
+            return Ok(object);
         }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if others.len() >= OPEN {
-            others.clear();
-        }
-        others.insert(id.0, Arc::clone(&object));
+        let object = reopen(&source.url, Some(source), options).await.map_err(|error| match error {
+            ReopenError::Store(error) => Error::Store(error),
+            ReopenError::Changed { name } => {
+                let message = format!("{name}: the file changed since it was mapped");
+                ReadError::new(ReadErrorKind::Changed, message).into()
+            }
+        })?;
+        self.others.keep(&source.url, &object);
         Ok(object)
     }
 }
 
-/// The row-major position of a chunk by its coordinates in the grid; `None` outside of it.
+/// Returns the row-major position of a chunk from its coordinates in the grid; `None` outside the grid.
 pub fn position(array: &Array, coordinates: &[u64]) -> Option<u64> {
     let grid = array.chunk_grid.counts(&array.shape);
     if grid.len() != coordinates.len() {

@@ -3,6 +3,9 @@ use virtualize_map::Diagnostic;
 use virtualize_remedy::{Notation, OptionName, Remedy};
 use virtualize_store::StoreError;
 
+/// Says that a file is of no source format.
+pub(crate) const NONE_OF_THEM: &str = "neither HDF5 nor TIFF";
+
 /// Why a file was not made into references, or these were not written. One line that names the file.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -13,7 +16,7 @@ pub enum Error {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Not a format that is read here.
-    #[error("{name}: neither HDF5 nor TIFF: {found}")]
+    #[error("{name}: {NONE_OF_THEM}: {found}")]
     Format {
         /// The file.
         name: String,

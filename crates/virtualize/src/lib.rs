@@ -15,27 +15,26 @@
 //!
 //! A remote url needs a tokio runtime with I/O and time; a local path needs none.
 //!
-//! Architecture invariant: this crate joins the parts and decides nothing about data. Errors are one line each.
+//! Architecture invariant: this crate runs the stages in order (read, map, fetch, inline, write) and decides nothing about
+//! data: policy lives in `virtualize_map`. Each error is one line.
 
-mod carry;
 pub mod chunks;
 #[cfg(feature = "icechunk")]
 mod commit;
+mod copy_region;
 mod decode;
 pub mod describe;
 mod error;
-mod formats;
 mod inline;
+mod inline_small;
 mod open;
 pub mod options;
-mod others;
 mod output;
-mod outside;
-mod readable;
 mod references;
 mod relocate;
-mod sniff;
+mod source_formats;
 mod sources;
+mod store;
 mod values;
 mod variable;
 
@@ -45,14 +44,15 @@ pub use commit::{
     find_commit, inspect_branch, read_branch,
 };
 pub use error::{Error, ErrorClass};
-pub use open::{VirtualStore, open, open_object};
-pub use options::{CarryOptions, Hdf5Reader, Options};
+pub use open::{open, open_object};
+pub use options::{Hdf5Reader, InlineOptions, Options};
 pub use output::{PreparedOutput, metadata, prepare, write, write_files, write_folder, write_to};
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
     convert, diff, from_text, read_references, record_sources, to_text, validate,
 };
 pub use relocate::{Relocation, Rewrite};
+pub use store::VirtualStore;
 pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};
 pub use virtualize_bytes::{ByteRange, Gate, Limits, ReadError, ReadErrorKind};
 pub use virtualize_emit::{Format, MOST_RECORDS, Sink};

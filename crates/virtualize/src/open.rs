@@ -1,170 +1,86 @@
 use std::sync::Arc;
 
-use virtualize_bytes::{Budget, Budgeted, ReadError, ReadErrorKind, ReadRanges};
-use virtualize_map::{Diagnostic, Mapped, Report, Severity};
-use virtualize_store::{Object, Stats};
-use virtualize_zarr::{Hierarchy, Source};
+use virtualize_bytes::{Budget, Budgeted, ReadError, ReadErrorKind};
+use virtualize_map::{Mapped, Severity, tiff};
+use virtualize_store::Object;
 
-use crate::{
-    Error, Options, Relocation, carry,
-    formats::Model,
-    inline::{self, Context},
-    others, outside, readable, relocate,
-    sniff::sniff,
-    sources::Sources,
-};
-
-/// A file as a virtual Zarr hierarchy, complete and ready to be written.
-#[derive(Clone, Debug)]
-pub struct VirtualStore {
-    /// Groups, arrays, and where their chunks lie.
-    pub hierarchy: Hierarchy,
-    /// Decisions and diagnostics.
-    pub report: Report,
-    /// "HDF5" or "TIFF".
-    pub source_format: &'static str,
-    name: String,
-    object: Option<Arc<Object>>,
-    /// Urls of the sources as they were read.
-    places: Vec<String>,
-    /// Whether all that is known comes from one file.
-    alone: bool,
-}
-
-impl VirtualStore {
-    /// A hierarchy that comes from no single file; `name` is for messages.
-    pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
-        let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
-        let report = Report::default();
-        Self {
-            hierarchy,
-            report,
-            source_format: "references",
-            name: name.into(),
-            object: None,
-            places,
-            alone: false,
-        }
-    }
-
-    /// The file's name for messages: a path, or a url without its query.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The file, where it comes from one.
-    pub fn object(&self) -> Option<&Object> {
-        self.object.as_deref()
-    }
-
-    /// The file, shared.
-    pub(crate) fn shared_object(&self) -> Option<Arc<Object>> {
-        self.object.clone()
-    }
-
-    /// Whether all of it comes from one file: no other was looked for, not even in vain.
-    pub fn is_of_one_file(&self) -> bool {
-        self.alone
-    }
-
-    /// What tells the versions of all files apart that its chunks lie in. `None` where nothing does.
-    pub fn stamp(&self) -> Option<String> {
-        let own = self.object.as_ref()?.stamp()?;
-        let others = self.hierarchy.sources.iter().skip(1);
-        Some(others.fold(own, |all, other| {
-            format!("{all}\n{} {:?} {} {:?}", other.url, other.etag, other.size, other.modified)
-        }))
-    }
-
-    /// Urls of all sources as they were read.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
-        self.places.iter().map(String::as_str)
-    }
-
-    /// Gives the sources other urls; done before the references are written.
-    ///
-    /// # Errors
-    /// [`Error::Relocation`] where a url cannot be written so, or nothing is to be rewritten.
-    pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
-        relocate::relocate(&mut self.hierarchy.sources, relocation)
-    }
-
-    /// What reading it took.
-    pub fn stats(&self) -> Stats {
-        self.object.as_ref().map(|object| object.stats()).unwrap_or_default()
-    }
-
-    /// What the user should know, in the order in which it came up.
-    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.report.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning)
-    }
-}
+use crate::error::Error;
+use crate::inline::{self, ChunkMaker};
+use crate::inline_small;
+use crate::options::Options;
+use crate::source_formats::{Detected, SourceFile, detect};
+use crate::sources::{Sources, source_of};
+use crate::store::VirtualStore;
 
 /// Opens a path or url and maps the file. A file of which nothing can be mapped is refused.
+///
+/// # Errors
+/// [`Error::Store`] where the file cannot be opened, else those of [`open_object`].
 pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Error> {
     open_object(virtualize_store::open(location, &options.store).await?, options).await
 }
 
 /// Maps a file that is open already.
+///
+/// # Errors
+/// [`Error::Format`], [`Error::Hdf5`], [`Error::Tiff`] where the file cannot be read; [`Error::Refused`] where nothing can
+/// be mapped or the user has to decide; [`Error::Strict`] where there are warnings; [`Error::Read`] where the file or one
+/// that it refers to changed or became unreadable.
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
     let budget = Budget::new(&options.limits, options.gate.as_deref());
     budget.add_file(object.bytes());
-    let budgeted = Budgeted::new(object.as_ref(), &budget);
-    let source: &dyn ReadRanges = &budgeted;
-    let kind = match sniff(source).await? {
-        Ok(kind) => kind,
-        Err(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
-    };
-    let mut model = Model::read(kind, &object, options, &budget).await?;
-    tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     let sources = Sources::new(object.url(), &options.store, &budget);
-    let mut others = others::read(&model, &sources, options).await;
-    let named = |error: ReadError| named(object.name(), error);
-    // Others that were not read for its sake would be taken for others that cannot be read.
-    budget.go_on().map_err(named)?;
-    model.settle(object.url(), &mut others.files, &budget);
-    let mut mapped = model.map(source_of(&object), &others, &options.map, &budget);
-    budget.go_on().map_err(named)?;
-    outside::check(&mut mapped, &sources).await?;
-    let context = Context {
-        source,
-        limits: &options.limits,
-        model: &model,
-        others: &others,
-        sources: &sources,
-        files: mapped.hierarchy.sources.clone(),
-    };
-    inline::lerc::check(&context, &options.map, &mut mapped).await.map_err(named)?;
-    inline::jpeg::check(&context, &mut mapped).await.map_err(named)?;
-    inline::run(&context, &mut mapped).await.map_err(named)?;
-    readable::adapt(&mut mapped, &options.readable_by, &options.map);
-    inline::run(&context, &mut mapped).await.map_err(named)?;
-    readable::leave_out_unreadable(&mut mapped, &options.readable_by);
-    carry::run(&context, &mut mapped, &options.carry).await?;
-    budget.go_on().map_err(named)?;
+    let file = read(&object, &sources, options).await?;
+    let mapped = map(&object, &file, &sources, options).await.map_err(|error| named(object.name(), error))?;
     object.verify()?;
     sources.verify().await?;
-    let format = model.format();
-    let alone = others.is_empty() && mapped.hierarchy.sources.len() <= 1;
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
-    let places = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
-    let name = object.name().to_owned();
-    Ok(VirtualStore { hierarchy, report, source_format: format, name, object: Some(object), places, alone })
+    let (format, has_related) = (file.format_name(), file.has_related());
+    Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related))
 }
 
-pub(crate) fn source_of(object: &Object) -> Source {
-    Source {
-        url: object.url().to_owned(),
-        etag: object.etag().map(str::to_owned),
-        size: object.size(),
-        modified: object.modified(),
-    }
+/// Reads the metadata of a file and of those that it refers to.
+async fn read(object: &Arc<Object>, sources: &Sources<'_>, options: &Options) -> Result<SourceFile, Error> {
+    let budget = sources.budget();
+    let format = match detect(&Budgeted::new(object.as_ref(), budget)).await? {
+        Detected::Known(format) => format,
+        Detected::Unknown(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
+    };
+    let mut file = format.read(object, options, budget).await?;
+    tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
+    file.read_related(sources, options).await;
+    // Without this check, files that the gate kept from being read would count as unreadable.
+    budget.go_on().map_err(|error| named(object.name(), error))?;
+    Ok(file)
 }
 
-/// An error of a limit, with the file that passes it.
+/// Maps a file, and makes the chunks that references cannot express.
+async fn map(
+    object: &Arc<Object>,
+    file: &SourceFile,
+    sources: &Sources<'_>,
+    options: &Options,
+) -> Result<Mapped, ReadError> {
+    let budget = sources.budget();
+    let mut mapped = file.map(source_of(object), &options.map, budget);
+    budget.go_on()?;
+    let urls: Vec<String> = mapped.hierarchy.sources.iter().map(|source| source.url.clone()).collect();
+    mapped.record_versions(sources.versions(urls.get(1..).unwrap_or_default().to_vec()).await?);
+    let own = Budgeted::new(object.as_ref(), budget);
+    let maker = ChunkMaker { own: &own, limits: &options.limits, file, sources, urls };
+    let answers = inline::answer(&maker, &mapped, tiff::probes(&mapped)).await?;
+    tiff::decide(&mut mapped, answers, &options.map);
+    mapped.adapt_to(&options.readable_by, &options.map);
+    inline::run(&maker, &mut mapped).await?;
+    inline_small::run(&maker, &mut mapped, &options.inline).await?;
+    budget.go_on()?;
+    Ok(mapped)
+}
+
+/// Adds the name of the file to an error of a limit.
 fn named(name: &str, error: ReadError) -> ReadError {
     match error.kind {
-        ReadErrorKind::Limit => ReadError::new(error.kind, format!("{name}: {error}")),
+        ReadErrorKind::Limit => ReadError { message: format!("{name}: {error}").into(), ..error },
         _ => error,
     }
 }

@@ -17,32 +17,32 @@ pub use connection::ConnectionOptions;
 pub use mapping::{IfdPath, MappingOptions};
 pub use output::{IcechunkOptions, OutputFormat, WriteOptions};
 
-/// Everything that a user can choose.
+/// Options of opening and mapping a file.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How files are reached.
+    /// Access to files: credentials, endpoints, concurrency, cache.
     pub store: StoreOptions,
-    /// How they are mapped; its Zarr format is to fit what will be written ([`crate::Format::zarr_format`]).
+    /// Mapping. Its Zarr format has to fit the output ([`crate::Format::zarr_format`]).
     pub map: MapOptions,
-    /// How much a file may ask for.
+    /// Upper bounds on counts and sizes in untrusted input.
     pub limits: Limits,
-    /// Which chunks are carried inline though references could say them.
-    pub carry: CarryOptions,
-    /// Warnings are a failure.
+    /// Which chunks are inlined although references could express them.
+    pub inline: InlineOptions,
+    /// Fail where there are warnings.
     pub strict: bool,
-    /// Arrays that one of these would not decode are spelled otherwise where that helps, made anew inline where they are
-    /// small, and else left out.
+    /// Readers that have to decode every array. An array that one of them does not decode gets other metadata where that
+    /// suffices, is made anew inline where it is small, and is left out otherwise.
     pub readable_by: Vec<Client>,
-    /// Who reads HDF5 files.
+    /// Reader of HDF5 files.
     pub hdf5_reader: Hdf5Reader,
-    /// Asked, while a file is opened, whether to go on.
+    /// Asked repeatedly, while a file is opened, whether to go on.
     pub gate: Option<Arc<dyn Gate>>,
     /// How remedies name options, where an error becomes text in a journal or an event.
     pub notation: Notation,
 }
 
 impl Options {
-    /// The same for one of many files.
+    /// Returns the options for one of many files, which gets a gate of its own.
     #[must_use]
     pub fn for_file(&self) -> Self {
         let gate = self.gate.as_ref().map(|gate| gate.for_file().unwrap_or_else(|| Arc::clone(gate)));
@@ -50,34 +50,32 @@ impl Options {
     }
 }
 
-/// Which chunks are carried inline though references could say them, so that readers need fewer requests.
+/// Which chunks are inlined although references could express them, so that readers need fewer requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CarryOptions {
-    /// Chunks that are stored in less than so many bytes; 0 for none.
+pub struct InlineOptions {
+    /// Inline chunks stored in fewer bytes than this; 0 for none.
     pub below: u64,
-    /// All chunks of coordinates: arrays that have the name of their one dimension, and those that attributes
-    /// `coordinates` name.
+    /// Inline all chunks of coordinates: arrays that have the name of their only dimension, and those that an attribute
+    /// `coordinates` names.
     pub coordinates: bool,
-    /// Most bytes of all these chunks together, with 128 for each. An array that would pass it stays as it is, with a
-    /// warning.
+    /// Most bytes of all these chunks together, plus 128 for each. The chunks of an array that would exceed it stay
+    /// references, with a warning.
     pub total: u64,
 }
 
-impl Default for CarryOptions {
+impl Default for InlineOptions {
     fn default() -> Self {
         Self { below: 0, coordinates: false, total: 256 << 20 }
     }
 }
 
-/// Who reads HDF5 files.
+/// Reader of HDF5 files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Hdf5Reader {
-    /// Our own reader: any store, many requests at once, made for files that are not trusted.
+    /// The reader in Rust: any store, concurrent requests, safe on untrusted files.
     #[default]
     Native,
-    /// The HDF5 C library: local files, one at a time in a process, and only such as are trusted: damaged ones can
-    /// crash it.
+    /// The HDF5 C library: local files, one at a time in a process, and trusted ones only: damaged files can crash it.
     #[cfg(feature = "libhdf5")]
     Libhdf5,
 }

@@ -79,7 +79,7 @@ fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> R
     if let Some(writable) = &options.writable {
         writable.check_output(&virtualize_store::url_of(target)?)?;
     }
-    match store.places().any(|url| virtualize_store::is_same(url, target)) {
+    match store.source_urls().any(|url| virtualize_store::is_same(url, target)) {
         true => Err(Error::OverInput { name: target.to_owned() }),
         false => Ok(()),
     }
@@ -120,7 +120,7 @@ pub fn prepare(
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite)?;
         folder.check_place(options.writable.as_ref())?;
-        if store.places().any(|url| folder.holds(url)) {
+        if store.source_urls().any(|url| folder.holds(url)) {
             return Err(Error::OverInput { name: target.to_owned() });
         }
         virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))

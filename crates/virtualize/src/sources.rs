@@ -1,100 +1,213 @@
-//! The files that an open file names: sources of virtual datasets, targets of external links, external raw data files,
-//! files of an OME-TIFF. All are opened here, under the same rules, and each is always the same version of itself.
+//! Opens the files that others refer to: sources of virtual datasets, targets of external links, raw data files, planes
+//! of an OME-TIFF. This module alone decides which of them may be opened and whether two openings found the same version.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use virtualize_bytes::{Budget, ReadError, ReadErrorKind};
-use virtualize_store::{Object, StoreOptions};
+use bytes::Bytes;
+use futures::StreamExt;
+use virtualize_bytes::{Budget, ByteRange, ReadError, ReadErrorKind, ReadRanges};
+use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::Source;
 
-use crate::open::source_of;
-use crate::outside::{is_allowed, same};
+/// Files that are opened or read at the same time.
+const PARALLEL: usize = 8;
 
-/// Files that are opened, or read, at the same time.
-pub(crate) const PARALLEL: usize = 8;
+/// Bytes returned by [`head`].
+const HEAD: u64 = 64 << 10;
 
-/// Most files that are kept open.
+/// Most files kept open by one [`Pool`].
 const OPEN: usize = 64;
 
-/// The files that the file at `own` names.
+/// Runs futures in the order given, several at the same time.
+pub(crate) fn several<F: Future>(
+    futures: impl IntoIterator<Item = F>,
+) -> impl futures::Stream<Item = F::Output> {
+    futures::stream::iter(futures).buffered(PARALLEL)
+}
+
+/// Returns the first bytes of a file, in which the signatures of most formats lie. The store fetches them anyway.
+pub(crate) async fn head(source: &dyn ReadRanges) -> Result<Bytes, ReadError> {
+    Ok(source.read_ranges(&[ByteRange::new(0, HEAD)]).await?.pop().unwrap_or_default())
+}
+
+/// Returns a file's url and version.
+pub(crate) fn source_of(object: &Object) -> Source {
+    Source {
+        url: object.url().to_owned(),
+        etag: object.etag().map(str::to_owned),
+        size: object.size(),
+        modified: object.modified(),
+    }
+}
+
+/// Returns what shows that a file is another version than the recorded one, one line each. Members that are not recorded
+/// are not compared. Some formats record times in whole seconds, rounded up.
+pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(etag) = recorded.etag.as_ref().filter(|etag| now.etag.as_ref() != Some(*etag)) {
+        found.push(format!("entity tag {}, recorded {etag}", now.etag.as_deref().unwrap_or("none")));
+    }
+    if let (Some(then), Some(time)) = (recorded.modified, now.modified) {
+        let seconds = |time: i64| time.saturating_add(999) / 1000;
+        let is_same = if then % 1000 == 0 { seconds(time) == seconds(then) } else { time == then };
+        if !is_same {
+            found.push(format!("modified at {time} ms, recorded {then} ms"));
+        }
+    }
+    if recorded.size != 0 && recorded.size != now.size {
+        found.push(format!("{} bytes, recorded {}", now.size, recorded.size));
+    }
+    found
+}
+
+/// Why a file was not opened again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReopenError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is not the recorded version any more.
+    #[error("{name} has changed")]
+    Changed {
+        /// The file.
+        name: String,
+    },
+}
+
+/// Opens a file again, which must be the recorded version.
+pub(crate) async fn reopen(
+    url: &str,
+    recorded: Option<&Source>,
+    options: &StoreOptions,
+) -> Result<Arc<Object>, ReopenError> {
+    let object = virtualize_store::open(url, options).await?;
+    match recorded.is_none_or(|recorded| changes(recorded, &source_of(&object)).is_empty()) {
+        true => Ok(object),
+        false => Err(ReopenError::Changed { name: object.name().to_owned() }),
+    }
+}
+
+/// Open files by url, the least recently used first.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Mutex<VecDeque<(String, Arc<Object>)>>);
+
+impl Pool {
+    /// Returns an open file.
+    pub(crate) fn get(&self, url: &str) -> Option<Arc<Object>> {
+        let mut open = lock(&self.0);
+        let at = open.iter().position(|(known, _)| known == url)?;
+        let entry = open.remove(at)?;
+        let object = Arc::clone(&entry.1);
+        open.push_back(entry);
+        Some(object)
+    }
+
+    /// Keeps a file open, and closes the least recently used one if there are too many.
+    pub(crate) fn keep(&self, url: &str, object: &Arc<Object>) {
+        let mut open = lock(&self.0);
+        if open.len() >= OPEN {
+            open.pop_front();
+        }
+        open.push_back((url.to_owned(), Arc::clone(object)));
+    }
+}
+
+/// The files that the file at `own` refers to.
 pub(crate) struct Sources<'a> {
     own: &'a str,
     options: &'a StoreOptions,
     budget: &'a Budget<'a>,
-    /// What each was when it was first opened, by url.
+    /// Version of each file when it was first opened, by url.
     versions: Mutex<BTreeMap<String, Source>>,
-    /// Those that are open, the one used last at the end.
-    open: Mutex<VecDeque<Arc<Object>>>,
+    pool: Pool,
 }
 
 /// Why a file was not opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unopened {
-    /// There is none.
-    Missing(String),
-    /// It may not or could not be opened.
-    Refused(String),
-    /// It is no longer what it was.
+    /// It does not exist.
+    #[error("{0}")]
+    Missing(StoreError),
+    /// It lies outside the folder of the file that refers to it.
+    #[error("{url} lies outside the folder of the file")]
+    Outside {
+        /// The other file.
+        url: String,
+    },
+    /// The query of the referring file's url is not valid for other files.
+    #[error("files beside one whose url has a query cannot be named")]
+    Query,
+    /// It exists, but could not be opened.
+    #[error("{0}")]
+    Failed(StoreError),
+    /// It is another version than when it was first opened.
+    #[error("{0}")]
     Changed(ReadError),
-}
-
-impl Unopened {
-    /// The reason, where the file is needed.
-    pub(crate) fn why(&self) -> String {
-        match self {
-            Self::Missing(why) | Self::Refused(why) => why.clone(),
-            Self::Changed(error) => error.to_string(),
-        }
-    }
 }
 
 impl<'a> Sources<'a> {
     pub(crate) fn new(own: &'a str, options: &'a StoreOptions, budget: &'a Budget<'a>) -> Self {
-        Self { own, options, budget, versions: Mutex::default(), open: Mutex::default() }
+        Self { own, options, budget, versions: Mutex::default(), pool: Pool::default() }
     }
 
-    /// The url of the file that names them.
+    /// Returns the url of the file that refers to the others.
     pub(crate) fn own(&self) -> &'a str {
         self.own
     }
 
-    /// Memory that all these files may take.
+    /// Returns the memory that all these files may take.
     pub(crate) fn budget(&self) -> &'a Budget<'a> {
         self.budget
     }
 
-    /// Opens a file. It must be what it was when it was opened first.
+    /// Opens a file, which must be the version that was opened first.
     pub(crate) async fn open(&self, url: &str) -> Result<Arc<Object>, Unopened> {
-        if let Some(object) = self.kept(url) {
+        if let Some(object) = self.pool.get(url) {
             return Ok(object);
         }
-        is_allowed(self.own, url).map_err(Unopened::Refused)?;
+        check_allowed(self.own, url)?;
         let object = virtualize_store::open(url, self.options).await.map_err(|error| match error.kind() {
-            ReadErrorKind::NotFound => Unopened::Missing(error.to_string()),
-            _ => Unopened::Refused(error.to_string()),
+            ReadErrorKind::NotFound => Unopened::Missing(error),
+            _ => Unopened::Failed(error),
         })?;
-        self.hold_to_version(url, &object)?;
-        self.keep(Arc::clone(&object));
+        self.check_version(url, &object)?;
+        self.pool.keep(url, &object);
         Ok(object)
     }
 
-    /// What a file was when it was opened first, which is now if it was not opened before.
-    pub(crate) async fn version(&self, url: &str) -> Result<Source, Unopened> {
+    /// Returns the version of each file, several opened at the same time; the reason where one may or could not be opened.
+    ///
+    /// # Errors
+    /// A file changed since it was first opened.
+    pub(crate) async fn versions(&self, urls: Vec<String>) -> Result<Vec<Result<Source, String>>, ReadError> {
+        let mut opened =
+            Box::pin(several(urls.into_iter().map(|url| async move { self.version(&url).await })));
+        let mut versions = Vec::new();
+        while let Some(version) = opened.next().await {
+            versions.push(match version {
+                Ok(version) => Ok(version),
+                Err(Unopened::Changed(error)) => return Err(error),
+                Err(unopened) => Err(unopened.to_string()),
+            });
+        }
+        Ok(versions)
+    }
+
+    async fn version(&self, url: &str) -> Result<Source, Unopened> {
         match self.known(url) {
             Some(version) => Ok(version),
             None => self.open(url).await.map(|object| source_of(&object)),
         }
     }
 
-    /// Whether all files that were opened are still what they were, as far as can be told without requests: reads of
-    /// remote files are checked one by one.
+    /// Checks that no file changed since it was first opened, as far as this takes no requests: reads of remote files are
+    /// checked one by one.
     pub(crate) async fn verify(&self) -> Result<(), ReadError> {
         let urls: Vec<String> = lock(&self.versions).keys().cloned().collect();
         for url in urls.iter().filter(|url| url.starts_with("file:")) {
-            match self.kept(url) {
+            match self.pool.get(url) {
                 Some(object) => object.verify()?,
-                None => drop(self.open(url).await.map_err(|unopened| changed(url, unopened.why()))?),
+                None => drop(self.open(url).await.map_err(|unopened| changed(url, &unopened.to_string()))?),
             }
         }
         Ok(())
@@ -104,15 +217,15 @@ impl<'a> Sources<'a> {
         lock(&self.versions).get(url).cloned()
     }
 
-    /// Notes the version of a file that is opened for the first time; compares that of another.
-    fn hold_to_version(&self, url: &str, object: &Object) -> Result<(), Unopened> {
+    /// Records the version of a file that is opened for the first time, and compares that of any other.
+    fn check_version(&self, url: &str, object: &Object) -> Result<(), Unopened> {
         let now = source_of(object);
         match self.known(url) {
-            Some(was) if same(&was, &now) => Ok(()),
-            Some(_) => Err(Unopened::Changed(changed(
-                object.name(),
-                "it is not the version that was opened first".into(),
-            ))),
+            Some(was) if changes(&was, &now).is_empty() => Ok(()),
+            Some(_) => {
+                let why = "it is not the version that was opened first";
+                Err(Unopened::Changed(changed(object.name(), why)))
+            }
             None => {
                 self.budget.add_file(now.size);
                 lock(&self.versions).insert(url.to_owned(), now);
@@ -120,25 +233,26 @@ impl<'a> Sources<'a> {
             }
         }
     }
+}
 
-    fn kept(&self, url: &str) -> Option<Arc<Object>> {
-        let mut open = lock(&self.open);
-        let at = open.iter().position(|object| object.url() == url)?;
-        let object = open.remove(at)?;
-        open.push_back(Arc::clone(&object));
-        Some(object)
-    }
-
-    fn keep(&self, object: Arc<Object>) {
-        let mut open = lock(&self.open);
-        if open.len() >= OPEN {
-            open.pop_front();
-        }
-        open.push_back(object);
+/// Checks that a file may be referred to: it lies in the folder of the file that refers to it, or below.
+fn check_allowed(own: &str, url: &str) -> Result<(), Unopened> {
+    let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let is_http = own.starts_with("http://") || own.starts_with("https://");
+    let below = url.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    let is_plain = |rest: &str| {
+        rest.split('/').all(|step| !matches!(step, "" | "." | ".."))
+            && !rest.contains('\\')
+            && !(is_http && rest.contains(['%', '?', '#']))
+    };
+    match below {
+        _ if is_http && own.contains('?') => Err(Unopened::Query),
+        Some(rest) if is_plain(rest) => Ok(()),
+        _ => Err(Unopened::Outside { url: url.to_owned() }),
     }
 }
 
-fn changed(name: &str, why: String) -> ReadError {
+fn changed(name: &str, why: &str) -> ReadError {
     ReadError::new(ReadErrorKind::Changed, format!("{name} changed while it was read: {why}"))
 }
 
@@ -158,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_replaced_is_no_longer_read() {
+    fn replaced_files_are_not_read() {
         let folder = std::env::temp_dir().join(format!("virtualize-sources-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let folder = folder.canonicalize().unwrap();
@@ -178,20 +292,53 @@ mod tests {
         assert!(matches!(block_on(sources.open(&url(&path(0)))), Err(Unopened::Changed(_))));
         let error = block_on(sources.verify()).unwrap_err();
         assert!(error.to_string().contains("changed while it was read"), "{error}");
-        assert_eq!(
-            block_on(sources.version(&url(&path(0)))).unwrap().size,
-            3,
-            "the version is that of the first time"
-        );
+        let version = block_on(sources.version(&url(&path(0)))).unwrap();
+        assert_eq!(version.size, 3, "the version is that of the first opening");
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn only_files_beside_are_opened() {
+    fn only_files_in_or_below_the_folder_are_opened() {
         let (options, limits) = (StoreOptions::default(), Limits::default());
         let budget = Budget::new(&limits, None);
         let sources = Sources::new("file:///d/a.h5", &options, &budget);
-        assert!(matches!(block_on(sources.open("file:///etc/passwd")), Err(Unopened::Refused(_))));
+        assert!(matches!(block_on(sources.open("file:///etc/passwd")), Err(Unopened::Outside { .. })));
         assert!(matches!(block_on(sources.open("file:///d/nowhere.raw")), Err(Unopened::Missing(_))));
+    }
+
+    #[test]
+    fn only_recorded_members_are_compared() {
+        let now = Source { etag: Some("a".into()), size: 3, modified: Some(1_500), ..Source::default() };
+        assert!(changes(&Source::default(), &now).is_empty());
+        assert!(changes(&Source { modified: Some(2_000), ..now.clone() }, &now).is_empty(), "whole seconds");
+        assert_eq!(changes(&Source { modified: Some(1_499), ..now.clone() }, &now).len(), 1);
+        assert_eq!(changes(&Source { etag: Some("b".into()), size: 4, ..now.clone() }, &now).len(), 2);
+    }
+
+    #[test]
+    fn files_beside_and_below_are_allowed() {
+        for (own, url) in [
+            ("file:///d/a.h5", "file:///d/b.raw"),
+            ("file:///d/a.h5", "file:///d/x/b.raw"),
+            ("s3://bucket/a.h5", "s3://bucket/100%.raw"),
+            ("https://host/d/a.h5", "https://host/d/b.raw"),
+        ] {
+            assert!(check_allowed(own, url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn all_others_are_not() {
+        for (own, url) in [
+            ("file:///d/a.h5", "file:///d/../etc/passwd"),
+            ("file:///d/a.h5", "file:////etc/passwd"),
+            ("file:///d/a.h5", "file:///dd/b.raw"),
+            ("https://host/a.h5", "file:////etc/passwd"),
+            ("https://host/d/a.h5", "https://host/d/%2e%2e/b.raw"),
+            ("https://host/d/a.h5?sig=1", "https://host/d/b.raw"),
+            ("s3://bucket/d/a.h5", "s3://bucket/d/../b.raw"),
+        ] {
+            assert!(check_allowed(own, url).is_err(), "{url}");
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fmt::Debug};
 
-use virtualize::{CarryOptions, Limits, MapOptions, Options};
+use virtualize::{InlineOptions, Limits, MapOptions, Options};
 
 use crate::Layout;
 
 /// All options of reading and mapping that change what is read of a file. How it is reached does not.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
-    let Options { store: _, map, limits, carry, strict, readable_by, hdf5_reader, gate: _, notation: _ } =
+    let Options { store: _, map, limits, inline, strict, readable_by, hdf5_reader, gate: _, notation: _ } =
         options;
     let mut all = BTreeMap::new();
     let mut say = |name: &str, value: &dyn Debug| {
@@ -41,7 +41,7 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     say("unpack", unpack);
     say("missing-value-convention", missing_value_convention);
     say("follow-external", follow_external);
-    let CarryOptions { below, coordinates, total } = carry;
+    let InlineOptions { below, coordinates, total } = inline;
     say("inline-below", below);
     say("inline-coordinates", coordinates);
     say("inline-total", total);

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use virtualize_hdf5::model::Datatype;
 use virtualize_zarr::{Group, Node, SourceId, node::join};
 
 use super::lengths::Lengths;
@@ -203,9 +202,8 @@ fn steps(mapped: &Mapped) -> u64 {
 
 /// Arrays of references, whose paths are those of the other file.
 fn referring(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
-    let refers = |task: &&InlineTask| {
-        matches!(&task.content, ChunkContent::Variable { datatype: Datatype::Reference { .. }, .. })
-    };
+    let refers =
+        |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
     mapped.tasks.iter().filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
 }
 

@@ -41,7 +41,7 @@ use self::lookup::Lookup;
 pub use self::names::ObjectNames;
 use self::others::{FileContext, OpenFile};
 pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
-pub use self::references::{reference_part, reference_path};
+pub use self::references::{HeapPointers, reference_part, reference_path};
 use self::source_table::SourceTable;
 pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 use crate::{
@@ -126,7 +126,8 @@ fn map_within(
     let Mapper { sources, tasks, report, .. } = mapper;
     let others = sources.into_others().into_iter().map(|url| Source { url, ..Source::default() });
     let sources = std::iter::once(source).chain(others).collect();
-    Mapped { hierarchy: Hierarchy { format: options.format, root, sources }, tasks, report }
+    let hierarchy = Hierarchy { format: options.format, root, sources };
+    Mapped { hierarchy, tasks, report, companions: &[] }
 }
 
 /// What mapping a file gathers.

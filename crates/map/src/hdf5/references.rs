@@ -1,6 +1,7 @@
 //! References as text: the path of the object, and which part of it is meant.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use virtualize_hdf5::model::{Datatype, Element, ReferenceKind, Selection};
@@ -13,6 +14,15 @@ use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result, Severity};
 
 /// What the name of the array ends in that says which parts are meant.
 const PART: &str = "_part";
+
+/// What following the pointers of a [`ChunkContent::Variable`] needs.
+#[derive(Clone, Debug)]
+pub struct HeapPointers {
+    /// Type of an element.
+    pub datatype: Datatype,
+    /// Paths of the objects that references point to.
+    pub objects: Arc<ObjectNames>,
+}
 
 /// The path of what an element refers to; empty for a null reference.
 ///
@@ -108,8 +118,8 @@ impl Mapper<'_> {
 
 fn of_part(task: &InlineTask) -> InlineTask {
     let mut task = task.clone();
-    if let ChunkContent::Variable { text, .. } = &mut task.content {
-        *text = ReferenceText::Part;
+    if let ChunkContent::Variable { references, .. } = &mut task.content {
+        *references = Some(ReferenceText::Part);
     }
     task
 }

@@ -5,6 +5,7 @@ use virtualize_bytes::{Address, ByteRange};
 use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Element, Float, Layout, ReferenceKind};
 use virtualize_zarr::{Codec, DataType, FillValue, ZarrFormat};
 
+use super::HeapPointers;
 use super::tests::{attribute, chunked, codes, dataset, filter, float32, one, refused};
 use crate::{ChunkContent, ElementTransform, PieceBytes, ReferenceText};
 
@@ -45,7 +46,8 @@ fn object_references_are_shown_as_paths() {
     let (array, mapped) = one(dataset(reference, &[3]), ZarrFormat::V2);
     assert_eq!((array.data_type, array.codecs), (DataType::String, vec![Codec::VlenUtf8]));
     assert!(codes(&mapped).contains(&"reference-as-path"));
-    let ChunkContent::Variable { objects, pieces, .. } = &mapped.tasks[0].content else { panic!("text") };
+    let ChunkContent::Variable { pointers, pieces, .. } = &mapped.tasks[0].content else { panic!("text") };
+    let objects = &pointers.downcast_ref::<HeapPointers>().unwrap().objects;
     assert_eq!(
         (objects.path(Address(1)), objects.path(Address(0))),
         (Some("v".to_owned()), Some(String::new()))
@@ -60,7 +62,9 @@ fn references_to_parts_make_two_arrays() {
     assert!(codes(&mapped).contains(&"reference-part"));
     assert_eq!(mapped.hierarchy.array("v_part").map(|part| &part.shape), Some(&array.shape));
     let said = mapped.tasks.iter().map(|task| match &task.content {
-        ChunkContent::Variable { text, pieces, .. } => (task.array.as_str(), *text, &pieces[0].bytes),
+        ChunkContent::Variable { references, pieces, .. } => {
+            (task.array.as_str(), references.unwrap(), &pieces[0].bytes)
+        }
         other => panic!("{other:?}"),
     });
     let bytes = PieceBytes::At(ByteRange::new(4096, 36));

@@ -4,7 +4,7 @@ use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, String
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
-use crate::{ElementTransform, Error, PaddedString, Result};
+use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
 
 /// The elements of a dataset as those of an array.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,10 +65,13 @@ fn sized(size: u32, data_type: DataType) -> Result<ElementType> {
 /// Zarr's fixed-length bytes are null-padded. A single byte that is null-terminated is the same.
 fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
     let element = sized(size, DataType::FixedBytes(size))?;
-    if padding == StringPadding::NullPadded || (padding == StringPadding::NullTerminated && size == 1) {
-        return Ok(element);
-    }
-    let strings = vec![PaddedString { offset: 0, size, padding }];
+    let end = match padding {
+        StringPadding::NullPadded => return Ok(element),
+        StringPadding::NullTerminated if size == 1 => return Ok(element),
+        StringPadding::NullTerminated => StringEnd::Nul,
+        StringPadding::SpacePadded => StringEnd::Blanks,
+    };
+    let strings = vec![PaddedString { offset: 0, size, end }];
     Ok(ElementType { transform: ElementTransform::repack(size, vec![(0, 0, size)], strings), ..element })
 }
 
@@ -266,7 +269,16 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
         && float.mantissa_size > 0;
     let format = IEEE.iter().filter(|_| sound).find(|format| format.holds(float, highest))?;
     let transform = ElementTransform::Float {
-        stored: *float,
+        stored: FloatFormat {
+            size: float.size,
+            big_endian: float.order == ByteOrder::Big,
+            sign_location: float.sign_location,
+            exponent_location: float.exponent_location,
+            exponent_size: float.exponent_size,
+            exponent_bias: float.exponent_bias,
+            mantissa_location: float.mantissa_location,
+            mantissa_size: float.mantissa_size,
+        },
         exponent_size: format.exponent_size,
         mantissa_size: format.mantissa_size,
         big_endian: false,

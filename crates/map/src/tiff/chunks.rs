@@ -9,7 +9,7 @@ use super::{
     geometry::Geometry,
     sample::Storage,
 };
-use crate::{ChunkContent, ElementTransform, Error, InlineTask, Piece, PieceBytes, Result};
+use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece, PieceBytes, Result};
 
 /// Strips that lie uncompressed are cut into chunks of at most about so many bytes.
 const BLOCK: u64 = 8 << 20;
@@ -224,11 +224,13 @@ impl ChunkMaker<'_> {
         let content = ChunkContent::Lerc {
             source: SourceId(0),
             range: stretch.range,
-            rows: stretch.rows,
+            layout: LercLayout {
+                rows: stretch.rows,
+                columns: self.geometry.segment[2],
+                samples: self.geometry.bands_of_a_segment(),
+                has_alpha: self.encoding.has_alpha(),
+            },
             height: rows,
-            columns: self.geometry.segment[2],
-            samples: self.geometry.bands_of_a_segment(),
-            has_alpha: self.encoding.has_alpha(),
         };
         InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
     }

@@ -11,12 +11,15 @@ mod georeference;
 mod heights;
 mod image;
 mod join;
+mod jpeg;
+mod lerc;
 mod masks;
 mod multiscales;
 mod nodata;
 mod number;
 mod ome;
 mod packing;
+mod probes;
 mod registry;
 mod sample;
 mod stack;
@@ -32,11 +35,16 @@ use std::collections::BTreeSet;
 
 use virtualize_remedy::{OptionName, Remedy};
 use virtualize_tiff::model::{File, Ifd};
-use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
+use virtualize_zarr::{Source, ZarrFormat};
 
 use self::image::ImageMapper;
+pub use self::lerc::{LercChunk, lerc_outer_codecs, stored_type};
 pub use self::ome::{OtherTiffs, ome_files};
-use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Report, Severity, convention};
+pub use self::probes::{ProbeAnswers, Probes, decide, probes};
+use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity, convention};
+
+/// Names of the variables that only describe the image in their group.
+const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];
 
 /// Name of the array of an image, as xarray's rasterio engine has it.
 pub(super) const ARRAY: &str = "band_data";
@@ -49,8 +57,7 @@ pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
 
 /// The same, with the other files in which an OME-TIFF has planes ([`ome_files`]).
 pub fn map_file_among(file: &File, source: Source, others: &OtherTiffs, options: &MapOptions) -> Mapped {
-    let mut mapped =
-        Mapped { hierarchy: Hierarchy::new(options.format), tasks: Vec::new(), report: Report::default() };
+    let mut mapped = Mapped::new(options.format, COMPANIONS);
     if let Some(error) = &file.chain_error {
         mapped.report.diagnostics.push(Diagnostic {
             severity: Severity::Warning,

@@ -12,12 +12,12 @@ use virtualize_tiff::{
 use virtualize_zarr::{Array, NodePath, Source, SourceId};
 
 use super::{
-    coordinates, group_path,
+    COMPANIONS, coordinates, group_path,
     image::ImageMapper,
     join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
     map_images, zarr_endian,
 };
-use crate::{Diagnostic, Error, MapOptions, Mapped, Report, Result, Severity, related::resolve_relative};
+use crate::{Diagnostic, Error, MapOptions, Mapped, Result, Severity, related::resolve_relative};
 
 /// Most planes of all images of a document.
 const MOST_PLANES: u64 = 1 << 20;
@@ -152,8 +152,7 @@ fn map_others<'a>(others: &'a OtherTiffs, mapped: &mut Mapped, options: &MapOpti
 }
 
 fn map_alone(file: &File, source: &Source, options: &MapOptions) -> Mapped {
-    let hierarchy = virtualize_zarr::Hierarchy::new(options.format);
-    let mut mapped = Mapped { hierarchy, tasks: Vec::new(), report: Report::default() };
+    let mut mapped = Mapped::new(options.format, COMPANIONS);
     let (endian, main) = (zarr_endian(file.endian), file.ifds.first());
     let mapper = ImageMapper { endian, main, file_size: source.size, options };
     map_images(&mapper, file, &mut mapped);

@@ -3,17 +3,18 @@ use virtualize_bytes::Limits;
 use virtualize_map::{ElementTransform, Piece, PieceBytes};
 use virtualize_zarr::Codec;
 
-use super::sources::Fetched;
-use super::{Failure, place};
+use super::error::ChunkError;
+use super::fetch::Fetched;
+use crate::copy_region::{Region, RegionError, copy_region};
 
-/// The elements of a chunk in stored order: pieces on a background.
+/// Returns the elements of a chunk in stored order: pieces on a background.
 pub(super) fn chunk(
     limits: &Limits,
     shape: &[u64],
     background: &Bytes,
     pieces: &[Piece],
     fetched: &Fetched,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, ChunkError> {
     let element = background.len();
     let mut whole = background.repeat(count(shape, element, limits)?);
     let mut before: Option<(&Piece, Vec<u8>)> = None;
@@ -22,13 +23,13 @@ pub(super) fn chunk(
             Some((other, elements)) if decodes_alike(other, piece) => elements,
             _ => elements(limits, piece, fetched, element)?,
         };
-        place::lay(&mut whole, shape, &elements, piece, element)?;
+        place(&mut whole, shape, &elements, piece, element)?;
         before = Some((piece, elements));
     }
     Ok(whole)
 }
 
-/// Whether two pieces are parts of the same decoded elements.
+/// Returns whether two pieces are parts of the same decoded elements.
 fn decodes_alike(one: &Piece, other: &Piece) -> bool {
     one.source == other.source
         && one.bytes == other.bytes
@@ -37,43 +38,66 @@ fn decodes_alike(one: &Piece, other: &Piece) -> bool {
         && one.codecs == other.codecs
 }
 
-/// All elements of a piece, `element` bytes each.
+/// Returns all elements of a piece, `element` bytes each.
 pub(super) fn elements(
     limits: &Limits,
     piece: &Piece,
     fetched: &Fetched,
     element: usize,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, ChunkError> {
     let stored = decoded(limits, piece, fetched.piece(piece)?, element)?;
-    converted(&piece.transform, stored, element)
+    match &piece.transform {
+        ElementTransform::None => Ok(stored),
+        transform => transform.apply(&stored, element).ok_or(ChunkError::Transform),
+    }
 }
 
-/// How many elements a shape has, where that many may be held in memory.
-pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, Failure> {
+/// Copies the used part of a piece into a chunk, both in C order, `element` bytes an element.
+pub(super) fn place(
+    chunk: &mut [u8],
+    chunk_shape: &[u64],
+    elements: &[u8],
+    piece: &Piece,
+    element: usize,
+) -> Result<(), RegionError> {
+    let ranks = [&piece.shape, &piece.from, &piece.to, &piece.extent].map(Vec::len);
+    let is_within = |shape: &[u64], start: &[u64]| {
+        let mut axes = shape.iter().zip(start).zip(&piece.extent);
+        axes.all(|((size, start), extent)| start.checked_add(*extent).is_some_and(|end| end <= *size))
+    };
+    let fits = ranks == [chunk_shape.len(); 4]
+        && is_within(&piece.shape, &piece.from)
+        && is_within(chunk_shape, &piece.to);
+    if !fits {
+        return Err(RegionError);
+    }
+    let (to, from) = (Region::new(chunk_shape, &piece.to), Region::new(&piece.shape, &piece.from));
+    copy_region((chunk, &to), (elements, &from), &piece.extent, element)
+}
+
+/// Returns the number of elements of a shape, if they may be held in memory.
+pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, ChunkError> {
     let count = shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
+    let fits =
+        |count: &u64| count.checked_mul(element as u64).is_some_and(|bytes| bytes <= limits.structure_bytes);
     count
-        .filter(|count| {
-            count.checked_mul(element as u64).is_some_and(|bytes| bytes <= limits.structure_bytes)
-        })
+        .filter(fits)
         .and_then(|count| usize::try_from(count).ok())
-        .ok_or_else(|| Failure::Chunk(format!("a chunk of {shape:?} elements is too large to be inlined")))
+        .ok_or_else(|| ChunkError::TooLarge(format!("{shape:?}")))
 }
 
-/// The decoded elements of a piece, as many as its shape needs.
-fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Result<Vec<u8>, Failure> {
+/// Returns the decoded elements of a piece, as many as its shape needs.
+fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Result<Vec<u8>, ChunkError> {
     let stored = match piece.transform.stored_size() {
         None => element,
         Some(size) => usize::try_from(size).unwrap_or(usize::MAX),
     };
     let expected = count(&piece.shape, stored, limits)?.saturating_mul(stored);
     let mut decoded = virtualize_codec::decode(&piece.codecs, bytes, expected)
-        .map_err(|reason| Failure::Chunk(format!("{}: {reason}", place_of(piece))))?;
+        .map_err(|source| ChunkError::Piece { place: place_of(piece), source })?;
     if decoded.len() < expected {
-        let found = decoded.len();
-        return Err(Failure::Chunk(format!(
-            "{}: {found} bytes decoded, expected {expected}",
-            place_of(piece)
-        )));
+        let (place, found) = (place_of(piece), decoded.len());
+        return Err(ChunkError::PieceTooShort { place, found, expected });
     }
     decoded.truncate(expected);
     Ok(decoded)
@@ -82,36 +106,59 @@ fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Res
 fn place_of(piece: &Piece) -> String {
     match &piece.bytes {
         PieceBytes::At(range) => range.to_string(),
-        PieceBytes::Here(_) => "elements that lie in the metadata".to_owned(),
+        PieceBytes::Here(_) => "elements in the metadata".to_owned(),
     }
 }
 
-/// Stored elements as the array's, `element` bytes each.
-fn converted(transform: &ElementTransform, stored: Vec<u8>, element: usize) -> Result<Vec<u8>, Failure> {
-    match transform {
-        ElementTransform::None => Ok(stored),
-        other => other
-            .apply(&stored, element)
-            .ok_or_else(|| Failure::Chunk("stored elements have no place in the array's type".to_owned())),
-    }
-}
-
-/// Encodes a buffer in stored order: the array's codecs without those that only lay out its elements, and without those that
+/// Encodes a buffer in stored order: with the array's codecs but for those that only order its elements, and those that
 /// calculate, since pieces of a file are stored numbers.
-pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, Failure> {
-    let laid_out = |codec: &&Codec| {
+pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, ChunkError> {
+    let applies = |codec: &&Codec| {
         !codec.is_arithmetic()
             && !matches!(
                 codec,
                 Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes
             )
     };
-    let rest: Vec<Codec> = codecs.iter().filter(laid_out).cloned().collect();
+    let rest: Vec<Codec> = codecs.iter().filter(applies).cloned().collect();
     match rest.as_slice() {
         [] => Ok(raw.into()),
-        rest => match virtualize_codec::encode(rest, &raw) {
-            Ok(encoded) => Ok(encoded.into()),
-            Err(error) => Err(Failure::Chunk(error.to_string())),
-        },
+        rest => Ok(virtualize_codec::encode(rest, &raw)?.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::ByteRange;
+    use virtualize_zarr::SourceId;
+
+    use super::*;
+
+    fn piece(shape: &[u64], from: &[u64], to: &[u64], extent: &[u64]) -> Piece {
+        Piece {
+            source: SourceId(0),
+            bytes: PieceBytes::At(ByteRange::new(0, 1)),
+            codecs: vec![],
+            shape: shape.to_vec(),
+            from: from.to_vec(),
+            to: to.to_vec(),
+            extent: extent.to_vec(),
+            transform: ElementTransform::None,
+        }
+    }
+
+    #[test]
+    fn pieces_that_do_not_fit_are_refused() {
+        let mut chunk = *b"....";
+        for part in [
+            piece(&[2], &[1], &[0], &[2]),
+            piece(&[2], &[0], &[3], &[2]),
+            piece(&[2], &[u64::MAX], &[0], &[2]),
+            piece(&[2, 1], &[0, 0], &[0, 0], &[1, 1]),
+        ] {
+            assert!(place(&mut chunk, &[4], b"ab", &part, 1).is_err(), "{part:?}");
+        }
+        place(&mut chunk, &[4], b"ab", &piece(&[2], &[0], &[2], &[2]), 1).unwrap();
+        assert_eq!(&chunk, b"..ab");
     }
 }

@@ -1,5 +1,5 @@
-/// One stream of bits, the least significant bit of a byte first: `prefix_bits` of the prefix, then the rest, then zero bits
-/// up to a whole word of `word` bytes.
+/// Returns one stream of bits, the least significant bit of a byte first: `prefix_bits` of the prefix, then the rest, then zero
+/// bits up to a whole word of `word` bytes.
 pub(super) fn join(prefix: &[u8], prefix_bits: u32, rest: &[u8], word: u32) -> Vec<u8> {
     let whole = usize::try_from(prefix_bits / 8).unwrap_or(usize::MAX);
     let shift = prefix_bits % 8;

@@ -6,7 +6,7 @@ use virtualize_store::StoreOptions;
 use virtualize_zarr::{ZarrFormat, readers::Client};
 
 use super::{
-    CarryOptions, Options,
+    InlineOptions, Options,
     value::{self, InvalidValue, parse_digits},
 };
 
@@ -104,10 +104,10 @@ impl MappingOptions {
                 missing_value_convention: self.missing_value_convention,
                 ..defaults.map
             },
-            carry: CarryOptions {
-                below: self.inline_below.unwrap_or(defaults.carry.below),
+            inline: InlineOptions {
+                below: self.inline_below.unwrap_or(defaults.inline.below),
                 coordinates: self.inline_coordinates,
-                total: self.inline_total.unwrap_or(defaults.carry.total),
+                total: self.inline_total.unwrap_or(defaults.inline.total),
             },
             strict: self.strict,
             readable_by: self.readable_by.clone(),

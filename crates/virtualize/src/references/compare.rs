@@ -7,7 +7,8 @@ use virtualize_store::Object;
 use virtualize_zarr::ZarrFormat;
 
 use super::{Difference, ReadOptions, diff, read_references};
-use crate::{Error, Options, VirtualStore, open_object, sniff::sniff};
+use crate::source_formats::{Detected, detect};
+use crate::{Error, Options, VirtualStore, open_object};
 
 /// Says what differs between two places, each of which has references or is an HDF5 or TIFF file. A file is mapped for the
 /// Zarr format of the references that it is compared with, two files for v3; of two files, chunks at equal offsets are
@@ -59,7 +60,8 @@ fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
 /// The file, where it is one that is mapped here.
 async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
     let Ok(object) = virtualize_store::open(location, &options.store).await else { return Ok(None) };
-    Ok(sniff(object.as_ref()).await?.is_ok().then_some(object))
+    let is_known = matches!(detect(object.as_ref()).await?, Detected::Known(_));
+    Ok(is_known.then_some(object))
 }
 
 async fn map(object: Arc<Object>, format: ZarrFormat, options: &ReadOptions) -> Result<VirtualStore, Error> {

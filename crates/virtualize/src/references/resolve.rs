@@ -9,7 +9,7 @@ use virtualize_store::StoreOptions;
 use virtualize_zarr::{ChunkManifest, Hierarchy, ReferencesBuilder, Source};
 
 use super::read::{ReadOptions, folder_of, is_remote, warning};
-use crate::{Error, VirtualStore, open::source_of};
+use crate::{Error, VirtualStore, sources::source_of};
 
 /// Makes urls absolute: paths become `file` urls, relative ones start from the folder of the references (as GDAL takes
 /// them), or, where nothing lies there, from the working directory (as fsspec does).

@@ -9,8 +9,7 @@ use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, MapOptions};
 use virtualize_store::{Object, StoreError};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, Source, ZarrFormat,
-    in_byte_order,
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, ZarrFormat, in_byte_order,
 };
 
 use super::{
@@ -22,7 +21,10 @@ use super::{
     },
     parts::{Part, Place, Places, is_plain, parts, places},
 };
-use crate::{Error, Options, VirtualStore, decode, open::source_of, open_object, sniff::sniff, variable};
+use crate::error::NONE_OF_THEM;
+use crate::source_formats::{Detected, detect};
+use crate::sources::{changes, source_of};
+use crate::{Error, Options, VirtualStore, decode, open_object, variable};
 
 /// Problems of an array that are told one by one.
 const TOLD: usize = 10;
@@ -110,7 +112,9 @@ pub async fn validate(
                 checked.chunks = parts.iter().map(Part::count).sum();
             }
             Ok(object) => {
-                recorded(source, &source_of(&object), &mut checked);
+                for change in changes(source, &source_of(&object)) {
+                    checked.problem(format!("it has changed: {change}"));
+                }
                 let direct = direct(&object, hierarchy, options, &mut report.notes).await;
                 let known = OnceLock::new();
                 let work =
@@ -128,24 +132,6 @@ pub async fn validate(
     Ok(report)
 }
 
-/// Compares what was recorded of a source with what it is. Recorded times may be whole seconds, rounded up.
-fn recorded(source: &Source, now: &Source, checked: &mut Checked) {
-    if let Some(etag) = source.etag.as_ref().filter(|etag| now.etag.as_ref() != Some(*etag)) {
-        let found = now.etag.as_deref().unwrap_or("none");
-        checked.problem(format!("it has changed: entity tag {found}, recorded {etag}"));
-    }
-    if let (Some(then), Some(time)) = (source.modified, now.modified) {
-        let seconds = |time: i64| time.saturating_add(999) / 1000;
-        let same = if then % 1000 == 0 { seconds(time) == seconds(then) } else { time == then };
-        if !same {
-            checked.problem(format!("it has changed: modified at {time} ms, recorded {then} ms"));
-        }
-    }
-    if source.size != 0 && source.size != now.size {
-        checked.problem(format!("it has changed: {} bytes, recorded {}", now.size, source.size));
-    }
-}
-
 /// The source as our own readers see it; nothing where it is none of their formats.
 async fn direct(
     object: &Arc<Object>,
@@ -153,9 +139,9 @@ async fn direct(
     options: &ReadOptions,
     notes: &mut Vec<String>,
 ) -> Option<VirtualStore> {
-    let is_known = sniff(object.as_ref()).await.is_ok_and(|kind| kind.is_ok());
+    let is_known = matches!(detect(object.as_ref()).await, Ok(Detected::Known(_)));
     if !is_known {
-        notes.push(format!("{}: neither HDF5 nor TIFF, so that there is no direct read", object.name()));
+        notes.push(format!("{}: {NONE_OF_THEM}, so that there is no direct read", object.name()));
         return None;
     }
     // What was unpacked is compared with what is unpacked.

@@ -9,7 +9,7 @@ use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_store::{Object, StoreOptions};
 use virtualize_zarr::{Array, ChunkEntry, Reference, Source, SourceId};
 
-use crate::{Error, VirtualStore, open::source_of};
+use crate::{Error, VirtualStore, sources::source_of};
 
 /// Why chunks were not read.
 pub(super) enum Failure {
@@ -66,7 +66,7 @@ async fn of_source(
     chunks: Vec<(u64, Reference)>,
     options: &StoreOptions,
 ) -> Result<Vec<(u64, Bytes)>, Failure> {
-    let place = store.places().nth(id.index());
+    let place = store.source_urls().nth(id.index());
     let place = place.ok_or_else(|| Failure::Chunk(format!("there is no source {}", id.0)))?;
     let own = store.shared_object().filter(|object| object.url() == place);
     let object = match own {

@@ -13,6 +13,7 @@ use virtualize_zarr::{
 use super::filters::clients_decode;
 use crate::hdf5::names::ObjectNames;
 use crate::hdf5::others::FileContext;
+use crate::hdf5::references::HeapPointers;
 use crate::hdf5::types::ElementType;
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
@@ -171,10 +172,13 @@ impl ChunkPlanner<'_> {
         match self.element.data_type {
             DataType::String => ChunkContent::Variable {
                 shape: chunk_shape.to_vec(),
-                datatype: item_type(&self.dataset.datatype).clone(),
+                pointer_size: pointer_size(&self.dataset.datatype),
                 pieces,
-                objects: Arc::clone(self.objects),
-                text: ReferenceText::Path,
+                pointers: Arc::new(HeapPointers {
+                    datatype: item_type(&self.dataset.datatype).clone(),
+                    objects: Arc::clone(self.objects),
+                }),
+                references: is_reference(&self.dataset.datatype).then_some(ReferenceText::Path),
             },
             _ => ChunkContent::Assemble {
                 shape: chunk_shape.to_vec(),
@@ -278,6 +282,16 @@ fn has_order(data_type: &DataType) -> bool {
 /// Whether elements refer to objects.
 pub(in crate::hdf5) fn is_reference(datatype: &Datatype) -> bool {
     matches!(item_type(datatype), Datatype::Reference { .. })
+}
+
+/// Returns the size in bytes of an element that points into the global heap; 0 for other types.
+fn pointer_size(datatype: &Datatype) -> u32 {
+    match item_type(datatype) {
+        Datatype::VariableString { size, .. }
+        | Datatype::Sequence { size, .. }
+        | Datatype::Reference { size, .. } => *size,
+        _ => 0,
+    }
 }
 
 /// The type of an item of an array type, else the type itself.

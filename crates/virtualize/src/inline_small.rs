@@ -1,5 +1,5 @@
-//! Chunks that are carried inline at the user's wish: small ones, and those of coordinates, so that readers need fewer
-//! requests. Their bytes stay as they are.
+//! Inlines chunks that references could express, so that readers need fewer requests: small ones, and those of
+//! coordinates. Their bytes stay as they are.
 
 mod coordinates;
 
@@ -11,30 +11,28 @@ use virtualize_map::{Diagnostic, Mapped, Severity};
 use virtualize_remedy::{OptionName, Remedy};
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
 
-use crate::{
-    inline::{Context, Failure, Fetched},
-    options::CarryOptions,
-};
+use crate::inline::{ChunkError, ChunkMaker, Fetched};
+use crate::options::InlineOptions;
 
 /// Bytes that are fetched together, so that memory stays bounded.
 const BATCH: u64 = 64 << 20;
-/// What a chunk takes beside its bytes, as the total counts it.
+/// Memory of a chunk besides its bytes, which counts towards the total.
 const OVERHEAD: u64 = 128;
 
-/// A chunk that is to be inlined.
+/// A chunk to inline.
 struct Chosen {
-    /// Its array, as an index into a list of paths.
+    /// Its array, as an index into the list of paths.
     array: usize,
     position: u64,
     place: Reference,
 }
 
-/// Fetches what is to be inlined and puts it into the hierarchy. Chunks that cannot be read stay references, with a
+/// Fetches the chunks to inline and puts them into the hierarchy. Chunks that cannot be read stay references, with a
 /// warning.
 pub(crate) async fn run(
-    context: &Context<'_>,
+    maker: &ChunkMaker<'_>,
     mapped: &mut Mapped,
-    options: &CarryOptions,
+    options: &InlineOptions,
 ) -> Result<(), ReadError> {
     if options.below == 0 && !options.coordinates {
         return Ok(());
@@ -45,13 +43,12 @@ pub(crate) async fn run(
     chosen.sort_by_key(|chunk| chunk.place.source);
     let mut unread: BTreeMap<&NodePath, String> = BTreeMap::new();
     for batch in batches(&chosen) {
-        let fetched = context.fetch(batch.iter().map(|chunk| (chunk.place.source, chunk.range()))).await?;
+        let fetched = maker.fetch(batch.iter().map(|chunk| (chunk.place.source, chunk.range()))).await?;
         for chunk in batch {
             let Some(path) = paths.get(chunk.array) else { continue };
             match (chunk.bytes(&fetched), mapped.hierarchy.array_mut(path)) {
                 (Ok(bytes), Some(array)) => drop(array.chunks.inline.insert(chunk.position, bytes)),
-                (Err(Failure::Read(error)), _) => return Err(error),
-                (Err(Failure::Chunk(why)), _) => drop(unread.insert(path, why)),
+                (Err(why), _) => drop(unread.insert(path, why.to_string())),
                 (_, None) => {}
             }
         }
@@ -65,18 +62,18 @@ impl Chosen {
         ByteRange::new(self.place.offset, self.place.length)
     }
 
-    /// A copy of its bytes, since what came may be a small part of a large page.
-    fn bytes(&self, fetched: &Fetched) -> Result<Bytes, Failure> {
+    /// Returns a copy of its bytes, since the fetched ones may be a small part of a large page.
+    fn bytes(&self, fetched: &Fetched) -> Result<Bytes, ChunkError> {
         fetched.range(self.place.source, self.range()).map(|bytes| Bytes::copy_from_slice(bytes))
     }
 }
 
-/// The chunks to be inlined, and a diagnostic for each array that would pass the total. Smaller arrays after it are
-/// still taken.
+/// Returns the chunks to inline, and a diagnostic for each array that would exceed the total. Smaller arrays that follow
+/// are still inlined.
 fn choose(
     hierarchy: &Hierarchy,
     paths: &[NodePath],
-    options: &CarryOptions,
+    options: &InlineOptions,
 ) -> (Vec<Chosen>, Vec<Diagnostic>) {
     let always = match options.coordinates {
         true => coordinates::of(hierarchy),
@@ -101,7 +98,7 @@ fn choose(
     (chosen, refused)
 }
 
-/// The chunks of an array that are smaller than `below` bytes, and what they take together; `None` past `most`.
+/// Returns the chunks of an array that are smaller than `below` bytes, and their memory; `None` where it exceeds `most`.
 fn small(array: &Array, below: u64, most: u64) -> Option<(Vec<(u64, Reference)>, u64)> {
     let (mut chunks, mut cost) = (Vec::new(), 0_u64);
     for (position, entry) in array.chunks.iter() {
@@ -123,7 +120,9 @@ fn too_much(path: &str, total: u64) -> Diagnostic {
         severity: Severity::Warning,
         code: "inline-total",
         path: format!("/{path}"),
-        message: format!("chunks stay references: inlined they would pass the {total} bytes for all arrays"),
+        message: format!(
+            "chunks stay references: inlined, they would exceed the total of {total} bytes for all arrays"
+        ),
         remedy: Some(
             Remedy::turn_on(OptionName::InlineTotal, "raise the limit")
                 .or(Remedy::turn_on(OptionName::InlineBelow, "inline fewer chunks")),
@@ -136,12 +135,12 @@ fn not_read(path: &str, why: &str) -> Diagnostic {
         severity: Severity::Warning,
         code: "inline-failed",
         path: format!("/{path}"),
-        message: format!("chunks that were to be inlined stay references: {why}"),
+        message: format!("chunks selected for inlining stay references: {why}"),
         remedy: None,
     }
 }
 
-/// Cuts chunks so that no batch is too large (one chunk alone may be).
+/// Cuts chunks into batches of at most [`BATCH`] bytes; a batch of one chunk may have more.
 fn batches(mut chunks: &[Chosen]) -> impl Iterator<Item = &[Chosen]> {
     std::iter::from_fn(move || {
         let mut sum = 0_u64;

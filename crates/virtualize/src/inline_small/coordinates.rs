@@ -1,12 +1,13 @@
-//! Which arrays are coordinates.
+//! Finds the arrays that are coordinates.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use virtualize_zarr::{Array, Group, Hierarchy, Node, NodePath, node::join};
 
-/// Arrays of one dimension that have its name, and those that attributes `coordinates` of arrays and groups name: a
-/// name is looked for in the group and those above it, a path from the group or the root on (CF conventions, 2.7 and 5).
+/// Returns the arrays that have the name of their only dimension, and those that the attribute `coordinates` of an array or
+/// group names. A plain name is looked up in the group and its ancestors; a path starts at the group or the root (CF
+/// conventions, 2.7 and 5).
 pub(crate) fn of(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
     let mut found = BTreeSet::new();
     group("", &hierarchy.root, hierarchy, &mut found);
@@ -33,7 +34,7 @@ fn is_dimension(name: &str, array: &Array) -> bool {
     array.shape.len() == 1 && matches!(array.dimension_names.as_slice(), [Some(only)] if only == name)
 }
 
-/// What an attribute `coordinates` in a group names.
+/// Adds the arrays that the attribute `coordinates` names.
 fn named(
     attributes: &Map<String, Value>,
     group: &str,

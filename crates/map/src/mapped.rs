@@ -1,0 +1,135 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize_remedy::Remedy;
+use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat};
+
+use crate::{Diagnostic, InlineTask, Report, Severity};
+
+/// A mapped file: the hierarchy, the chunks that still have to be made, and the decisions taken.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// Complete but for the inline chunks of `tasks`.
+    pub hierarchy: Hierarchy,
+    /// Chunks to make before the hierarchy is emitted.
+    pub tasks: Vec<InlineTask>,
+    /// Decisions and diagnostics.
+    pub report: Report,
+    /// Names of the arrays that only describe the image in the same group, such as its coordinates.
+    pub companions: &'static [&'static str],
+}
+
+/// The reason for leaving an array out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Stable code of the diagnostic.
+    pub code: &'static str,
+    /// Message of the diagnostic.
+    pub message: String,
+    /// Reason for the report of the array.
+    pub reason: String,
+    /// What the user can do.
+    pub remedy: Option<Remedy>,
+    /// Whether the array's companions ([`Mapped::companions`]) are left out with it.
+    pub with_companions: bool,
+}
+
+impl LeftOut {
+    /// Returns the reason for leaving out an image and its companions.
+    pub(crate) fn image(code: &'static str, reason: String, remedy: Option<Remedy>) -> Self {
+        let message = format!("left out: {reason}");
+        Self { code, message, reason, remedy, with_companions: true }
+    }
+
+    /// Returns the reason for leaving out an array of which a chunk could not be made.
+    pub fn not_made(reason: String) -> Self {
+        let message = format!("left out: a chunk that has to be inlined cannot be made: {reason}");
+        Self { code: "inline-failed", message, reason, remedy: None, with_companions: true }
+    }
+}
+
+impl Mapped {
+    /// Returns an empty hierarchy.
+    pub(crate) fn new(format: ZarrFormat, companions: &'static [&'static str]) -> Self {
+        let hierarchy = Hierarchy::new(format);
+        Self { hierarchy, tasks: Vec::new(), report: Report::default(), companions }
+    }
+
+    /// Removes arrays with their tasks, and reports why.
+    pub fn leave_out(&mut self, arrays: impl IntoIterator<Item = (NodePath, LeftOut)>) {
+        let mut removed = BTreeSet::new();
+        for (path, why) in arrays {
+            self.remove(&path);
+            if why.with_companions {
+                self.remove_companions(&path);
+            }
+            self.warn(&path, why.code, why.message, why.remedy);
+            self.report.arrays.entry(path.clone()).or_default().left_out = Some(why.reason);
+            removed.insert(path);
+        }
+        if !removed.is_empty() {
+            self.tasks.retain(|task| !removed.contains(&task.array));
+        }
+    }
+
+    /// Replaces every source but the first with the version found, and leaves out the arrays whose data are not in it:
+    /// the file cannot be opened, for the reason given, or it ends before them. `versions` are in the order of the
+    /// sources.
+    pub fn record_versions(&mut self, versions: Vec<Result<Source, String>>) {
+        let mut refused = BTreeMap::new();
+        let sources = self.hierarchy.sources.iter_mut().enumerate().skip(1);
+        for ((at, source), version) in sources.zip(versions) {
+            match version {
+                Ok(version) => *source = version,
+                Err(why) => drop(refused.insert(at, format!("its data lie in another file: {why}"))),
+            }
+        }
+        let sizes: Vec<u64> = self.hierarchy.sources.iter().map(|source| source.size).collect();
+        let of_tasks = self.tasks.iter().filter_map(|task| {
+            let why = task.content.sources().find_map(|source| refused.get(&source.index()))?;
+            Some((task.array.clone(), why.clone()))
+        });
+        let of_arrays = self.hierarchy.arrays();
+        let of_arrays = of_arrays
+            .into_iter()
+            .filter_map(|(path, array)| Some((path, outside_of_sources(array, &sizes, &refused)?)));
+        let reasons: BTreeMap<_, _> = of_tasks.chain(of_arrays).collect();
+        let code = "array-left-out";
+        self.leave_out(reasons.into_iter().map(|(path, reason)| {
+            let message = format!("the array is left out: {reason}");
+            (path, LeftOut { code, message, reason, remedy: None, with_companions: false })
+        }));
+    }
+
+    pub(crate) fn warn(&mut self, path: &str, code: &'static str, message: String, remedy: Option<Remedy>) {
+        let path = format!("/{path}");
+        let severity = Severity::Warning;
+        self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });
+    }
+
+    fn remove_companions(&mut self, path: &str) {
+        let group = path.rsplit_once('/').map(|(group, _)| group);
+        for name in self.companions {
+            self.remove(&group.map_or_else(|| (*name).to_owned(), |group| format!("{group}/{name}")));
+        }
+    }
+
+    fn remove(&mut self, path: &str) {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if let Some(group) = self.hierarchy.root.group_mut(parent) {
+            group.children.remove(name);
+        }
+    }
+}
+
+/// Returns why references of an array to other files than the first cannot be read.
+fn outside_of_sources(array: &Array, sizes: &[u64], refused: &BTreeMap<usize, String>) -> Option<String> {
+    array.chunks.references.iter().filter(|column| column.source != SourceId(0)).find_map(|column| {
+        let at = column.source.index();
+        if let Some(why) = refused.get(&at) {
+            return Some(why.clone());
+        }
+        let size = sizes.get(at).copied().unwrap_or(0);
+        let end = column.iter().map(|(_, part)| part.offset.saturating_add(part.length)).max().unwrap_or(0);
+        (end > size).then(|| format!("its data end at {end:#x} of another file, which has {size:#x} bytes"))
+    })
+}

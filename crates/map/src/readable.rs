@@ -1,0 +1,312 @@
+//! Adapts arrays to the readers that the user wants. An array that one of them does not decode gets other metadata where
+//! that suffices, is made anew inline where it is small, and is left out otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_zarr::{
+    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, Lengths, SourceId, ZarrFormat,
+    readers::{Client, Reader, plain_codecs, untransposed, verdict},
+};
+
+use crate::{
+    ChunkContent, Diagnostic, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes,
+    Severity,
+};
+
+impl Mapped {
+    /// Changes or leaves out the arrays that one of the clients would not decode. Chunks that are still to be made
+    /// count as present, with an odd number of bytes.
+    pub fn adapt_to(&mut self, clients: &[Client], options: &MapOptions) {
+        if clients.is_empty() {
+            return;
+        }
+        let mut pending: BTreeMap<&str, Vec<&InlineTask>> = BTreeMap::new();
+        for task in &self.tasks {
+            pending.entry(&task.array).or_default().push(task);
+        }
+        let format = self.hierarchy.format;
+        let (mut changes, mut refused) = (Vec::new(), Vec::new());
+        for (path, array) in self.hierarchy.arrays() {
+            let old = Stored::new(array, pending.get(path.as_str()).map_or(&[][..], Vec::as_slice));
+            let preview = Array { chunks: old.stand_in(false), ..without_chunks(array) };
+            let why = refusals(&path, &preview, format, clients);
+            if why.is_empty() {
+                continue;
+            }
+            match change(&path, &old, format, clients, options) {
+                Some(change) => changes.push((path, change)),
+                None => refused.push((path, not_readable(&why))),
+            }
+        }
+        for (path, change) in changes {
+            self.apply(path, change);
+        }
+        self.leave_out(refused);
+    }
+
+    fn apply(&mut self, path: String, change: Change) {
+        let message = match (change.tasks.is_empty(), change.keeps_chunks) {
+            (true, true) => "its axes are in the order in which they are stored",
+            (false, true) => "missing chunks are written",
+            (_, false) => "its chunks are made anew and inlined",
+        };
+        if let Some(place) = self.hierarchy.array_mut(&path) {
+            let chunks = std::mem::take(&mut place.chunks);
+            *place = change.array;
+            place.chunks = if change.keeps_chunks { chunks } else { ChunkManifest::default() };
+        }
+        if !change.keeps_chunks {
+            self.tasks.retain(|task| task.array != path);
+        }
+        self.tasks.extend(change.tasks);
+        self.report.diagnostics.push(Diagnostic {
+            severity: Severity::Info,
+            code: "reader-adapted",
+            path: format!("/{path}"),
+            message: format!("adapted to the requested readers: {message}"),
+            remedy: None,
+        });
+    }
+}
+
+fn not_readable(why: &[String]) -> LeftOut {
+    let reason = why.join("; ");
+    let message = format!("the array is left out: not readable by {reason}");
+    LeftOut { code: "reader-lacks", message, reason, remedy: None, with_companions: false }
+}
+
+/// Returns who does not decode an array, and why. Scalars, which describe rasters but are none, stay for GDAL.
+fn refusals(path: &str, array: &Array, format: ZarrFormat, clients: &[Client]) -> Vec<String> {
+    let refusal = |client: &Client| {
+        if client.reader == Reader::Gdal && array.shape.is_empty() {
+            return None;
+        }
+        let why = client.lacks(&verdict(client.reader, path, array, format))?;
+        Some(format!("{client}: {why}"))
+    };
+    clients.iter().filter_map(refusal).collect()
+}
+
+/// An array as it is stored, with the chunks that are still to be made.
+struct Stored<'a> {
+    array: &'a Array,
+    pending: &'a [&'a InlineTask],
+    /// Positions of pending chunks.
+    made: BTreeSet<u64>,
+}
+
+impl<'a> Stored<'a> {
+    fn new(array: &'a Array, pending: &'a [&'a InlineTask]) -> Self {
+        let made = pending.iter().flat_map(|task| task.positions.iter().copied()).collect();
+        Self { array, pending, made }
+    }
+
+    fn has_chunk(&self, position: u64) -> bool {
+        self.made.contains(&position) || self.array.chunks.get(position).is_some()
+    }
+
+    /// Returns the number of chunks.
+    fn len(&self) -> u64 {
+        let added = self.made.iter().filter(|position| self.array.chunks.get(**position).is_none());
+        self.array.chunks.len().saturating_add(added.count() as u64)
+    }
+
+    /// Returns a small manifest that stands for the array's in verdicts, which only ask whether any chunk has an odd
+    /// number of bytes. Chunks that do not exist yet might.
+    fn stand_in(&self, adds_chunks: bool) -> ChunkManifest {
+        let is_odd = |length: u64| length % 2 == 1;
+        let of_columns = self.array.chunks.references.iter().any(|column| match &column.lengths {
+            Lengths::Uniform(length) => is_odd(*length),
+            Lengths::Each(lengths) => lengths.iter().any(|length| is_odd((*length).into())),
+        });
+        let mut inline = self.array.chunks.inline.values();
+        let is_unknown = adds_chunks || !self.made.is_empty();
+        let any = is_unknown || of_columns || inline.any(|bytes| is_odd(bytes.len() as u64));
+        let odd = any.then(|| (0, Bytes::from_static(&[0])));
+        ChunkManifest { references: Vec::new(), inline: odd.into_iter().collect() }
+    }
+}
+
+/// Another form of an array that all clients decode.
+struct Change {
+    /// Without chunks.
+    array: Array,
+    /// Whether the chunks stay.
+    keeps_chunks: bool,
+    /// Chunks to make.
+    tasks: Vec<InlineTask>,
+}
+
+/// Returns the first form that all clients decode: another order of axes; missing chunks written; all chunks made anew.
+fn change(
+    path: &str,
+    old: &Stored<'_>,
+    format: ZarrFormat,
+    clients: &[Client],
+    options: &MapOptions,
+) -> Option<Change> {
+    let bare = without_chunks(old.array);
+    let plain = plain_codecs(old.array, format).map(|codecs| Array { codecs, ..bare.clone() });
+    let plain_reordered = plain.as_ref().and_then(untransposed);
+    let reordered = untransposed(&bare);
+    let kept = [Some(bare), reordered].into_iter().flatten();
+    let forms = kept.clone().map(|form| (form, false)).chain(kept.map(|form| (form, true)));
+    let anew = [plain, plain_reordered].into_iter().flatten();
+    let forms = forms.chain(anew.flat_map(|form| [(form.clone(), false), (form, true)]));
+    forms
+        .filter_map(|(form, fills)| Remake::new(old, form, fills, options))
+        .find(|remake| refusals(path, &remake.preview(), format, clients).is_empty())
+        .map(|remake| remake.change(path))
+}
+
+/// Returns a copy without chunks, of which there may be millions.
+fn without_chunks(array: &Array) -> Array {
+    Array {
+        shape: array.shape.clone(),
+        data_type: array.data_type.clone(),
+        chunk_grid: array.chunk_grid.clone(),
+        fill_value: array.fill_value.clone(),
+        codecs: array.codecs.clone(),
+        dimension_names: array.dimension_names.clone(),
+        attributes: array.attributes.clone(),
+        chunks: ChunkManifest::default(),
+    }
+}
+
+/// An array in another form, with the chunks that this form needs.
+struct Remake<'a> {
+    old: &'a Stored<'a>,
+    /// Without chunks.
+    new: Array,
+    /// Whether existing chunks stay as they are.
+    keeps_chunks: bool,
+    /// Positions without a chunk that get one.
+    filled: Vec<u64>,
+    /// Shape of a chunk in stored order.
+    shape: Vec<u64>,
+    /// An element of the fill value in stored order.
+    background: Bytes,
+}
+
+impl<'a> Remake<'a> {
+    /// Returns `None` where more would be inlined than the options allow.
+    fn new(old: &'a Stored<'a>, new: Array, fills: bool, options: &MapOptions) -> Option<Self> {
+        let array = old.array;
+        let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
+        let all =
+            array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n))?;
+        let present = old.len();
+        let missing = all.checked_sub(present)?;
+        let keeps_chunks = codecs_of_chunks(&new).eq(codecs_of_chunks(array));
+        if fills && (missing == 0 || missing > options.constant_chunk_limit) {
+            return None;
+        }
+        let size = array.data_type.size()?;
+        let bytes = chunk.iter().try_fold(size, |bytes, n| bytes.checked_mul((*n).max(1)))?;
+        let inlined = if keeps_chunks { 0 } else { present }.checked_add(if fills { missing } else { 0 })?;
+        if bytes.checked_mul(inlined)? > options.inline_limit {
+            return None;
+        }
+        let filled = match fills {
+            true => (0..all).filter(|position| !old.has_chunk(*position)).collect(),
+            false => Vec::new(),
+        };
+        if !keeps_chunks && old.pending.iter().any(|task| is_encoded(&task.content)) {
+            return None;
+        }
+        let fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
+        let background = fill.to_stored(&array.data_type, array.endian())?.into();
+        Some(Self { old, new, keeps_chunks, filled, shape: stored_shape(chunk, &array.codecs)?, background })
+    }
+
+    /// Returns the new array with a manifest for verdicts. Under plain codecs the lengths of chunks do not matter.
+    fn preview(&self) -> Array {
+        let chunks = match self.keeps_chunks {
+            true => self.old.stand_in(!self.filled.is_empty()),
+            false => ChunkManifest::default(),
+        };
+        Array { chunks, ..self.new.clone() }
+    }
+
+    fn change(self, path: &str) -> Change {
+        let mut tasks = if self.keeps_chunks { Vec::new() } else { self.tasks(path) };
+        if !self.filled.is_empty() {
+            tasks.push(self.assembled(path, self.filled.clone(), Vec::new()));
+        }
+        Change { array: self.new, keeps_chunks: self.keeps_chunks, tasks }
+    }
+
+    /// Returns a task for each chunk, and one for all positions of an inline chunk that occurs more than once.
+    fn tasks(&self, path: &str) -> Vec<InlineTask> {
+        let mut inline: BTreeMap<&Bytes, Vec<u64>> = BTreeMap::new();
+        let mut tasks: Vec<InlineTask> = self.old.pending.iter().map(|task| self.recoded(task)).collect();
+        for (position, entry) in self.old.array.chunks.iter() {
+            match entry {
+                _ if self.old.made.contains(&position) => {}
+                ChunkEntry::Inline(bytes) => inline.entry(bytes).or_default().push(position),
+                ChunkEntry::Reference(at) => {
+                    let range = ByteRange::new(at.offset, at.length);
+                    let piece = self.piece(at.source, PieceBytes::At(range));
+                    tasks.push(self.assembled(path, vec![position], vec![piece]));
+                }
+            }
+        }
+        tasks.extend(inline.into_iter().map(|(bytes, positions)| {
+            let piece = self.piece(SourceId::default(), PieceBytes::Here(bytes.clone()));
+            self.assembled(path, positions, vec![piece])
+        }));
+        tasks
+    }
+
+    /// Returns a pending task that ends in the new codecs. Assembled chunks do so by themselves.
+    fn recoded(&self, task: &InlineTask) -> InlineTask {
+        let ChunkContent::BitsReversed { source, range } = task.content else { return task.clone() };
+        let mut piece = self.piece(source, PieceBytes::At(range));
+        piece.codecs.push(Codec::BitOrder);
+        self.assembled(&task.array, task.positions.clone(), vec![piece])
+    }
+
+    fn assembled(&self, path: &str, positions: Vec<u64>, pieces: Vec<Piece>) -> InlineTask {
+        let (shape, background) = (self.shape.clone(), self.background.clone());
+        let content = ChunkContent::Assemble { shape, background, pieces };
+        InlineTask { array: path.to_owned(), positions, content }
+    }
+
+    fn piece(&self, source: SourceId, bytes: PieceBytes) -> Piece {
+        let start = vec![0; self.shape.len()];
+        Piece {
+            source,
+            bytes,
+            codecs: self.old.array.codecs.clone(),
+            shape: self.shape.clone(),
+            from: start.clone(),
+            to: start,
+            extent: self.shape.clone(),
+            transform: ElementTransform::None,
+        }
+    }
+}
+
+/// Returns whether content is encoded in the array's codecs when it is made, and cannot be made in others.
+fn is_encoded(content: &ChunkContent) -> bool {
+    matches!(
+        content,
+        ChunkContent::Prefixed { .. } | ChunkContent::TallerImage { .. } | ChunkContent::Lerc { .. }
+    )
+}
+
+/// Returns the shape of a chunk as it is stored, after any `transpose`.
+fn stored_shape(chunk: &[u64], codecs: &[Codec]) -> Option<Vec<u64>> {
+    let sizes: Vec<u64> = chunk.iter().map(|n| (*n).max(1)).collect();
+    codecs.iter().try_fold(sizes, |sizes, codec| match codec {
+        Codec::Transpose { order } => order.iter().map(|axis| sizes.get(*axis).copied()).collect(),
+        _ => Some(sizes),
+    })
+}
+
+/// Returns the codecs on which the bytes of chunks depend: all but those that move axes.
+fn codecs_of_chunks(array: &Array) -> impl Iterator<Item = &Codec> {
+    array.codecs.iter().filter(|codec| !matches!(codec, Codec::Transpose { .. }))
+}

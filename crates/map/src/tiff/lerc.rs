@@ -1,0 +1,204 @@
+//! LERC chunks with masks. libtiff stores NaN as a mask, and alpha of 8 bits as well; Zarr readers ignore masks, and put
+//! blobs that hold one sample each on the wrong axis. Such chunks are made anew without a mask and inlined. The header
+//! of each blob tells; integers without alpha need no examination.
+
+use std::collections::BTreeMap;
+
+use virtualize_bytes::ByteRange;
+use virtualize_remedy::{OptionName, Remedy};
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, NodePath, Reference, chunk_indices};
+
+use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped};
+
+/// Returns the chunks of the arrays whose masks matter, as long as they are at most `most` in all.
+pub(super) fn probes(mapped: &Mapped, most: u64) -> BTreeMap<NodePath, Vec<(u64, Reference)>> {
+    let mut left = most;
+    let mut probes = BTreeMap::new();
+    for (path, array) in mapped.hierarchy.arrays() {
+        let chunks = array.chunks.references.iter().map(|column| column.len() as u64).sum();
+        if masks_matter(array)
+            && let Some(rest) = left.checked_sub(chunks)
+        {
+            left = rest;
+            probes.insert(path, array.chunks.references.iter().flat_map(|column| column.iter()).collect());
+        }
+    }
+    probes
+}
+
+/// Adds tasks for the chunks whose masks change values, and leaves out the arrays that cannot be shown.
+pub(super) fn decide(
+    mapped: &mut Mapped,
+    mut answers: BTreeMap<NodePath, Result<Vec<(u64, Reference)>, String>>,
+    options: &MapOptions,
+) {
+    let arrays = mapped.hierarchy.arrays().into_iter().filter(|(_, array)| masks_matter(array));
+    let decided: Vec<_> = arrays
+        .map(|(path, array)| {
+            let decision = match answers.remove(&path) {
+                Some(Ok(chunks)) => remake(&path, array, &chunks, options),
+                Some(Err(why)) => Decision::LeaveOut(LeftOut::image("tiff-lerc", why, None)),
+                None => unexamined(array),
+            };
+            (path, decision)
+        })
+        .collect();
+    for (path, decision) in decided {
+        match decision {
+            Decision::Remake(tasks) => mapped.tasks.extend(tasks),
+            Decision::LeaveOut(why) => mapped.leave_out([(path, why)]),
+            Decision::Warn(message) => mapped.warn(&path, "tiff-lerc-mask", message, Some(copy_remedy())),
+        }
+    }
+}
+
+enum Decision {
+    Remake(Vec<InlineTask>),
+    LeaveOut(LeftOut),
+    Warn(String),
+}
+
+/// Makes chunks anew, as long as they fit the limit of what is inlined.
+fn remake(path: &str, array: &Array, chunks: &[(u64, Reference)], options: &MapOptions) -> Decision {
+    let layouts: Vec<_> = chunks
+        .iter()
+        .filter_map(|(position, chunk)| Some((*position, chunk, LercChunk::of(array, *position)?.layout)))
+        .collect();
+    let size = stored_type(array).number_size();
+    let sizes = layouts.iter().filter_map(|(.., layout)| layout.elements()?.checked_mul(size));
+    let bytes = sizes.fold(0, u64::saturating_add);
+    if bytes > options.inline_limit {
+        let why = format!(
+            "{} of its chunks have masks that Zarr readers ignore: {bytes} bytes would have to be inlined, the limit is {}",
+            chunks.len(),
+            options.inline_limit
+        );
+        let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
+        return Decision::LeaveOut(LeftOut::image("inline-limit", why, Some(remedy)));
+    }
+    let tasks = layouts.into_iter().map(|(position, chunk, layout)| InlineTask {
+        array: path.to_owned(),
+        positions: vec![position],
+        content: ChunkContent::Lerc {
+            source: chunk.source,
+            range: ByteRange::new(chunk.offset, chunk.length),
+            layout,
+            height: layout.rows,
+        },
+    });
+    Decision::Remake(tasks.collect())
+}
+
+/// Decides on an array with too many chunks to examine.
+fn unexamined(array: &Array) -> Decision {
+    let is_nan_nodata = || {
+        let value = array.fill_value.as_ref().and_then(|value| value.to_f64(&array.data_type));
+        value.is_some_and(f64::is_nan)
+    };
+    let leave_out = |why: &str| {
+        let why = format!("{why}; there are too many chunks to examine each");
+        Decision::LeaveOut(LeftOut::image("tiff-lerc-mask", why, Some(copy_remedy())))
+    };
+    if has_alpha(array) {
+        return leave_out("LERC stores alpha as a mask, which Zarr readers ignore");
+    }
+    if is_nan_nodata() {
+        return leave_out(
+            "LERC stores NaN as a mask, which Zarr readers show as 0, and NaN is the nodata value",
+        );
+    }
+    let message = "LERC stores NaN as a mask, which Zarr readers show as 0; there are too many chunks to examine each: \
+                   where the image has NaN, it reads as 0";
+    Decision::Warn(message.to_owned())
+}
+
+fn copy_remedy() -> Remedy {
+    Remedy::advice("read a local copy, which is examined whole")
+}
+
+/// Returns the codecs around LERC, or `None` for an array without LERC.
+pub fn lerc_outer_codecs(codecs: &[Codec]) -> Option<&[Codec]> {
+    let is_lerc = |codec: &Codec| matches!(codec, Codec::Image { name: "imagecodecs_lerc", .. });
+    let at = codecs.iter().position(is_lerc)?;
+    codecs.get(at + 1..)
+}
+
+/// Returns whether Zarr readers show masked numbers of the array otherwise than libtiff.
+fn masks_matter(array: &Array) -> bool {
+    lerc_outer_codecs(&array.codecs).is_some() && (stored_type(array).is_float() || has_alpha(array))
+}
+
+/// Returns whether the last of several samples is unassociated alpha of 8 bits.
+fn has_alpha(array: &Array) -> bool {
+    let extra =
+        array.attributes.get("extra_samples").and_then(|samples| samples.as_array()?.last()?.as_str());
+    extra == Some("unassociated alpha") && *stored_type(array) == DataType::UInt8
+}
+
+/// Returns the type of the stored elements, which differs from the array's behind a cast.
+pub fn stored_type(array: &Array) -> &DataType {
+    let cast = array.codecs.iter().rev().find_map(|codec| match codec {
+        Codec::CastValue { data_type, .. } => Some(data_type),
+        _ => None,
+    });
+    cast.unwrap_or(&array.data_type)
+}
+
+impl LercLayout {
+    /// Returns the number of elements, or `None` on overflow.
+    pub fn elements(&self) -> Option<u64> {
+        self.rows.checked_mul(self.columns)?.checked_mul(self.samples)
+    }
+}
+
+/// A LERC chunk in its array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LercChunk {
+    /// Extent of the whole chunk.
+    pub layout: LercLayout,
+    /// Rows and columns of the chunk that lie in the image.
+    pub inside: (u64, u64),
+}
+
+impl LercChunk {
+    /// Returns the chunk at a row-major position, or `None` outside the grid and for arrays that are no images.
+    pub fn of(array: &Array, position: u64) -> Option<Self> {
+        let indices = chunk_indices(position, &array.chunk_grid.counts(&array.shape))?;
+        let extents: Vec<(u64, u64)> = indices
+            .iter()
+            .enumerate()
+            .map(|(axis, index)| extent(array, axis, *index))
+            .collect::<Option<_>>()?;
+        let of_axis = |name: &str| {
+            let is_it = |axis: &Option<String>| {
+                axis.as_deref().is_some_and(|axis| axis.split('_').next() == Some(name))
+            };
+            array.dimension_names.iter().position(is_it).and_then(|at| extents.get(at)).copied()
+        };
+        let ((rows, rows_inside), (columns, columns_inside)) = (of_axis("y")?, of_axis("x")?);
+        let all = extents.iter().try_fold(1_u64, |all, (chunk, _)| all.checked_mul(*chunk))?;
+        let samples = all / rows.checked_mul(columns)?.max(1);
+        let layout = LercLayout { rows, columns, samples, has_alpha: has_alpha(array) };
+        Some(Self { layout, inside: (rows_inside, columns_inside) })
+    }
+
+    /// Returns whether part of the chunk lies outside the image.
+    pub fn sticks_out(&self) -> bool {
+        self.inside != (self.layout.rows, self.layout.columns)
+    }
+}
+
+/// Returns the length of a chunk along an axis, and how much of it lies in the array.
+fn extent(array: &Array, axis: usize, index: u64) -> Option<(u64, u64)> {
+    match &array.chunk_grid {
+        ChunkGrid::Regular(chunk) => {
+            let chunk = *chunk.get(axis)?;
+            let start = index.checked_mul(chunk)?;
+            Some((chunk, array.shape.get(axis)?.saturating_sub(start).min(chunk)))
+        }
+        ChunkGrid::Rectilinear(edges) => {
+            let edge = *edges.get(axis)?.get(usize::try_from(index).ok()?)?;
+            Some((edge, edge))
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Fetches the stored bytes of chunks: those of the file that is mapped, and of the files that it refers to.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use virtualize_bytes::{Budgeted, ByteRange, Limits, ReadError, ReadRanges};
+use virtualize_map::{Piece, PieceBytes, ReferenceText};
+use virtualize_store::Object;
+use virtualize_zarr::SourceId;
+
+use super::error::{ChunkError, Failure};
+use crate::source_formats::{Pointed, Pointers, SourceFile, Unresolved};
+use crate::sources::{Sources, Unopened, several};
+
+/// What making chunks needs besides their recipes.
+pub(crate) struct ChunkMaker<'a> {
+    /// The file that is mapped.
+    pub(crate) own: &'a dyn ReadRanges,
+    pub(crate) limits: &'a Limits,
+    /// Its metadata.
+    pub(crate) file: &'a SourceFile,
+    pub(crate) sources: &'a Sources<'a>,
+    /// Urls of the sources of the hierarchy.
+    pub(crate) urls: Vec<String>,
+}
+
+/// Fetched bytes, or the reason why those of a file could not be fetched.
+#[derive(Default)]
+pub(crate) struct Fetched {
+    bytes: BTreeMap<(SourceId, ByteRange), Bytes>,
+    failed: BTreeMap<SourceId, String>,
+    /// Most bytes of a range.
+    most: u64,
+}
+
+impl Fetched {
+    /// Returns all bytes of a range.
+    pub(crate) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, ChunkError> {
+        if let Some(why) = self.failed.get(&source) {
+            return Err(ChunkError::Source(why.clone()));
+        }
+        if range.length > self.most {
+            return Err(ChunkError::RangeTooLong { range, most: self.most });
+        }
+        let bytes = self.bytes.get(&(source, range));
+        bytes.filter(|bytes| bytes.len() as u64 == range.length).ok_or(ChunkError::Truncated(range))
+    }
+
+    /// Returns all bytes of a piece.
+    pub(super) fn piece<'a>(&'a self, piece: &'a Piece) -> Result<&'a Bytes, ChunkError> {
+        match &piece.bytes {
+            PieceBytes::Here(bytes) => Ok(bytes),
+            PieceBytes::At(range) => self.range(piece.source, *range),
+        }
+    }
+}
+
+impl ChunkMaker<'_> {
+    /// Fetches ranges, those of a file together and several files at the same time. A range that is too long to be
+    /// believed is omitted.
+    pub(crate) async fn fetch(
+        &self,
+        wanted: impl Iterator<Item = (SourceId, ByteRange)>,
+    ) -> Result<Fetched, ReadError> {
+        let most = self.limits.structure_bytes;
+        let mut by_file: BTreeMap<SourceId, BTreeSet<ByteRange>> = BTreeMap::new();
+        for (source, range) in wanted.filter(|(_, range)| range.length <= most) {
+            by_file.entry(source).or_default().insert(range);
+        }
+        let reads = by_file.into_iter().map(|(source, ranges)| async move {
+            let ranges: Vec<ByteRange> = ranges.into_iter().collect();
+            let read = self.read(source, &ranges).await;
+            (source, ranges, read)
+        });
+        let mut fetched = Fetched { most, ..Fetched::default() };
+        let mut reads = Box::pin(several(reads));
+        while let Some((source, ranges, read)) = reads.next().await {
+            match read {
+                Ok(bytes) => {
+                    let placed = ranges.into_iter().zip(bytes);
+                    fetched.bytes.extend(placed.map(|(range, bytes)| ((source, range), bytes)));
+                }
+                Err(Failure::Chunk(why)) => drop(fetched.failed.insert(source, why.to_string())),
+                Err(Failure::Read(error)) => return Err(error),
+            }
+        }
+        Ok(fetched)
+    }
+
+    async fn read(&self, source: SourceId, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Failure> {
+        match source {
+            SourceId(0) => self.own.read_ranges(ranges).await.map_err(Failure::Read),
+            other => {
+                let object = self.open(other).await?;
+                let budgeted = Budgeted::new(object.as_ref(), self.sources.budget());
+                budgeted.read_ranges(ranges).await.map_err(Failure::of_other_read)
+            }
+        }
+    }
+
+    async fn open(&self, id: SourceId) -> Result<Arc<Object>, Failure> {
+        let url = self.urls.get(id.index()).ok_or(ChunkError::NoSource(id.0))?;
+        self.sources.open(url).await.map_err(|unopened| match unopened {
+            Unopened::Changed(error) => Failure::Read(error),
+            unopened => Failure::Chunk(ChunkError::Source(unopened.to_string())),
+        })
+    }
+
+    /// Returns the elements that stored pointers of a file lead to.
+    pub(super) async fn resolve(
+        &self,
+        source: SourceId,
+        raw: &[u8],
+        context: &(dyn Any + Send + Sync),
+        references: Option<ReferenceText>,
+    ) -> Result<Vec<Pointed>, Failure> {
+        let other = match source {
+            SourceId(0) => None,
+            other => Some(self.open(other).await?),
+        };
+        let stored = Pointers {
+            reader: other.as_ref().map_or(self.own, |object| object.as_ref()),
+            source,
+            url: self.urls.get(source.index()).map_or("", String::as_str),
+            raw,
+            context,
+            references,
+            limits: self.limits,
+            most: self.sources.budget().left(),
+        };
+        self.file.resolve(stored).await.map_err(|error| match error {
+            Unresolved::Read(error) if other.is_none() => Failure::of_own_read(error),
+            Unresolved::Read(error) => Failure::of_other_read(error),
+            error => Failure::Chunk(error.into()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_ranges_say_what_is_wrong() {
+        let fetched = Fetched { most: 100, ..Fetched::default() };
+        let why = |length| fetched.range(SourceId(0), ByteRange::new(0, length)).unwrap_err().to_string();
+        assert!(why(101).ends_with("are more than the 100 that may be read at once"));
+        assert!(why(100).ends_with("the file ends before"));
+    }
+}

@@ -1,0 +1,224 @@
+//! HDF5 files, and the files in which virtual datasets find their sources and to which external links lead.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use virtualize_bytes::{Budget, Budgeted, ByteRange, ReadError, ReadRanges};
+use virtualize_hdf5::model::{Element, File};
+use virtualize_map::hdf5::{
+    HeapPointers, NumberedFiles, OtherFile, OtherFiles, link_files, map_file_among, numbered_files,
+    reference_part, reference_path, resolve_extents, virtual_source_files,
+};
+use virtualize_map::{MapOptions, Mapped, ReferenceText};
+use virtualize_store::Object;
+use virtualize_zarr::{Source, SourceId};
+
+use super::pointers::{Pointed, Pointers, Unresolved};
+use crate::options::{Hdf5Reader, Options};
+use crate::sources::{Sources, Unopened, head, several, source_of};
+
+/// At offset 0 or any power of two from 512 on (HDF5 file format specification, II.A).
+const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+
+/// Most other files that one file may make us read.
+const FILES: usize = 4096;
+
+/// An HDF5 file, and the others that it refers to.
+pub(crate) struct Files {
+    file: Box<File>,
+    others: OtherFiles,
+}
+
+/// Returns whether a file has the signature, at its start or behind a user block.
+pub(super) async fn has_signature(source: &dyn ReadRanges, head: &[u8]) -> Result<bool, ReadError> {
+    if head.starts_with(SIGNATURE) {
+        return Ok(true);
+    }
+    let starts = std::iter::successors(Some(512_u64), |start| start.checked_mul(2));
+    let starts = starts.take_while(|start| *start < source.size());
+    let places: Vec<_> = starts.map(|start| ByteRange::new(start, SIGNATURE.len() as u64)).collect();
+    let found = source.read_ranges(&places).await?;
+    Ok(found.iter().any(|bytes| bytes.as_ref() == SIGNATURE))
+}
+
+impl Files {
+    pub(super) async fn read(
+        object: &Object,
+        options: &Options,
+        budget: &Budget<'_>,
+    ) -> Result<Self, virtualize_hdf5::Error> {
+        let file = read(object, options, budget).await?;
+        Ok(Self { file: Box::new(file), others: OtherFiles::default() })
+    }
+
+    /// Reads the sources of virtual datasets and, if they are followed, the targets of external links; then those that
+    /// these refer to in turn. Virtual datasets of unlimited extent get the extent of their sources.
+    pub(super) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
+        let mut search = Search {
+            sources,
+            options,
+            wanted: BTreeSet::new(),
+            numbered: BTreeSet::new(),
+            found: OtherFiles::default(),
+        };
+        search.add(&self.file, sources.own());
+        self.others = search.run().await;
+        resolve_extents(&mut self.file, sources.own(), &mut self.others, sources.budget());
+    }
+
+    pub(super) fn has_related(&self) -> bool {
+        !self.others.files.is_empty()
+    }
+
+    pub(super) fn map(&self, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
+        map_file_among(&self.file, source, &self.others, options, budget)
+    }
+
+    /// Follows pointers into the global heap.
+    pub(super) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Unresolved> {
+        let Pointers { reader, limits, raw, references, most, .. } = stored;
+        let HeapPointers { datatype, objects } =
+            stored.context.downcast_ref().ok_or(Unresolved::NoPointers)?;
+        let file = match (stored.source, self.others.files.get(stored.url)) {
+            (SourceId(0), _) => &self.file,
+            (_, Some(OtherFile::Read(file, _))) => file,
+            _ => return Err(Unresolved::NotRead(stored.source)),
+        };
+        let elements = virtualize_hdf5::resolve_elements(reader, limits, file, datatype, raw).await?;
+        let mut text = 0_u64;
+        let mut pointed = Vec::with_capacity(elements.len());
+        for element in elements {
+            pointed.push(match (element, references) {
+                (Element::Text(text), _) => Pointed::Text(text),
+                (Element::Bytes(bytes), _) => Pointed::Bytes(bytes),
+                (reference, Some(what)) => {
+                    let path = reference_path(&reference, objects).map_err(Unresolved::Reference)?;
+                    let shown = match what {
+                        ReferenceText::Path => path,
+                        ReferenceText::Part => reference_part(&reference)
+                            .map_or(String::new(), |part| serde_json::Value::Object(part).to_string()),
+                    };
+                    // Many references may lead to one object with a long path.
+                    text = text.saturating_add(shown.len() as u64);
+                    if text > most {
+                        return Err(Unresolved::TooMuchText { most });
+                    }
+                    Pointed::Text(shown)
+                }
+                _ => return Err(Unresolved::NotText),
+            });
+        }
+        Ok(pointed)
+    }
+}
+
+/// A search for the files that a file refers to.
+struct Search<'a> {
+    sources: &'a Sources<'a>,
+    options: &'a Options,
+    /// Urls still to be read.
+    wanted: BTreeSet<String>,
+    /// Series of files, each of which has to be read before the next one is known to exist.
+    numbered: BTreeSet<NumberedFiles>,
+    found: OtherFiles,
+}
+
+impl Search<'_> {
+    async fn run(mut self) -> OtherFiles {
+        loop {
+            if !self.wanted.is_empty() {
+                self.read_wanted().await;
+            } else if let Some(files) = self.numbered.pop_first() {
+                let mut block = 0;
+                while self.read_one(files.url(block)).await {
+                    block += 1;
+                }
+            } else {
+                return self.found;
+            }
+        }
+    }
+
+    /// Adds the files that a file refers to.
+    fn add(&mut self, file: &File, url: &str) {
+        self.wanted.extend(virtual_source_files(file, url));
+        self.numbered.extend(numbered_files(file, url));
+        if self.options.map.follow_external {
+            self.wanted.extend(link_files(file, url));
+        }
+    }
+
+    /// Reads all files that are wanted, several at the same time.
+    async fn read_wanted(&mut self) {
+        let own = self.sources.own();
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.retain(|url| url != own && !self.found.files.contains_key(url));
+        let room = FILES.saturating_sub(self.found.files.len());
+        let (sources, options) = (self.sources, self.options);
+        let reads = wanted.into_iter().enumerate().map(|(at, url)| async move {
+            let other = match at < room {
+                true => read_other(&url, sources, options).await,
+                false => OtherFile::Refused(format!("more than {FILES} other files are needed")),
+            };
+            (url, other)
+        });
+        let read: Vec<_> = several(reads).collect().await;
+        for (url, other) in read {
+            if let OtherFile::Read(file, _) = &other {
+                self.add(file, &url);
+            }
+            self.found.files.insert(url, other);
+        }
+    }
+
+    /// Reads a file unless that was done before. Returns whether it could be read.
+    async fn read_one(&mut self, url: String) -> bool {
+        if url == self.sources.own() {
+            return true;
+        }
+        self.wanted.insert(url.clone());
+        self.read_wanted().await;
+        matches!(self.found.files.get(&url), Some(OtherFile::Read(..)))
+    }
+}
+
+async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> OtherFile {
+    let object = match sources.open(url).await {
+        Ok(object) => object,
+        Err(Unopened::Missing(_)) => return OtherFile::Missing,
+        Err(unopened) => return OtherFile::Refused(unopened.to_string()),
+    };
+    let is_hdf5 = match head(object.as_ref()).await {
+        Ok(head) => has_signature(object.as_ref(), &head).await,
+        Err(error) => Err(error),
+    };
+    match is_hdf5 {
+        Ok(true) => {}
+        Ok(false) => return OtherFile::Refused("it is no HDF5 file".to_owned()),
+        Err(error) => return OtherFile::Refused(error.to_string()),
+    }
+    match read(&object, options, sources.budget()).await {
+        Ok(file) => OtherFile::Read(Box::new(file), source_of(&object)),
+        Err(error) => OtherFile::Refused(format!("{}: {error}", object.name())),
+    }
+}
+
+/// Reads a file with the reader that the user chose.
+async fn read(
+    object: &Object,
+    options: &Options,
+    budget: &Budget<'_>,
+) -> Result<File, virtualize_hdf5::Error> {
+    match options.hdf5_reader {
+        Hdf5Reader::Native => virtualize_hdf5::read(&Budgeted::new(object, budget), &options.limits).await,
+        #[cfg(feature = "libhdf5")]
+        Hdf5Reader::Libhdf5 => match object.path() {
+            Some(path) => virtualize_libhdf5::read(path),
+            None => Err(virtualize_hdf5::Error::Unsupported {
+                structure: "file",
+                address: 0,
+                problem: "libhdf5 reads local files only; the native reader reads remote ones".to_owned(),
+            }),
+        },
+    }
+}

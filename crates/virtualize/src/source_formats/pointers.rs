@@ -1,0 +1,70 @@
+use std::any::Any;
+
+use virtualize_bytes::{Limits, ReadError, ReadRanges};
+use virtualize_map::ReferenceText;
+use virtualize_zarr::SourceId;
+
+/// Stored pointers to elements of variable length.
+#[derive(Clone, Copy)]
+pub(crate) struct Pointers<'a> {
+    /// The file that holds both pointers and elements.
+    pub(crate) reader: &'a dyn ReadRanges,
+    /// The same file among the sources.
+    pub(crate) source: SourceId,
+    /// Its url.
+    pub(crate) url: &'a str,
+    /// Pointers, as stored.
+    pub(crate) raw: &'a [u8],
+    /// What the mapping recorded about them.
+    pub(crate) context: &'a (dyn Any + Send + Sync),
+    /// Text of references to objects.
+    pub(crate) references: Option<ReferenceText>,
+    pub(crate) limits: &'a Limits,
+    /// Most bytes of text.
+    pub(crate) most: u64,
+}
+
+/// An element of variable length.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Pointed {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// Why pointers could not be followed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Unresolved {
+    /// The format has no elements of variable length.
+    #[error("the source format has no elements of variable length")]
+    NoPointers,
+    /// The file is no HDF5 file that was read.
+    #[error("source {} is no HDF5 file that was read", _0.0)]
+    NotRead(SourceId),
+    /// A reference leads nowhere that can be named.
+    #[error(transparent)]
+    Reference(virtualize_map::Error),
+    /// The text of references takes too much memory.
+    #[error("its text takes more than {most} bytes")]
+    TooMuchText {
+        /// Most bytes.
+        most: u64,
+    },
+    /// An element is no string.
+    #[error("an element is neither text nor bytes")]
+    NotText,
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(ReadError),
+    /// The heap is damaged.
+    #[error(transparent)]
+    Heap(virtualize_hdf5::Error),
+}
+
+impl From<virtualize_hdf5::Error> for Unresolved {
+    fn from(error: virtualize_hdf5::Error) -> Self {
+        match error {
+            virtualize_hdf5::Error::Read(error) => Self::Read(error),
+            error => Self::Heap(error),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+use std::sync::Arc;
+
+use virtualize_map::{Diagnostic, Report, Severity};
+use virtualize_store::{Object, Stats};
+use virtualize_zarr::Hierarchy;
+
+use crate::error::Error;
+use crate::relocate::{self, Relocation};
+
+/// A virtual Zarr hierarchy, complete and ready to be written.
+#[derive(Clone, Debug)]
+pub struct VirtualStore {
+    /// Groups, arrays, and the places of their chunks.
+    pub hierarchy: Hierarchy,
+    /// Decisions and diagnostics.
+    pub report: Report,
+    /// "HDF5", "TIFF", or "references".
+    pub source_format: &'static str,
+    name: String,
+    object: Option<Arc<Object>>,
+    /// Urls of the sources as they were read.
+    source_urls: Vec<String>,
+    /// Whether everything comes from one file.
+    is_of_one_file: bool,
+}
+
+impl VirtualStore {
+    /// Returns a store of a hierarchy that comes from no single file; `name` is for messages.
+    pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
+        let source_urls = source_urls(&hierarchy);
+        Self {
+            hierarchy,
+            report: Report::default(),
+            source_format: "references",
+            name: name.into(),
+            object: None,
+            source_urls,
+            is_of_one_file: false,
+        }
+    }
+
+    /// Returns the store of a mapped file.
+    pub(crate) fn of_file(
+        object: Arc<Object>,
+        (hierarchy, report): (Hierarchy, Report),
+        source_format: &'static str,
+        has_related: bool,
+    ) -> Self {
+        Self {
+            source_urls: source_urls(&hierarchy),
+            is_of_one_file: !has_related && hierarchy.sources.len() <= 1,
+            name: object.name().to_owned(),
+            object: Some(object),
+            hierarchy,
+            report,
+            source_format,
+        }
+    }
+
+    /// Returns the file's name for messages: a path, or a url without its query.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the file, if the store comes from one.
+    pub fn object(&self) -> Option<&Object> {
+        self.object.as_deref()
+    }
+
+    /// Returns the file, shared.
+    pub(crate) fn shared_object(&self) -> Option<Arc<Object>> {
+        self.object.clone()
+    }
+
+    /// Returns whether everything comes from one file, which refers to no others, existing or not.
+    pub fn is_of_one_file(&self) -> bool {
+        self.is_of_one_file
+    }
+
+    /// Returns a text that changes with the version of any file that holds chunks. `None` where the file's store reports
+    /// no version.
+    pub fn stamp(&self) -> Option<String> {
+        let own = self.object.as_ref()?.stamp()?;
+        let others = self.hierarchy.sources.iter().skip(1);
+        Some(others.fold(own, |all, other| {
+            format!("{all}\n{} {:?} {} {:?}", other.url, other.etag, other.size, other.modified)
+        }))
+    }
+
+    /// Returns the urls of all sources as they were read.
+    pub(crate) fn source_urls(&self) -> impl Iterator<Item = &str> {
+        self.source_urls.iter().map(String::as_str)
+    }
+
+    /// Changes the urls of the sources in the references to be written.
+    ///
+    /// # Errors
+    /// [`Error::Relocation`] where a url cannot be written that way, or a rule applies to none.
+    pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
+        relocate::relocate(&mut self.hierarchy.sources, relocation)
+    }
+
+    /// Returns the number of requests and bytes that reading took.
+    pub fn stats(&self) -> Stats {
+        self.object.as_ref().map(|object| object.stats()).unwrap_or_default()
+    }
+
+    /// Returns the warnings, in the order in which they were raised.
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.report.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning)
+    }
+}
+
+fn source_urls(hierarchy: &Hierarchy) -> Vec<String> {
+    hierarchy.sources.iter().map(|source| source.url.clone()).collect()
+}
