@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, Lengths, SourceId, ZarrFormat,
-    readers::{Client, Reader, plain_codecs, untransposed, verdict},
+    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat,
+    readers::{ChunkFacts, Client, Reader, plain_codecs, untransposed, verdict},
 };
 
 use crate::{
@@ -30,8 +30,7 @@ impl Mapped {
         let (mut changes, mut refused) = (Vec::new(), Vec::new());
         for (path, array) in self.hierarchy.arrays() {
             let old = Stored::new(array, pending.get(path.as_str()).map_or(&[][..], Vec::as_slice));
-            let preview = Array { chunks: old.stand_in(false), ..without_chunks(array) };
-            let why = refusals(&path, &preview, format, clients);
+            let why = refusals(&path, array, old.facts, format, clients);
             if why.is_empty() {
                 continue;
             }
@@ -78,12 +77,18 @@ fn not_readable(why: &[String]) -> LeftOut {
 }
 
 /// Returns who does not decode an array, and why. Scalars, which describe rasters but are none, stay for GDAL.
-fn refusals(path: &str, array: &Array, format: ZarrFormat, clients: &[Client]) -> Vec<String> {
+fn refusals(
+    path: &str,
+    array: &Array,
+    chunks: ChunkFacts,
+    format: ZarrFormat,
+    clients: &[Client],
+) -> Vec<String> {
     let refusal = |client: &Client| {
         if client.reader == Reader::Gdal && array.shape.is_empty() {
             return None;
         }
-        let why = client.lacks(&verdict(client.reader, path, array, format))?;
+        let why = client.lacks(&verdict(client.reader, path, array, chunks, format))?;
         Some(format!("{client}: {why}"))
     };
     clients.iter().filter_map(refusal).collect()
@@ -95,37 +100,24 @@ struct Stored<'a> {
     pending: &'a [&'a InlineTask],
     /// Positions of pending chunks.
     made: BTreeSet<u64>,
+    /// Number of chunks.
+    len: u64,
+    facts: ChunkFacts,
 }
 
 impl<'a> Stored<'a> {
     fn new(array: &'a Array, pending: &'a [&'a InlineTask]) -> Self {
-        let made = pending.iter().flat_map(|task| task.positions.iter().copied()).collect();
-        Self { array, pending, made }
+        let made: BTreeSet<u64> = pending.iter().flat_map(|task| task.positions.iter().copied()).collect();
+        let added = made.iter().filter(|position| array.chunks.get(**position).is_none()).count();
+        let len = array.chunks.len().saturating_add(added as u64);
+        let mut facts = ChunkFacts::of(array);
+        facts.has_odd_length |= !made.is_empty();
+        facts.shows_fill_value &= positions(array).is_none_or(|all| len < all);
+        Self { array, pending, made, len, facts }
     }
 
     fn has_chunk(&self, position: u64) -> bool {
         self.made.contains(&position) || self.array.chunks.get(position).is_some()
-    }
-
-    /// Returns the number of chunks.
-    fn len(&self) -> u64 {
-        let added = self.made.iter().filter(|position| self.array.chunks.get(**position).is_none());
-        self.array.chunks.len().saturating_add(added.count() as u64)
-    }
-
-    /// Returns a small manifest that stands for the array's in verdicts, which only ask whether any chunk has an odd
-    /// number of bytes. Chunks that do not exist yet might.
-    fn stand_in(&self, adds_chunks: bool) -> ChunkManifest {
-        let is_odd = |length: u64| length % 2 == 1;
-        let of_columns = self.array.chunks.references.iter().any(|column| match &column.lengths {
-            Lengths::Uniform(length) => is_odd(*length),
-            Lengths::Each(lengths) => lengths.iter().any(|length| is_odd((*length).into())),
-        });
-        let mut inline = self.array.chunks.inline.values();
-        let is_unknown = adds_chunks || !self.made.is_empty();
-        let any = is_unknown || of_columns || inline.any(|bytes| is_odd(bytes.len() as u64));
-        let odd = any.then(|| (0, Bytes::from_static(&[0])));
-        ChunkManifest { references: Vec::new(), inline: odd.into_iter().collect() }
     }
 }
 
@@ -157,8 +149,13 @@ fn change(
     let forms = forms.chain(anew.flat_map(|form| [(form.clone(), false), (form, true)]));
     forms
         .filter_map(|(form, fills)| Remake::new(old, form, fills, options))
-        .find(|remake| refusals(path, &remake.preview(), format, clients).is_empty())
+        .find(|remake| refusals(path, &remake.new, remake.facts(), format, clients).is_empty())
         .map(|remake| remake.change(path))
+}
+
+/// Returns the number of positions for chunks.
+fn positions(array: &Array) -> Option<u64> {
+    array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n))
 }
 
 /// Returns a copy without chunks, of which there may be millions.
@@ -195,9 +192,7 @@ impl<'a> Remake<'a> {
     fn new(old: &'a Stored<'a>, new: Array, fills: bool, options: &MapOptions) -> Option<Self> {
         let array = old.array;
         let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
-        let all =
-            array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n))?;
-        let present = old.len();
+        let (all, present) = (positions(array)?, old.len);
         let missing = all.checked_sub(present)?;
         let keeps_chunks = codecs_of_chunks(&new).eq(codecs_of_chunks(array));
         if fills && (missing == 0 || missing > options.constant_chunk_limit) {
@@ -221,13 +216,13 @@ impl<'a> Remake<'a> {
         Some(Self { old, new, keeps_chunks, filled, shape: stored_shape(chunk, &array.codecs)?, background })
     }
 
-    /// Returns the new array with a manifest for verdicts. Under plain codecs the lengths of chunks do not matter.
-    fn preview(&self) -> Array {
-        let chunks = match self.keeps_chunks {
-            true => self.old.stand_in(!self.filled.is_empty()),
-            false => ChunkManifest::default(),
-        };
-        Array { chunks, ..self.new.clone() }
+    /// Returns the facts about the chunks of the new array. Chunks that do not exist yet may have an odd number of bytes.
+    fn facts(&self) -> ChunkFacts {
+        let adds_chunks = !self.filled.is_empty() || !self.keeps_chunks;
+        ChunkFacts {
+            shows_fill_value: self.old.facts.shows_fill_value && self.filled.is_empty(),
+            has_odd_length: self.old.facts.has_odd_length || adds_chunks,
+        }
     }
 
     fn change(self, path: &str) -> Change {

@@ -6,7 +6,7 @@ use serde_json::Map;
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, SourceId,
     ZarrFormat::{self, V2, V3},
-    readers::{Need, Reader, Verdict, readable_by, verdict},
+    readers::{self, ChunkFacts, Need, Reader, Verdict, readable_by},
 };
 
 fn array(data_type: DataType, codecs: Vec<Codec>) -> Array {
@@ -26,6 +26,10 @@ fn array(data_type: DataType, codecs: Vec<Codec>) -> Array {
             lengths: Lengths::Each(vec![24, 25]),
         }),
     }
+}
+
+fn verdict(reader: Reader, path: &str, array: &Array, format: ZarrFormat) -> Verdict {
+    readers::verdict(reader, path, array, ChunkFacts::of(array), format)
 }
 
 fn no(reader: Reader, array: &Array, format: ZarrFormat) -> String {

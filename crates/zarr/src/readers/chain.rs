@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Need, Obstacle, Reader};
+use super::{ChunkFacts, Need, Obstacle, Reader};
 use crate::{
     Array, MetadataError, ZarrFormat,
     codecs::{Definition, EncodedLength, Registry},
@@ -13,8 +13,7 @@ pub(super) struct Document {
     pub(super) format: ZarrFormat,
     pub(super) codecs: Vec<DocumentCodec>,
     pub(super) fill_value: Value,
-    /// Whether some chunk is missing, so that readers show the fill value.
-    pub(super) shows_fill_value: bool,
+    pub(super) chunks: ChunkFacts,
 }
 
 /// A codec of a document. Codecs that the model does not know ([`crate::Codec::Foreign`]) are judged by their name, like
@@ -39,7 +38,7 @@ pub(crate) struct CodecUse<'a> {
 }
 
 impl Document {
-    pub(super) fn new(array: &Array, format: ZarrFormat) -> Result<Self, MetadataError> {
+    pub(super) fn new(array: &Array, chunks: ChunkFacts, format: ZarrFormat) -> Result<Self, MetadataError> {
         let document = match format {
             ZarrFormat::V2 => array.to_zarray()?,
             ZarrFormat::V3 => array.to_zarr_json("")?,
@@ -48,11 +47,8 @@ impl Document {
             ZarrFormat::V2 => codecs_v2(&document),
             ZarrFormat::V3 => list(&document, "codecs").map(DocumentCodec::from_v3).collect(),
         };
-        let counts = array.chunk_grid.counts(&array.shape);
-        let chunks = counts.iter().try_fold(1_u64, |product, count| product.checked_mul(*count));
         let fill_value = document.get("fill_value").cloned().unwrap_or_default();
-        let shows_fill_value = chunks.is_none_or(|chunks| array.chunks.len() < chunks);
-        Ok(Self { format, codecs, fill_value, shows_fill_value })
+        Ok(Self { format, codecs, fill_value, chunks })
     }
 }
 

@@ -13,7 +13,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{Array, DataType, ZarrFormat};
+use crate::{Array, DataType, Lengths, ZarrFormat};
 
 pub(crate) use chain::CodecUse;
 use chain::Document;
@@ -121,18 +121,46 @@ impl Need {
     }
 }
 
-/// What each reader makes of an array at a path of references in a format.
+/// Facts about the chunks of an array on which readers depend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChunkFacts {
+    /// Some chunk is missing, so that readers show the fill value.
+    pub shows_fill_value: bool,
+    /// Some chunk is stored in an odd number of bytes.
+    pub has_odd_length: bool,
+}
+
+impl ChunkFacts {
+    /// Returns the facts about an array that has all its chunks.
+    pub fn of(array: &Array) -> Self {
+        let counts = array.chunk_grid.counts(&array.shape);
+        let positions = counts.iter().try_fold(1_u64, |product, count| product.checked_mul(*count));
+        let is_odd = |length: u64| length % 2 == 1;
+        let mut columns = array.chunks.references.iter();
+        let has_odd_reference = columns.any(|column| match &column.lengths {
+            Lengths::Uniform(length) => is_odd(*length),
+            Lengths::Each(lengths) => lengths.iter().any(|length| is_odd((*length).into())),
+        });
+        let mut inline = array.chunks.inline.values();
+        Self {
+            shows_fill_value: positions.is_none_or(|positions| array.chunks.len() < positions),
+            has_odd_length: has_odd_reference || inline.any(|bytes| is_odd(bytes.len() as u64)),
+        }
+    }
+}
+
+/// Returns whether each reader decodes an array at a path of references in a format.
 pub fn readable_by(path: &str, array: &Array, format: ZarrFormat) -> Vec<(Reader, Verdict)> {
-    let verdicts = match Document::new(array, format) {
+    let verdicts = match Document::new(array, ChunkFacts::of(array), format) {
         Ok(document) => Reader::ALL.map(|reader| rules::verdict(reader, path, array, &document)),
         Err(error) => Reader::ALL.map(|_| Verdict::No(error.to_string())),
     };
     Reader::ALL.into_iter().zip(verdicts).collect()
 }
 
-/// What one reader makes of it; see [`readable_by`].
-pub fn verdict(reader: Reader, path: &str, array: &Array, format: ZarrFormat) -> Verdict {
-    match Document::new(array, format) {
+/// Returns whether one reader decodes an array, of whose chunks only the facts count; see [`readable_by`].
+pub fn verdict(reader: Reader, path: &str, array: &Array, chunks: ChunkFacts, format: ZarrFormat) -> Verdict {
+    match Document::new(array, chunks, format) {
         Ok(document) => rules::verdict(reader, path, array, &document),
         Err(error) => Verdict::No(error.to_string()),
     }

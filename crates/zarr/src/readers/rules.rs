@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Need, Obstacle, Reader, Verdict, chain::Document};
-use crate::{Array, ChunkGrid, Codec, DataType, Lengths, ZarrFormat};
+use super::{ChunkFacts, Need, Obstacle, Reader, Verdict, chain::Document};
+use crate::{Array, ChunkGrid, Codec, DataType, ZarrFormat};
 
 pub(super) fn verdict(reader: Reader, path: &str, array: &Array, document: &Document) -> Verdict {
     let needs = match reader {
@@ -48,10 +48,11 @@ fn zarrs(array: &Array, document: &Document) -> Needs {
     if document.fill_value.is_null() && (kind.is_complex() || matches!(kind, DataType::RawBytes(_))) {
         return Err(Obstacle::NullFillValue(kind.clone()));
     }
-    if *kind == DataType::Float16 && document.shows_fill_value && is_nan_payload(&document.fill_value) {
+    if *kind == DataType::Float16 && document.chunks.shows_fill_value && is_nan_payload(&document.fill_value)
+    {
         return Err(Obstacle::FillValue(document.fill_value.clone()));
     }
-    if sums_odd_bytes(array) {
+    if sums_odd_bytes(array, document.chunks) {
         return Err(Obstacle::OddChecksum);
     }
     Ok(Vec::new())
@@ -75,7 +76,7 @@ fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
     let lost = (wide && !is_exact_as_binary64(fill))
         || (fill.is_null() && (wide || *kind == DataType::String))
         || is_nan_payload(fill);
-    if document.shows_fill_value && lost {
+    if document.chunks.shows_fill_value && lost {
         return Err(Obstacle::FillValue(document.fill_value.clone()));
     }
     Ok(if *kind == DataType::Float16 { vec![Need::Float16Array] } else { Vec::new() })
@@ -100,7 +101,8 @@ fn gdal(array: &Array, document: &Document) -> Needs {
         }
         ZarrFormat::V3 => *kind == DataType::Float16 && is_nan_payload(fill),
     };
-    let lost = fill.as_u64().is_some_and(|fill| i64::try_from(fill).is_err()) && document.shows_fill_value;
+    let lost =
+        fill.as_u64().is_some_and(|fill| i64::try_from(fill).is_err()) && document.chunks.shows_fill_value;
     match refused || lost {
         true => Err(Obstacle::FillValue(document.fill_value.clone())),
         false => Ok(Vec::new()),
@@ -147,7 +149,7 @@ fn is_exact_as_binary64(fill: &Value) -> bool {
 }
 
 /// Whether a checksum was taken over an odd number of bytes, at which zarrs calls it invalid.
-fn sums_odd_bytes(array: &Array) -> bool {
+fn sums_odd_bytes(array: &Array, chunks: ChunkFacts) -> bool {
     let Some(at) = array.codecs.iter().position(|codec| *codec == Codec::Fletcher32) else {
         return false;
     };
@@ -156,11 +158,7 @@ fn sums_odd_bytes(array: &Array) -> bool {
         return chunk_bytes(array).is_none_or(|bytes| bytes % 2 == 1);
     }
     let is_last = at + 1 == array.codecs.len();
-    let odd_column = array.chunks.references.iter().any(|column| match &column.lengths {
-        Lengths::Uniform(length) => length % 2 == 1,
-        Lengths::Each(lengths) => lengths.iter().any(|length| length % 2 == 1),
-    });
-    !is_last || odd_column || array.chunks.inline.values().any(|bytes| bytes.len() % 2 == 1)
+    !is_last || chunks.has_odd_length
 }
 
 fn chunk_bytes(array: &Array) -> Option<u64> {
