@@ -1,12 +1,14 @@
-//! Elements of single chunks.
+//! Decodes the elements of single chunks.
 
 use std::borrow::Cow;
 
-use crate::values::stored_order;
 use virtualize_codec::CodecFailure;
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, chunk_indices};
 
-/// Shape of the chunk at a position, of those at the edges of a regular grid as well that of the whole chunk.
+use crate::array_error::ArrayError;
+use crate::copy_region::{Region, copy_region};
+
+/// Returns the shape of the chunk at a position; at the edges of a regular grid that of a whole chunk.
 pub(crate) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     match &array.chunk_grid {
         ChunkGrid::Regular(chunk) => Some(chunk.clone()),
@@ -17,84 +19,90 @@ pub(crate) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     }
 }
 
-/// How many elements a shape has.
+/// Returns the number of elements of a shape.
 pub(crate) fn count(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1, |all: u64, n| all.checked_mul(*n))
 }
 
-/// The elements of a chunk of fixed size, in stored order and byte order.
+/// Returns the order of axes of stored elements: axis `i` of them is axis `order[i]` of the array. Several `transpose`
+/// codecs at the start of a chain count as one.
+pub(crate) fn stored_order(codecs: &[Codec], rank: usize) -> Result<Vec<usize>, ArrayError> {
+    let mut whole: Vec<usize> = (0..rank).collect();
+    let mut is_first = true;
+    for codec in codecs {
+        match codec {
+            Codec::Transpose { order } if is_first => {
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                if !sorted.into_iter().eq(0..rank) {
+                    return Err(ArrayError::Order { order: order.clone(), rank });
+                }
+                whole = order.iter().filter_map(|axis| whole.get(*axis).copied()).collect();
+            }
+            Codec::Transpose { .. } => return Err(ArrayError::LateTranspose),
+            arithmetic => is_first &= arithmetic.is_arithmetic(),
+        }
+    }
+    Ok(whole)
+}
+
+/// Returns the elements of a chunk of fixed size, in stored order and byte order.
 pub(crate) fn elements(array: &Array, shape: &[u64], bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let count = count(shape).and_then(|count| usize::try_from(count).ok());
     let count = count.ok_or_else(|| CodecFailure::Parameters {
         codec: "chunk",
         reason: format!("a shape of {shape:?} elements"),
     })?;
-    virtualize_codec::decode_values(&array.data_type, &codecs(array, shape), bytes, count)
+    virtualize_codec::decode_values(&array.data_type, &complete_codecs(array, shape), bytes, count)
 }
 
-/// Decoded elements in the order of the array's axes; those of text of variable length have no other.
-pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<Vec<u8>, String> {
+/// Returns decoded elements in the order of the array's axes. Elements of variable length stay as they are.
+pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<Vec<u8>, ArrayError> {
     let order = stored_order(&array.codecs, shape.len())?;
     let size = array.data_type.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
     let (Some(size), false) = (size, order.iter().copied().eq(0..shape.len())) else { return Ok(values) };
-    let sizes: Vec<usize> = shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
-    // How far apart in the stored elements neighbours along each axis of the array are.
-    let mut steps = vec![0; sizes.len()];
-    let mut step = 1_usize;
-    for axis in order.iter().rev() {
-        if let (Some(at), Some(n)) = (steps.get_mut(*axis), sizes.get(*axis)) {
-            *at = step;
-            step = step.saturating_mul(*n);
-        }
-    }
-    let mut out = Vec::with_capacity(values.len());
-    for position in 0..values.len() / size {
-        let mut rest = position;
-        let mut from = 0_usize;
-        for (n, step) in sizes.iter().zip(&steps).rev() {
-            from += (rest % n) * step;
-            rest /= n;
-        }
-        let element = values.get(from * size..(from + 1) * size);
-        out.extend_from_slice(element.ok_or("its elements are fewer than its shape has")?);
-    }
-    Ok(out)
+    let start = vec![0; shape.len()];
+    let (to, from) = (Region::new(shape, &start), Region::permuted(shape, &order, &start));
+    let mut ordered = vec![0; values.len()];
+    copy_region((&mut ordered, &to), (&values, &from), shape, size)
+        .map_err(|_| ArrayError::TooFewElements)?;
+    Ok(ordered)
 }
 
-/// The codecs, with what only the array and its chunk's shape say of them.
-fn codecs<'a>(array: &'a Array, shape: &[u64]) -> Cow<'a, [Codec]> {
-    let needs = |codec: &Codec| {
+/// Returns the codecs, completed by what only the array and the chunk's shape tell.
+fn complete_codecs<'a>(array: &'a Array, shape: &[u64]) -> Cow<'a, [Codec]> {
+    let is_incomplete = |codec: &Codec| {
         matches!(codec, Codec::Delta { .. } | Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. })
     };
-    if !array.codecs.iter().any(needs) {
+    if !array.codecs.iter().any(is_incomplete) {
         return Cow::Borrowed(&array.codecs);
     }
     let mut chain = array.codecs.clone();
     let (mut here, mut data_type): (Vec<u64>, &DataType) = (shape.to_vec(), &array.data_type);
-    for (codec, said) in chain.iter_mut().zip(&array.codecs) {
+    for (codec, declared) in chain.iter_mut().zip(&array.codecs) {
         match codec {
             Codec::Transpose { order } => {
                 here = order.iter().filter_map(|axis| here.get(*axis).copied()).collect();
             }
             Codec::Delta { dtype, shape, .. } | Codec::FloatPredictor { dtype, shape, .. } => {
-                spell(dtype, data_type, array);
+                set_dtype(dtype, data_type, array);
                 shape.clone_from(&here);
             }
-            Codec::PackBitsOfIntegers { dtype, .. } => spell(dtype, data_type, array),
+            Codec::PackBitsOfIntegers { dtype, .. } => set_dtype(dtype, data_type, array),
             _ => {}
         }
-        if let Codec::CastValue { data_type: to, .. } = said {
+        if let Codec::CastValue { data_type: to, .. } = declared {
             data_type = to;
         }
     }
     Cow::Owned(chain)
 }
 
-/// The type as a NumPy string.
-fn spell(dtype: &mut String, data_type: &DataType, array: &Array) {
-    if let Ok(spelled) = data_type.to_v2(array.endian())
-        && let Some(spelled) = spelled.as_str()
+/// Sets a codec's type, as a NumPy string.
+fn set_dtype(dtype: &mut String, data_type: &DataType, array: &Array) {
+    if let Ok(numpy) = data_type.to_v2(array.endian())
+        && let Some(numpy) = numpy.as_str()
     {
-        spelled.clone_into(dtype);
+        numpy.clone_into(dtype);
     }
 }

@@ -3,6 +3,8 @@ use virtualize_map::Diagnostic;
 use virtualize_remedy::{Notation, OptionName, Remedy};
 use virtualize_store::StoreError;
 
+use crate::array_error::ArrayError;
+
 /// Says that a file is of no source format.
 pub(crate) const NONE_OF_THEM: &str = "neither HDF5 nor TIFF";
 
@@ -79,14 +81,14 @@ pub enum Error {
         source: virtualize_icechunk::IcechunkError,
     },
     /// The values of an array could not be read.
-    #[error("{name}: /{path}: {reason}")]
+    #[error("{name}: /{path}: {source}")]
     Values {
         /// The file or references.
         name: String,
         /// The array.
         path: String,
         /// Why.
-        reason: String,
+        source: Box<ArrayError>,
     },
     /// The urls of sources cannot be written as they are to be.
     #[error("url of a source: {reason}")]
@@ -132,6 +134,15 @@ pub enum ErrorClass {
 }
 
 impl Error {
+    /// Returns the error of reading an array's values.
+    pub(crate) fn of_array(name: &str, path: &str, error: ArrayError) -> Self {
+        match error {
+            ArrayError::Store(error) => Self::Store(error),
+            ArrayError::Read(error) => Self::Read(error),
+            source => Self::Values { name: name.to_owned(), path: path.to_owned(), source: Box::new(source) },
+        }
+    }
+
     /// Its class.
     pub fn class(&self) -> ErrorClass {
         match self {

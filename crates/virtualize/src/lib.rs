@@ -18,6 +18,7 @@
 //! Architecture invariant: this crate runs the stages in order (read, map, fetch, inline, write) and decides nothing about
 //! data: policy lives in `virtualize_map`. Each error is one line.
 
+mod array_error;
 pub mod chunks;
 #[cfg(feature = "icechunk")]
 mod commit;
@@ -38,6 +39,7 @@ mod store;
 mod values;
 mod variable;
 
+pub use array_error::ArrayError;
 #[cfg(feature = "icechunk")]
 pub use commit::{
     CommitOptions, FoundCommit, History, IcechunkError, Mode as CommitMode, Update, commit, documents_of,

@@ -1,36 +1,28 @@
-//! Text and bytes of variable length, as `vlen-utf8` and `vlen-bytes` lay them out: the number of elements, then length
+//! Text and bytes of variable length in the layout of `vlen-utf8` and `vlen-bytes`: the number of elements, then length
 //! and bytes of each, all numbers as little-endian 32-bit integers.
 
 use virtualize_codec::CodecFailure;
 use virtualize_zarr::{Array, Codec, DataType};
 
-/// Why a chunk has no values.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// A codec fails.
-    #[error("{0}")]
-    Codec(CodecFailure),
-    /// The layout is wrong.
-    #[error("text of variable length at byte {at}: {found}, expected {expected}")]
-    Layout { at: usize, found: String, expected: String },
-}
+use crate::array_error::ArrayError;
+use crate::decode;
 
-/// The elements of a chunk in that layout, without what may follow them. They are compared so: equal elements are equal
-/// bytes, however they are compressed.
-pub(crate) fn values(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> Result<Vec<u8>, Failure> {
+/// Returns the elements of a chunk in that layout, without what may follow them: equal elements are equal bytes, however
+/// they are compressed.
+pub(crate) fn values(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> Result<Vec<u8>, ArrayError> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let is_layout = |codec: &Codec| matches!(codec, Codec::VlenUtf8 | Codec::VlenBytes);
     if !array.codecs.iter().any(is_layout) {
-        return Err(Failure::Codec(CodecFailure::NoDecoder("another layout of text".to_owned())));
+        return Err(CodecFailure::NoDecoder("another layout of text".to_owned()).into());
     }
-    let mut bytes = virtualize_codec::decode_variable(&array.codecs, bytes, most).map_err(Failure::Codec)?;
-    let count = crate::decode::count(shape).and_then(|count| usize::try_from(count).ok());
+    let mut bytes = virtualize_codec::decode_variable(&array.codecs, bytes, most)?;
+    let count = decode::count(shape).and_then(|count| usize::try_from(count).ok());
     let end = end(&bytes, count.unwrap_or(usize::MAX), array.data_type == DataType::String)?;
     bytes.truncate(end);
     Ok(bytes)
 }
 
-/// The elements of what [`values`] gave.
+/// Returns the elements of the layout that [`values`] returns.
 pub(crate) fn elements(values: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = values.get(4..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -41,13 +33,14 @@ pub(crate) fn elements(values: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where the last element ends.
-fn end(bytes: &[u8], count: usize, is_text: bool) -> Result<usize, Failure> {
-    let wrong = |at: usize, found: String, expected: String| Failure::Layout { at, found, expected };
+/// Returns the offset of the end of the last element.
+fn end(bytes: &[u8], count: usize, is_text: bool) -> Result<usize, ArrayError> {
+    let wrong =
+        |at: usize, found: String, expected: String| ArrayError::VariableLayout { at, found, expected };
     let number = |at: usize| {
         let four = at.checked_add(4).and_then(|end| bytes.get(at..end)?.try_into().ok());
         let four = four.ok_or_else(|| wrong(at, "the end".to_owned(), "4 bytes".to_owned()))?;
-        Ok(usize::try_from(u32::from_le_bytes(four)).unwrap_or(usize::MAX))
+        Ok::<usize, ArrayError>(usize::try_from(u32::from_le_bytes(four)).unwrap_or(usize::MAX))
     };
     let found = number(0)?;
     if found != count {

@@ -26,9 +26,9 @@ pub async fn convert(
         match pending::make(&mut store, &path, work, options).await {
             Ok(None) => {}
             Ok(Some(what)) => changed.push((path, what)),
-            Err(reason) => {
+            Err(error) => {
                 remove(&mut store.hierarchy, &path);
-                left_out.push((path, reason));
+                left_out.push((path, format!("its chunks have to be made anew: {error}")));
             }
         }
     }

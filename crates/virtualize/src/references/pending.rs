@@ -8,7 +8,9 @@ use virtualize_references::PendingChunks;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, FillValue, ZarrFormat, in_byte_order};
 
-use crate::{VirtualStore, decode, values::fetch_chunks};
+use crate::array_error::ArrayError;
+use crate::store::VirtualStore;
+use crate::{decode, values::fetch};
 
 /// Makes the chunks of an array. What is lost, where they were not made and need not be.
 ///
@@ -19,14 +21,13 @@ pub(super) async fn make(
     path: &str,
     work: PendingChunks,
     options: &StoreOptions,
-) -> Result<Option<String>, String> {
-    let missing = || "there is no such array".to_owned();
+) -> Result<Option<String>, ArrayError> {
     let chunks = match work {
         PendingChunks::Fill(value) => {
-            return Ok(fill(store.hierarchy.array_mut(path).ok_or_else(missing)?, value));
+            return Ok(fill(store.hierarchy.array_mut(path).ok_or(ArrayError::NoArray)?, value));
         }
         PendingChunks::Recode { data_type, codecs } => {
-            let array = store.hierarchy.array(path).ok_or_else(missing)?;
+            let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray)?;
             let chunks = ChunkManifest::default();
             recoded(
                 array,
@@ -41,7 +42,7 @@ pub(super) async fn make(
                 .collect()
         }
     };
-    let array = store.hierarchy.array_mut(path).ok_or_else(missing)?;
+    let array = store.hierarchy.array_mut(path).ok_or(ArrayError::NoArray)?;
     array.chunks = ChunkManifest { references: Vec::new(), inline: chunks };
     Ok(None)
 }
@@ -85,11 +86,10 @@ async fn stored(
     store: &VirtualStore,
     path: &str,
     options: &StoreOptions,
-) -> Result<BTreeMap<u64, Bytes>, String> {
-    let array = store.hierarchy.array(path).ok_or("there is no such array")?;
+) -> Result<BTreeMap<u64, Bytes>, ArrayError> {
+    let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray)?;
     let most = MapOptions::default().inline_limit;
-    let read = fetch_chunks(store, array, most, options).await;
-    let mut all = read.map_err(|error| format!("its chunks have to be made anew: {error}"))?;
+    let mut all = fetch(store, array, most, options).await?;
     for (position, entry) in array.chunks.iter() {
         if let ChunkEntry::Inline(bytes) = entry {
             all.insert(position, bytes.clone());
@@ -103,23 +103,22 @@ fn recoded(
     array: &Array,
     was: &Array,
     stored: &BTreeMap<u64, Bytes>,
-) -> Result<BTreeMap<u64, Bytes>, String> {
+) -> Result<BTreeMap<u64, Bytes>, ArrayError> {
     let limit = MapOptions::default().inline_limit;
     let mut made = BTreeMap::new();
     let mut size = 0_u64;
     for (position, bytes) in stored {
-        let shape = decode::chunk_shape(was, *position).ok_or("a chunk lies outside of its grid")?;
+        let shape = decode::chunk_shape(was, *position).ok_or(ArrayError::NoChunk(*position))?;
         let bytes_of_chunk = decode::count(&shape).and_then(|n| n.checked_mul(array.data_type.size()?));
         size = size.saturating_add(bytes_of_chunk.unwrap_or(u64::MAX));
         if size > limit {
-            return Err(format!("more than {limit} bytes would have to be inlined"));
+            return Err(ArrayError::InlineLimit(limit));
         }
-        let elements = decode::elements(was, &shape, bytes).map_err(|error| error.to_string())?;
+        let elements = decode::elements(was, &shape, bytes)?;
         let little = in_byte_order(&elements, &was.data_type, was.endian());
         let elements = little.and_then(|little| in_byte_order(&little, &array.data_type, array.endian()));
-        let elements = elements.ok_or("its elements have no fixed size")?;
-        let encoded =
-            virtualize_codec::encode(&array.codecs, &elements).map_err(|error| error.to_string())?;
+        let elements = elements.ok_or(ArrayError::VariableSize)?;
+        let encoded = virtualize_codec::encode(&array.codecs, &elements)?;
         made.insert(*position, encoded.into());
     }
     Ok(made)

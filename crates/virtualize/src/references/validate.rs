@@ -21,6 +21,7 @@ use super::{
     },
     parts::{Part, Place, Places, is_plain, parts, places},
 };
+use crate::array_error::ArrayError;
 use crate::error::NONE_OF_THEM;
 use crate::source_formats::{Detected, detect};
 use crate::sources::{changes, source_of};
@@ -339,7 +340,7 @@ impl Work<'_> {
         array: &Array,
         position: u64,
         entry: &ChunkEntry<'_>,
-    ) -> Result<Option<Values>, String> {
+    ) -> Result<Option<Values>, ArrayError> {
         let bytes: Bytes = match entry {
             ChunkEntry::Inline(bytes) => (*bytes).clone(),
             ChunkEntry::Reference(part) => {
@@ -349,21 +350,21 @@ impl Work<'_> {
                     return Ok(None);
                 }
                 let range = [ByteRange::new(part.offset, part.length)];
-                let read = self.object.read_ranges(&range).await.map_err(|error| error.to_string())?;
+                let read = self.object.read_ranges(&range).await?;
                 read.into_iter().next().unwrap_or_default()
             }
         };
         let Some(shape) = chunk_shape(array, position) else { return Ok(None) };
         let decoded = match &array.data_type {
             DataType::String | DataType::VariableBytes => variable::values(array, &bytes, &shape, LARGEST),
-            _ => decode::elements(array, &shape, &bytes).map_err(variable::Failure::Codec),
+            _ => decode::elements(array, &shape, &bytes).map_err(ArrayError::from),
         };
         match decoded {
             Ok(values) => Ok(Some(Values { shape: Some(shape), stored: values })),
-            Err(variable::Failure::Codec(CodecFailure::NoDecoder(_))) => {
+            Err(ArrayError::Codec(CodecFailure::NoDecoder(_))) => {
                 Ok(Some(Values { shape: None, stored: bytes.to_vec() }))
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         }
     }
 }
@@ -378,7 +379,7 @@ struct Values {
 impl Values {
     /// The elements in the order of the array's axes, or, where another array has them in another order, as stored; their
     /// numbers little-endian.
-    fn of(self, array: &Array, as_stored: bool) -> Result<Vec<u8>, String> {
+    fn of(self, array: &Array, as_stored: bool) -> Result<Vec<u8>, ArrayError> {
         let Some(shape) = self.shape else { return Ok(self.stored) };
         let values = match as_stored {
             true => self.stored,

@@ -1,12 +1,16 @@
-//! Single chunks, decoded.
+//! Decodes single chunks.
 
 use bytes::Bytes;
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest};
 
-use super::{fixed_values, lay::Grid};
-use crate::{Error, VirtualStore, decode};
+use super::assemble::fixed_values;
+use super::grid::Grid;
+use crate::array_error::ArrayError;
+use crate::decode;
+use crate::error::Error;
+use crate::store::VirtualStore;
 
-/// How many bytes the elements of a chunk take; `None` for types of variable size, and outside the grid.
+/// Returns the size of a decoded chunk in bytes; `None` for types of variable size, and outside the grid.
 pub fn chunk_size(array: &Array, position: u64) -> Option<u64> {
     let counts = array.chunk_grid.counts(&array.shape);
     let shape = decode::chunk_shape(array, position)?;
@@ -14,8 +18,8 @@ pub fn chunk_size(array: &Array, position: u64) -> Option<u64> {
     is_inside.then(|| decode::count(&shape)?.checked_mul(array.data_type.size()?)).flatten()
 }
 
-/// The elements of a chunk from its stored bytes: in row-major order and in little-endian byte order, those of the whole
-/// chunk also where it sticks out of the array. `position` is row-major in the grid.
+/// Decodes a chunk from its stored bytes: its elements in row-major order and little-endian byte order, also those outside
+/// the array. `position` is row-major in the grid.
 ///
 /// # Errors
 /// [`Error::Values`]: there is no such array or chunk, the chunk has more than `most` bytes, is damaged, or has a type of
@@ -27,17 +31,17 @@ pub fn decode_chunk(
     stored: &Bytes,
     most: u64,
 ) -> Result<Bytes, Error> {
-    let failed = |reason| Error::Values { name: store.name().to_owned(), path: path.to_owned(), reason };
-    let array = store.hierarchy.array(path).ok_or_else(|| failed("there is no such array".to_owned()))?;
-    decoded(array, position, stored, most).map_err(failed)
+    let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray);
+    let decoded = array.and_then(|array| decoded(array, position, stored, most));
+    decoded.map_err(|error| Error::of_array(store.name(), path, error))
 }
 
-fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<Bytes, String> {
+fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<Bytes, ArrayError> {
     if chunk_size(array, position).is_none() {
-        return Err(format!("there is no chunk {position} of fixed size"));
+        return Err(ArrayError::NoChunk(position));
     }
     let shape = decode::chunk_shape(array, position).unwrap_or_default();
-    // The chunk is an array of its own, of one chunk.
+    // The chunk is treated as an array of one chunk.
     let alone = Array {
         chunk_grid: ChunkGrid::Regular(shape.clone()),
         shape,
@@ -49,6 +53,6 @@ fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<By
         chunks: ChunkManifest::default(),
     };
     let grid = Grid::of(&alone, most)?;
-    let elements = fixed_values(&alone, &grid, most, [(0, Some(stored))].into_iter());
-    elements.map(Into::into).map_err(|reason| format!("chunk {position}: {reason}"))
+    let elements = fixed_values(&alone, &grid, most, [(0, stored)].into_iter());
+    elements.map(Into::into).map_err(|error| error.in_chunk(position.to_string()))
 }

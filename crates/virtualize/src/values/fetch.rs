@@ -1,4 +1,4 @@
-//! The stored bytes of an array's chunks.
+//! Fetches the stored bytes of an array's chunks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,49 +7,29 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_store::{Object, StoreOptions};
-use virtualize_zarr::{Array, ChunkEntry, Reference, Source, SourceId};
+use virtualize_zarr::{Array, ChunkEntry, Reference, SourceId};
 
-use crate::{Error, VirtualStore, sources::source_of};
+use crate::array_error::ArrayError;
+use crate::sources::{ReopenError, reopen};
+use crate::store::VirtualStore;
 
-/// Why chunks were not read.
-pub(super) enum Failure {
-    Chunk(String),
-    Other(Error),
-}
-
-impl Failure {
-    pub(super) fn of(self, named: impl Fn(String) -> Error) -> Error {
-        match self {
-            Self::Chunk(reason) => named(reason),
-            Self::Other(error) => error,
-        }
-    }
-
-    pub(super) fn into_reason(self) -> String {
-        match self {
-            Self::Chunk(reason) => reason,
-            Self::Other(error) => error.to_string(),
-        }
-    }
-}
-
-/// Reads what references lead to, by position; all of a file in one call.
-pub(super) async fn fetch(
+/// Fetches the referenced chunks of an array, by position; all chunks of a file in one call.
+///
+/// # Errors
+/// The stored chunks have more than `most` bytes together; a file has changed or cannot be read.
+pub(crate) async fn fetch(
     store: &VirtualStore,
     array: &Array,
     most: u64,
     options: &StoreOptions,
-) -> Result<BTreeMap<u64, Bytes>, Failure> {
+) -> Result<BTreeMap<u64, Bytes>, ArrayError> {
     let mut by_source: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
     let mut bytes = 0_u64;
     for (position, entry) in array.chunks.iter() {
         if let ChunkEntry::Reference(reference) = entry {
             bytes = bytes.saturating_add(reference.length);
             if bytes > most {
-                let reason = format!(
-                    "its chunks are stored in more than {most} bytes, which is all that is read at once"
-                );
-                return Err(Failure::Chunk(reason));
+                return Err(ArrayError::StoredTooLarge(most));
             }
             by_source.entry(reference.source).or_default().push((position, reference));
         }
@@ -65,45 +45,30 @@ async fn of_source(
     id: SourceId,
     chunks: Vec<(u64, Reference)>,
     options: &StoreOptions,
-) -> Result<Vec<(u64, Bytes)>, Failure> {
-    let place = store.source_urls().nth(id.index());
-    let place = place.ok_or_else(|| Failure::Chunk(format!("there is no source {}", id.0)))?;
-    let own = store.shared_object().filter(|object| object.url() == place);
-    let object = match own {
-        Some(object) => object,
-        None => other(place, store.hierarchy.source(id), options).await?,
-    };
+) -> Result<Vec<(u64, Bytes)>, ArrayError> {
+    let object = open(store, id, options).await?;
     let ranges: Vec<_> = chunks.iter().map(|(_, part)| ByteRange::new(part.offset, part.length)).collect();
-    let parts = object.read_ranges(&ranges).await.map_err(|error| Failure::Other(error.into()))?;
-    object.verify().map_err(|error| Failure::Other(error.into()))?;
+    let parts = object.read_ranges(&ranges).await?;
+    object.verify()?;
     let mut read = Vec::with_capacity(chunks.len());
     for ((position, part), bytes) in chunks.into_iter().zip(parts) {
         if bytes.len() as u64 != part.length {
             let range = ByteRange::new(part.offset, part.length);
-            return Err(Failure::Chunk(format!(
-                "{range} of {} cannot be read: it ends before",
-                object.name()
-            )));
+            return Err(ArrayError::Truncated { range, name: object.name().to_owned() });
         }
         read.push((position, bytes));
     }
     Ok(read)
 }
 
-/// Opens a file that is to be what it was.
-async fn other(
-    place: &str,
-    recorded: Option<&Source>,
-    options: &StoreOptions,
-) -> Result<Arc<Object>, Failure> {
-    let object =
-        virtualize_store::open(place, options).await.map_err(|error| Failure::Other(error.into()))?;
-    let now = source_of(&object);
-    let differs = |then: &Source| {
-        (then.etag.is_some() && then.etag != now.etag) || (then.size != 0 && then.size != now.size)
-    };
-    if recorded.is_some_and(differs) {
-        return Err(Failure::Chunk(format!("{} has changed", object.name())));
+/// Opens a source under the url of its reading, since it may have been relocated.
+async fn open(store: &VirtualStore, id: SourceId, options: &StoreOptions) -> Result<Arc<Object>, ArrayError> {
+    let url = store.source_urls().nth(id.index()).ok_or(ArrayError::NoSource(id.0))?;
+    if let Some(own) = store.shared_object().filter(|object| object.url() == url) {
+        return Ok(own);
     }
-    Ok(object)
+    reopen(url, store.hierarchy.source(id), options).await.map_err(|error| match error {
+        ReopenError::Store(error) => error.into(),
+        ReopenError::Changed { name } => ArrayError::Changed { name },
+    })
 }

@@ -1,4 +1,4 @@
-use virtualize_zarr::{ChunkManifest, Group, Hierarchy, Node, ZarrFormat};
+use virtualize_zarr::{ChunkGrid, ChunkManifest, Codec, FillValue, Group, Hierarchy, Node, ZarrFormat};
 
 use super::*;
 

@@ -1,12 +1,13 @@
-//! Elements of variable length.
+//! Collects elements of variable length, which are placed by their numbers.
 
 use virtualize_zarr::{Array, FillValue};
 
+use crate::array_error::ArrayError;
 use crate::variable;
 
-/// Elements as they are found; they are laid out by their numbers.
+/// Distinct elements, numbered in the order in which they were found.
 pub(super) struct Variable {
-    /// The first is what a missing one reads as.
+    /// The first is the fill value.
     known: Vec<Vec<u8>>,
     bytes: u64,
     most: u64,
@@ -22,9 +23,14 @@ impl Variable {
         Self { known: vec![fill], bytes: 0, most }
     }
 
-    /// The numbers of a chunk's elements, 8 bytes each.
-    pub(super) fn chunk(&mut self, array: &Array, shape: &[u64], bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let stored = variable::values(array, bytes, shape, self.most).map_err(|error| error.to_string())?;
+    /// Adds the elements of a chunk. Returns their numbers, 8 bytes each.
+    pub(super) fn chunk(
+        &mut self,
+        array: &Array,
+        shape: &[u64],
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, ArrayError> {
+        let stored = variable::values(array, bytes, shape, self.most)?;
         let mut numbers = Vec::new();
         for element in variable::elements(&stored) {
             numbers.extend_from_slice(&(self.known.len() as u64).to_le_bytes());
@@ -33,27 +39,27 @@ impl Variable {
         Ok(numbers)
     }
 
-    fn add(&mut self, element: &[u8]) -> Result<(), String> {
+    fn add(&mut self, element: &[u8]) -> Result<(), ArrayError> {
         let held = (element.len() + size_of::<Vec<u8>>()) as u64;
         self.bytes = self.bytes.saturating_add(held);
         if self.bytes > self.most {
-            return Err(format!("the array has more than the {} bytes that are read at once", self.most));
+            return Err(ArrayError::TextTooLarge(self.most));
         }
         self.known.push(element.to_vec());
         Ok(())
     }
 
-    /// The elements of all numbers, each with its length before it.
-    pub(super) fn joined(&self, numbers: &[u8]) -> Result<Vec<u8>, String> {
+    /// Returns the elements of the given numbers, each with its length before it.
+    pub(super) fn joined(&self, numbers: &[u8]) -> Result<Vec<u8>, ArrayError> {
         let mut joined = Vec::new();
         for number in numbers.as_chunks::<8>().0 {
             let at = usize::try_from(u64::from_le_bytes(*number)).ok();
-            let element = at.and_then(|at| self.known.get(at)).ok_or("an element is missing")?;
-            let length = u32::try_from(element.len()).map_err(|error| error.to_string())?;
+            let element = at.and_then(|at| self.known.get(at)).ok_or(ArrayError::TooFewElements)?;
+            let length = u32::try_from(element.len()).map_err(|_| ArrayError::TextTooLarge(self.most))?;
             joined.extend_from_slice(&length.to_le_bytes());
             joined.extend_from_slice(element);
             if joined.len() as u64 > self.most.saturating_mul(2) {
-                return Err(format!("more than the {} bytes that are read at once", self.most));
+                return Err(ArrayError::TextTooLarge(self.most));
             }
         }
         Ok(joined)
