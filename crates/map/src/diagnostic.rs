@@ -2,14 +2,14 @@ use std::fmt;
 
 use virtualize_remedy::{Notation, Remedy};
 
-/// Something that a user should know about how a file was mapped.
+/// A decision of the mapping that could surprise a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
-    /// Stable name of its kind, such as `fill-value-dropped`.
+    /// Stable code, such as `fill-value-dropped`.
     pub code: &'static str,
-    /// Node it is about, `/`-rooted; "/" for the file.
+    /// Absolute path of the node concerned; "/" for the whole file.
     pub path: String,
     /// What happened and why, in one line.
     pub message: String,
@@ -17,12 +17,12 @@ pub struct Diagnostic {
     pub remedy: Option<Remedy>,
 }
 
-/// How grave a diagnostic is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Worth knowing; nothing was lost.
+    /// Nothing was lost.
     Info,
-    /// Something was left out or dropped; `--strict` makes it a failure.
+    /// Something was left out or dropped. A failure in strict mode.
     Warning,
     /// The file is refused.
     Error,

@@ -1,34 +1,34 @@
 use serde::Deserialize;
 use virtualize_zarr::ZarrFormat;
 
-/// Choices of the user.
+/// Options of mapping a file.
 #[derive(Clone, Debug)]
 pub struct MapOptions {
-    /// The Zarr format to map for.
+    /// Zarr format of the hierarchy.
     pub format: ZarrFormat,
-    /// What to do with a nodata value that the array's type cannot hold.
+    /// Treatment of a nodata value outside the range of the array's data type.
     pub invalid_nodata: InvalidNodata,
-    /// Most bytes (decoded) that one array may inline where no reference can say what the file holds.
+    /// Most decoded bytes of one array that are inlined because no reference can express them.
     pub inline_limit: u64,
-    /// Most constant chunks written for an array whose missing chunks Zarr v2 could not express otherwise.
+    /// Most constant chunks written for an array whose missing chunks need them in Zarr v2.
     pub constant_chunk_limit: u64,
-    /// The images of a TIFF that are mapped, each by its place: `[2]` is the third of the main chain, `[0, 1]` the second
-    /// SubIFD of the first. All where there is none.
+    /// Images of a TIFF to map, by their place: `[2]` is the third of the main chain, `[0, 1]` the second SubIFD of the
+    /// first. Empty for all.
     pub ifds: Vec<Vec<usize>>,
-    /// How the strips of a TIFF become chunks where the last one is shorter.
+    /// Chunk grid of TIFF images whose last strip is shorter than the others.
     pub chunk_grid: ChunkGridChoice,
-    /// Pages of a TIFF that have equal shape, type, chunks and codecs become one array along a new axis.
+    /// Join pages of a TIFF that have equal shape, type, chunks and codecs into one array along a new axis.
     pub stack: bool,
-    /// Most bytes of a chunk that contiguous HDF5 data are cut into along their slowest axis (one slice at least).
-    /// Chunks are of one size: a divisor of the axis where one is at least half of what is wanted, else what is wanted
-    /// with the last chunk filled up and inlined, else (past `inline_limit`) the largest divisor. Data that this would
-    /// cut into more than a million chunks stay whole.
+    /// Split contiguous HDF5 data along their slowest axis into chunks of at most this many bytes (at least one slice). All
+    /// chunks have one size: a divisor of the axis that is at least half the wanted size; else the wanted size, with the
+    /// last chunk padded and inlined; else (above `inline_limit`) the largest divisor. Data that would make more than a
+    /// million chunks stay whole.
     pub split_contiguous: Option<u64>,
-    /// Packed numbers become the floats that they stand for, by codecs of Zarr v3; see docs/semantics.md.
+    /// Unpack packed numbers to floats, by codecs of Zarr v3; see docs/semantics.md.
     pub unpack: bool,
-    /// Arrays with a sentinel say it by the Zarr convention `missing_value` as well.
+    /// Declare sentinels by the Zarr convention `missing_value` as well.
     pub missing_value_convention: bool,
-    /// External links of HDF5 files are followed.
+    /// Follow external links of HDF5 files.
     pub follow_external: bool,
 }
 
@@ -50,7 +50,7 @@ impl Default for MapOptions {
     }
 }
 
-/// What to do with a nodata value that the array's type cannot hold.
+/// Treatment of a nodata value outside the range of the array's data type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
@@ -62,7 +62,7 @@ pub enum InvalidNodata {
     Warn,
 }
 
-/// The chunk grids of images whose last strip is shorter than the others.
+/// Chunk grid of images whose last strip is shorter than the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]

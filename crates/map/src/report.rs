@@ -4,70 +4,65 @@ use virtualize_zarr::{FillValue, NodePath};
 
 use crate::Diagnostic;
 
-/// How a file was mapped, for people and for `inspect`.
+/// Decisions and diagnostics of mapping a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
-    /// Everything worth saying, in the order in which it came up.
+    /// Diagnostics, in the order in which they were raised.
     pub diagnostics: Vec<Diagnostic>,
-    /// What is known of each array that was mapped, or left out.
+    /// Facts about each array that was mapped or left out, by path.
     pub arrays: BTreeMap<NodePath, ArrayReport>,
 }
 
-/// What is known of one array.
+/// Facts about one array.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ArrayReport {
-    /// The type in the source's own words, such as "big-endian 16-bit integer".
+    /// Data type in the terms of the source format, such as "big-endian 16-bit integer".
     pub source_type: String,
-    /// The storage in the source's own words, such as "chunked, version-1 B-tree".
+    /// Storage layout in the terms of the source format, such as "chunked, version-1 B-tree".
     pub source_layout: String,
-    /// Filters or compression in the source's own words, in the order of encoding.
+    /// Filters or compression in the terms of the source format, in the order of encoding.
     pub source_filters: Vec<String>,
-    /// How the fill value was decided; `None` where the array was left out before that.
+    /// Decision on the fill value; `None` where the array was left out before it.
     pub fill: Option<FillDecision>,
-    /// Why the array was left out, where it was.
+    /// Reason for leaving the array out.
     pub left_out: Option<String>,
 }
 
-/// How the fill value and the sentinel of an array were decided.
+/// Decision on the fill value and the sentinel of an array.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FillDecision {
-    /// The policy that was applied.
+    /// Policy of the source format.
     pub policy: FillPolicy,
-    /// All sources found, in order of priority.
+    /// All fill values of the file, in order of priority.
     pub sources: Vec<FillSource>,
-    /// Zarr's `fill_value`: what a missing chunk reads as. `None` is v2's null.
+    /// Zarr's `fill_value`, which missing chunks read as. `None` is v2's null.
     pub fill_value: Option<FillValue>,
-    /// The value that means "no data", where there is one.
+    /// Value that means "no data".
     pub sentinel: Option<FillValue>,
 }
 
-/// The two policies.
+/// Stable name of the policy by which a source format's fill values are decided, such as "tiff-nodata".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FillPolicy {
-    /// HDF5: the header's fill value is authoritative.
-    Hdf5Header,
-    /// TIFF: nodata becomes the fill value.
-    TiffNodata,
-}
+pub struct FillPolicy(pub &'static str);
 
-/// One place of the file that speaks of a fill value.
+/// One place of the file that declares a fill value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FillSource {
-    /// Where it was found, such as "fill value message, version 3, user-defined" or "tag GDAL_NODATA (42113)".
+    /// Place of the declaration, such as "fill value message, version 3, user-defined" or "tag GDAL_NODATA (42113)".
     pub origin: String,
-    /// What stands there, as text.
+    /// Declared value, as text.
     pub text: String,
-    /// What became of it.
+    /// Whether it was used.
     pub outcome: Outcome,
 }
 
-/// What became of a fill value source.
+/// Whether a declared fill value was used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It won.
+    /// It was used.
     Used,
-    /// It says the same as the winner, or speaks of another concept and is kept as it is.
+    /// It agrees with the used value, or concerns another concept, and is kept.
     Kept,
-    /// It was dropped; the reason.
+    /// It was dropped, for this reason.
     Dropped(String),
 }

@@ -1,7 +1,7 @@
 //! A mapped file in words: what `inspect --json` prints and the service answers.
 
 use serde_json::{Map, Value, json};
-use virtualize_map::{ArrayReport, Diagnostic, FillDecision, FillPolicy, Outcome};
+use virtualize_map::{ArrayReport, Diagnostic, FillDecision, Outcome};
 use virtualize_remedy::Notation;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
@@ -136,19 +136,11 @@ fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
         json!({"origin": source.origin, "text": source.text, "outcome": outcome, "reason": reason})
     });
     json!({
-        "policy": policy(fill.policy),
+        "policy": fill.policy.0,
         "sources": sources.collect::<Vec<_>>(),
         "fill_value": fill.fill_value.as_ref().map(|value| scalar(value, data_type)),
         "sentinel": fill.sentinel.as_ref().map(|value| scalar(value, data_type)),
     })
-}
-
-/// A policy's name.
-pub fn policy(policy: FillPolicy) -> &'static str {
-    match policy {
-        FillPolicy::Hdf5Header => "hdf5-header",
-        FillPolicy::TiffNodata => "tiff-nodata",
-    }
 }
 
 /// What became of a source, and why.

@@ -8,7 +8,7 @@ use crate::array_error::ArrayError;
 /// Says that a file is of no source format.
 pub(crate) const NONE_OF_THEM: &str = "neither HDF5 nor TIFF";
 
-/// Why a file was not made into references, or these were not written. One line that names the file.
+/// Error of reading, mapping or converting a file, or of writing references. One line that names the file.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be opened or written.
@@ -17,15 +17,15 @@ pub enum Error {
     /// Bytes of the open file could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Not a format that is read here.
+    /// The file is of no supported format.
     #[error("{name}: {NONE_OF_THEM}: {found}")]
     Format {
         /// The file.
         name: String,
-        /// What it looks like.
+        /// What the file looks like, as a clause.
         found: String,
     },
-    /// The file's structure is damaged, or not known.
+    /// A structure of an HDF5 file is damaged or not supported.
     #[error("{name}: {source}")]
     Hdf5 {
         /// The file.
@@ -33,7 +33,7 @@ pub enum Error {
         /// Structure, address, expected and found.
         source: virtualize_hdf5::Error,
     },
-    /// The file's structure is damaged, or not known.
+    /// A structure of a TIFF file is damaged or not supported.
     #[error("{name}: {source}")]
     Tiff {
         /// The file.
@@ -41,10 +41,10 @@ pub enum Error {
         /// Structure, offset, expected and found.
         source: virtualize_tiff::Error,
     },
-    /// Not a reference set, or one that cannot be read.
+    /// A reference set is damaged or not supported.
     #[error("{name}: {reason}")]
     References {
-        /// Where it lies.
+        /// Path or url of the reference set.
         name: String,
         /// What is wrong with it.
         reason: String,
@@ -54,10 +54,10 @@ pub enum Error {
     Refused {
         /// The file.
         name: String,
-        /// Why: at least one.
+        /// The reasons, at least one.
         diagnostics: Vec<Diagnostic>,
     },
-    /// There are warnings, and the user wants none.
+    /// There are warnings, and `strict` is set.
     #[error("{name}: refused because of {} warning{} ", diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
     Strict {
         /// The file.
@@ -65,13 +65,13 @@ pub enum Error {
         /// The warnings.
         diagnostics: Vec<Diagnostic>,
     },
-    /// The output would replace the file that it refers to.
+    /// The output would replace a file that it refers to.
     #[error("{name}: the output would replace the file that it refers to")]
     OverInput {
         /// The file.
         name: String,
     },
-    /// The references could not be committed.
+    /// Committing the references to Icechunk failed.
     #[cfg(feature = "icechunk")]
     #[error("{name}: {source}")]
     Icechunk {
@@ -90,44 +90,107 @@ pub enum Error {
         /// Why.
         source: Box<ArrayError>,
     },
-    /// The urls of sources cannot be written as they are to be.
-    #[error("url of a source: {reason}")]
-    Relocation {
-        /// Which, and why.
-        reason: String,
-    },
+    /// The urls of sources cannot be changed as requested.
+    #[error("url of a source: {0}")]
+    Relocation(#[from] RelocationError),
     /// A relative url in references names two different files.
     #[error("url of a source: {url:?} exists both beside the references and in the working directory")]
     AmbiguousUrl {
         /// The relative url.
         url: String,
     },
-    /// The references could not be put into words.
+    /// The output format cannot express the references, or they could not be written.
     #[error("{name}: {reason}")]
     Emit {
-        /// Where they should go.
+        /// The output.
         name: String,
         /// Why.
         reason: String,
-        /// Nobody reads the pipe that they go to.
+        /// The reader of the output pipe is gone.
         broken_pipe: bool,
     },
 }
 
-/// Classes of errors, from which exit status and the like follow.
+/// Why the urls of sources could not be changed. Urls are without their queries, which may hold signatures.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RelocationError {
+    /// A rule is not between two places.
+    #[error("{from:?} to {to:?}: expected a url or path, and a url or absolute path")]
+    Rule {
+        /// The prefix to replace.
+        from: String,
+        /// Its replacement.
+        to: String,
+    },
+    /// A relative path could not be made absolute.
+    #[error("{path}: {reason}")]
+    Path {
+        /// The path.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A text is no rule.
+    #[error("{text:?}: expected FROM=TO, where TO is a url or an absolute path")]
+    Syntax {
+        /// The text.
+        text: String,
+    },
+    /// Two sources would be confused.
+    #[error("two sources would have one url")]
+    SameUrl,
+    /// Names cannot be appended to a url with a query.
+    #[error("{url} cannot be rewritten: {to} has a query")]
+    QueryInRule {
+        /// The source.
+        url: String,
+        /// The replacement.
+        to: String,
+    },
+    /// The query of a source has no equivalent outside HTTP.
+    #[error("{url} cannot be rewritten: its url has a query")]
+    Query {
+        /// The source.
+        url: String,
+    },
+    /// The escapes of a url decode to no text.
+    #[error("{url} cannot be rewritten: its url is not UTF-8")]
+    NotUtf8 {
+        /// The source.
+        url: String,
+    },
+    /// A rule matches no source.
+    #[error("{from} is a prefix of no source; the first is {first}")]
+    UnusedRule {
+        /// The prefix of the rule.
+        from: String,
+        /// The first source, or "none".
+        first: String,
+    },
+    /// A source has no relative url.
+    #[error("{url} lies outside {folder}, the folder of the output")]
+    OutsideFolder {
+        /// The source.
+        url: String,
+        /// Folder of the output.
+        folder: String,
+    },
+}
+
+/// Class of an error, which determines exit status and HTTP status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorClass {
-    /// What was asked for makes no sense.
+    /// The request contradicts itself.
     Usage,
-    /// There is no such file.
+    /// The file does not exist.
     NotFound,
-    /// It may not be read, or not be written.
+    /// Access is not permitted.
     Denied,
-    /// It changed while it was read.
+    /// The file changed while it was read.
     Changed,
     /// The network, a disk or a store failed.
     Unavailable,
-    /// The file is not what is read here, damaged, or cannot be mapped.
+    /// The file is damaged, of another format, or cannot be mapped.
     File,
     /// The reader of the output is gone.
     BrokenPipe,
@@ -143,12 +206,12 @@ impl Error {
         }
     }
 
-    /// Its class.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. })
             | Self::OverInput { .. }
-            | Self::Relocation { .. }
+            | Self::Relocation(_)
             | Self::AmbiguousUrl { .. } => ErrorClass::Usage,
             #[cfg(feature = "icechunk")]
             Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
@@ -166,7 +229,7 @@ impl Error {
         }
     }
 
-    /// What the user can do.
+    /// Returns what the user can do.
     pub fn remedy(&self) -> Option<Remedy> {
         let advice = match self {
             Self::Store(error) => return error.remedy(),
@@ -222,7 +285,7 @@ fn of_kind(kind: ReadErrorKind) -> ErrorClass {
     }
 }
 
-/// The first reason, and how many more there are.
+/// Returns the first reason, and the number of further ones.
 fn refusal(name: &str, diagnostics: &[Diagnostic]) -> String {
     let first =
         diagnostics.first().map_or_else(|| "nothing in it can be mapped".to_owned(), ToString::to_string);

@@ -1,4 +1,4 @@
-//! Other urls for the files that references name: to make references beside the data and publish them for another place.
+//! Changes the urls of sources: references are written beside the data and published for another place.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use virtualize_store::url_of;
 use virtualize_zarr::Source;
 
-use crate::Error;
+use crate::error::{Error, RelocationError};
 
 /// How urls of sources are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -14,13 +14,13 @@ pub enum Relocation {
     /// As they were read.
     #[default]
     Keep,
-    /// Urls that start with one prefix start with another. The longest that fits is taken; each must fit somewhere.
+    /// With other prefixes. The rule with the longest matching prefix applies; every rule has to match a source.
     Rewrite(Vec<Rewrite>),
-    /// Relative to the folder in which an output lies: its path or url.
+    /// Relative to the folder of an output: its path or url.
     RelativeTo(String),
 }
 
-/// A prefix of urls, and what stands for it.
+/// A rule that replaces a prefix of urls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewrite {
     from: String,
@@ -28,76 +28,80 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// From and to are urls or paths; a path stands for its `file` url. A prefix ends where a name ends.
+    /// Returns the rule between two urls or paths; a path stands for its `file` url. A prefix ends where a name ends.
     ///
     /// # Errors
-    /// [`Error::Relocation`] where one is neither a url nor a path, `to` no absolute one.
+    /// [`Error::Relocation`] where either is neither a url nor a path, or `to` is no absolute one.
     pub fn new(from: &str, to: &str) -> Result<Self, Error> {
-        let wrong = |reason: String| Error::Relocation { reason };
         if from.is_empty() || !is_place(to) {
-            return Err(wrong(format!(
-                "{from:?} to {to:?}: expected a url or path, and a url or absolute path"
-            )));
+            return Err(RelocationError::Rule { from: from.to_owned(), to: to.to_owned() }.into());
         }
-        let absolute =
-            |path: &str| std::path::absolute(Path::new(path)).map(|path| path.display().to_string());
         let from = match scheme(from) {
             Some(_) => from.to_owned(),
-            None => format!("file://{}", absolute(from).map_err(|error| wrong(format!("{from}: {error}")))?),
+            None => {
+                let absolute = std::path::absolute(Path::new(from));
+                let path = absolute.map_err(|error| RelocationError::Path {
+                    path: from.to_owned(),
+                    reason: error.to_string(),
+                })?;
+                format!("file://{}", path.display())
+            }
         };
         let to = if scheme(to).is_some() { to.to_owned() } else { format!("file://{to}") };
-        let bare = |url: String| url.strip_suffix('/').map_or_else(|| url.clone(), str::to_owned);
-        Ok(Self { from: bare(from), to: bare(to) })
+        let without_slash = |url: String| url.strip_suffix('/').map_or_else(|| url.clone(), str::to_owned);
+        Ok(Self { from: without_slash(from), to: without_slash(to) })
     }
 
-    /// Reads `FROM=TO`. An equals sign may also stand in FROM: the first one after which a url or an absolute path
-    /// stands parts the two.
+    /// Parses `FROM=TO`. FROM may contain equals signs: the two are split at the first one that a url or an absolute path
+    /// follows.
     ///
     /// # Errors
     /// As [`Rewrite::new`].
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let mut parts =
+        let mut splits =
             text.match_indices('=').filter_map(|(at, _)| Some((text.get(..at)?, text.get(at + 1..)?)));
-        match parts.find(|(_, to)| is_place(to)) {
+        match splits.find(|(_, to)| is_place(to)) {
             Some((from, to)) => Self::new(from, to),
-            None => Err(Error::Relocation {
-                reason: format!("{text:?}: expected FROM=TO, where TO is a url or an absolute path"),
-            }),
+            None => Err(RelocationError::Syntax { text: text.to_owned() }.into()),
         }
     }
 
-    /// What follows the prefix.
+    /// Returns what follows the prefix.
     fn rest<'a>(&self, url: &'a str) -> Option<&'a str> {
         url.strip_prefix(&self.from).filter(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    fn apply(&self, rest: &str) -> Result<String, String> {
+    /// Returns the new url of a source with the given rest.
+    fn apply(&self, url: &str, rest: &str) -> Result<String, RelocationError> {
         if rest.is_empty() {
             return Ok(self.to.clone());
         }
+        let url = || without_query(url).to_owned();
         match (is_http(&self.from), is_http(&self.to)) {
-            (_, true) if self.to.contains(['?', '#']) => Err(format!("{} has a query", plain(&self.to))),
+            (_, true) if self.to.contains(['?', '#']) => {
+                Err(RelocationError::QueryInRule { url: url(), to: without_query(&self.to).to_owned() })
+            }
             (false, true) => Ok(format!("{}{}", self.to, escaped(rest))),
-            (true, false) if rest.contains('?') => Err("its url has a query".to_owned()),
+            (true, false) if rest.contains('?') => Err(RelocationError::Query { url: url() }),
             (true, false) => {
-                Ok(format!("{}{}", self.to, unescaped(rest).ok_or("its url is not UTF-8".to_owned())?))
+                let rest = unescaped(rest).ok_or_else(|| RelocationError::NotUtf8 { url: url() })?;
+                Ok(format!("{}{rest}", self.to))
             }
             _ => Ok(format!("{}{rest}", self.to)),
         }
     }
 }
 
-/// Gives sources their urls.
+/// Changes the urls of sources.
 pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Result<(), Error> {
     let urls = match relocation {
         Relocation::Keep => return Ok(()),
         Relocation::Rewrite(rules) => rewritten(sources, rules)?,
         Relocation::RelativeTo(output) => relative(sources, output)?,
     };
-    if urls.iter().collect::<BTreeSet<_>>().len()
-        < sources.iter().map(|source| &source.url).collect::<BTreeSet<_>>().len()
-    {
-        return Err(Error::Relocation { reason: "two sources would have one url".to_owned() });
+    let before: BTreeSet<&String> = sources.iter().map(|source| &source.url).collect();
+    if urls.iter().collect::<BTreeSet<_>>().len() < before.len() {
+        return Err(RelocationError::SameUrl.into());
     }
     for (source, url) in sources.iter_mut().zip(urls) {
         source.url = url;
@@ -105,30 +109,25 @@ pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Resul
     Ok(())
 }
 
-fn rewritten(sources: &[Source], rules: &[Rewrite]) -> Result<Vec<String>, Error> {
+fn rewritten(sources: &[Source], rules: &[Rewrite]) -> Result<Vec<String>, RelocationError> {
     let mut used = BTreeSet::new();
     let mut urls = Vec::with_capacity(sources.len());
     for source in sources {
-        let fitting =
+        let matching =
             rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule, rule.rest(&source.url)?)));
-        urls.push(match fitting.max_by_key(|(_, rule, _)| rule.from.len()) {
+        urls.push(match matching.max_by_key(|(_, rule, _)| rule.from.len()) {
             Some((at, rule, rest)) => {
                 used.insert(at);
-                rule.apply(rest).map_err(|why| Error::Relocation {
-                    reason: format!("{} cannot be rewritten: {why}", plain(&source.url)),
-                })?
+                rule.apply(&source.url, rest)?
             }
             None => source.url.clone(),
         });
     }
     match rules.iter().enumerate().find(|(at, _)| !used.contains(at)) {
         None => Ok(urls),
-        Some((_, rule)) => Err(Error::Relocation {
-            reason: format!(
-                "{} is rewritten in no source; the first is {}",
-                plain(&rule.from),
-                sources.first().map_or("none", |source| plain(&source.url))
-            ),
+        Some((_, rule)) => Err(RelocationError::UnusedRule {
+            from: without_query(&rule.from).to_owned(),
+            first: sources.first().map_or("none", |source| without_query(&source.url)).to_owned(),
         }),
     }
 }
@@ -138,17 +137,17 @@ fn relative(sources: &[Source], output: &str) -> Result<Vec<String>, Error> {
     let folder = output.rsplit_once('/').map_or("", |(folder, _)| folder);
     let below = |url: &str| {
         let rest = url.strip_prefix(folder)?.strip_prefix('/')?;
-        let plain = !rest.contains("://") && rest.split('/').all(|name| !matches!(name, "" | "." | ".."));
-        plain.then(|| rest.to_owned())
+        let is_plain = !rest.contains("://") && rest.split('/').all(|name| !matches!(name, "" | "." | ".."));
+        is_plain.then(|| rest.to_owned())
     };
-    let reason = |url: &str| format!("{} lies not in {folder}, where the output goes, or below", plain(url));
-    sources
-        .iter()
-        .map(|source| below(&source.url).ok_or_else(|| Error::Relocation { reason: reason(&source.url) }))
-        .collect()
+    let outside = |url: &str| {
+        let (url, folder) = (without_query(url).to_owned(), folder.to_owned());
+        Error::from(RelocationError::OutsideFolder { url, folder })
+    };
+    sources.iter().map(|source| below(&source.url).ok_or_else(|| outside(&source.url))).collect()
 }
 
-/// A url, or an absolute path.
+/// Returns whether a text is a url or an absolute path.
 fn is_place(text: &str) -> bool {
     text.starts_with('/') || scheme(text).is_some()
 }
@@ -163,12 +162,12 @@ fn is_http(url: &str) -> bool {
     matches!(scheme(url), Some("http" | "https"))
 }
 
-/// A url without its query, which may hold a signature.
-fn plain(url: &str) -> &str {
+/// Returns a url for messages: without its query, which may hold a signature.
+fn without_query(url: &str) -> &str {
     if is_http(url) { url.split_once('?').map_or(url, |(url, _)| url) } else { url }
 }
 
-/// Keys and paths are plain text, urls of HTTP are escaped.
+/// Escapes a key or path for a url of HTTP.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -9,7 +9,7 @@ use virtualize::{
 
 use super::readers;
 use crate::messages::{self, printable};
-use virtualize::describe::{Counts, codec, counts, outcome, policy, scalar, zarr_version};
+use virtualize::describe::{Counts, codec, counts, outcome, scalar, zarr_version};
 
 /// Longest attribute value that is shown whole, in characters.
 const LONGEST: usize = 100;
@@ -115,7 +115,7 @@ fn decision(fill: &FillDecision, data_type: &DataType, indent: &str, out: &mut i
         value.as_ref().map_or("none".to_owned(), |value| scalar(value, data_type).to_string())
     };
     let (fill_value, sentinel) = (said(&fill.fill_value), said(&fill.sentinel));
-    writeln!(out, "{indent}fill    {fill_value}, sentinel {sentinel} (policy {})", policy(fill.policy))?;
+    writeln!(out, "{indent}fill    {fill_value}, sentinel {sentinel} (policy {})", fill.policy.0)?;
     for source in &fill.sources {
         let (word, reason) = outcome(&source.outcome);
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -52,7 +52,7 @@ impl FillQuestion<'_> {
     pub(super) fn decide(&self) -> FillPlan {
         let mut plan = FillPlan {
             decision: FillDecision {
-                policy: FillPolicy::Hdf5Header,
+                policy: FillPolicy("hdf5-header"),
                 sources: vec![self.header_source()],
                 fill_value: Some(self.header.clone()),
                 sentinel: None,

@@ -66,7 +66,7 @@ pub(super) fn decide(
         ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| FillValue::zero(data_type))),
     };
     let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
-    let decision = FillDecision { policy: FillPolicy::TiffNodata, sources, fill_value, sentinel };
+    let decision = FillDecision { policy: FillPolicy("tiff-nodata"), sources, fill_value, sentinel };
     Ok(Nodata { decision, attributes, duplicates })
 }
 
