@@ -37,6 +37,7 @@ option_names! {
     DropUnwritten = "drop_unwritten",
     DropVanished = "drop_vanished",
     Each = "each",
+    FillWithoutSentinel = "fill_without_sentinel",
     FollowExternal = "follow_external",
     Format = "format",
     Group = "group",
