@@ -31,9 +31,10 @@ pub use batch::{
     Batch, BatchBuilder, BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions, Target,
 };
 pub use compat::{
-    ArraySignature, Difference, Numbers, Place, Signature, Stored, differences, is_coordinate, places, wanted,
+    ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
+    wanted,
 };
-pub use error::{CombineError, Error, Note};
+pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
 pub use item::Item;
 pub use join::combine;
@@ -41,8 +42,8 @@ pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
 pub use plan::{
-    Block, Brief, Direction, Extent, Kinds, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
-    PlannedEra, Range, Taken, plan,
+    Block, Direction, Extent, FileExtent, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
+    PlannedEra, Range, Selection, Signatures, plan,
 };
 #[cfg(feature = "icechunk")]
 pub use repository::commit;

@@ -17,7 +17,7 @@ use crate::{
     compat::{Signature, differences, wanted},
     error::CombineError,
     join::combine,
-    plan::{Block, Brief, Direction, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
+    plan::{Block, Direction, FileExtent, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
     values::dates::date_of,
 };
 
@@ -34,7 +34,7 @@ pub async fn commit(
     let CommitMode::Append(dimension) = &options.mode else {
         return Ok(virtualize::commit(store, target, options, store_options).await?);
     };
-    let place = Place { target, options, dimension };
+    let place = AppendTarget { target, options, dimension };
     let (whole, update) = place.join(store, store_options).await?;
     let commit = CommitOptions { mode: CommitMode::Update(update), ..options.clone() };
     let done = virtualize::commit(&whole, target, &commit, store_options).await;
@@ -53,13 +53,13 @@ pub async fn commit(
 }
 
 /// Where something is appended.
-struct Place<'a> {
+struct AppendTarget<'a> {
     target: &'a str,
     options: &'a CommitOptions,
     dimension: &'a str,
 }
 
-impl Place<'_> {
+impl AppendTarget<'_> {
     fn refuse(&self, path: &str, reason: impl Into<String>) -> Error {
         let source = IcechunkError::Append { path: path.to_owned(), reason: reason.into() };
         Error::File(FileError::Icechunk { name: self.target.to_owned(), source })
@@ -141,7 +141,7 @@ impl Place<'_> {
         let signatures = members.map(|member| Signature::of(member, layout));
         let mut briefs = Vec::new();
         for (row, (member, signature)) in (0..).zip(members.iter().zip(&signatures)) {
-            let brief = Brief::of(row, member, signature, layout);
+            let brief = FileExtent::of(row, member, signature, layout);
             briefs.push(brief.map_err(|error| refuse(error.to_string()))?);
         }
         let ranges: Vec<Option<Range>> = briefs
@@ -153,15 +153,21 @@ impl Place<'_> {
         if sizes.last() == Some(&0) {
             return Err(refuse(format!("what is appended has no element along {:?}", self.dimension)));
         }
-        let era = briefs.first().map(|brief| brief.era.clone()).unwrap_or_default();
+        let signature = briefs.first().map(|brief| brief.signature.clone()).unwrap_or_default();
         let known = Known {
-            kinds: briefs.iter().map(|brief| brief.kind.clone()).zip(signatures.iter().cloned()).collect(),
+            signatures: briefs
+                .iter()
+                .map(|brief| brief.storage.clone())
+                .zip(signatures.iter().cloned())
+                .collect(),
             coordinates: &|row, name| coordinates(members.get(usize::try_from(row).ok()?)?, name),
         };
         let planned = match plan(briefs, &known, layout, &PlanOptions::default()) {
             Ok(planned) => planned,
             Err(CombineError::Eras { .. }) => return Err(self.differs(&signatures)),
-            Err(CombineError::Files { what, .. }) => return Err(refuse(self.order(&ranges).unwrap_or(what))),
+            Err(CombineError::Files { problem, .. }) => {
+                return Err(refuse(self.order(&ranges).unwrap_or_else(|| problem.to_string())));
+            }
             Err(error) => return Err(refuse(error.to_string())),
         };
         let blocks: Vec<Block> = planned.eras.into_iter().flat_map(|era| era.blocks).collect();
@@ -169,14 +175,14 @@ impl Place<'_> {
         match (ranges.iter().any(Option::is_some), rows.as_slice()) {
             // Without coordinates what is appended comes last.
             (false, [_, _]) | (true, [0, 1]) => Ok(PlannedEra {
-                era,
+                signature,
                 group: String::new(),
                 sizes: vec![sizes],
                 blocks: (0..).zip(0..2).map(|(row, at)| block(row, at, members)).collect(),
             }),
             // The one that is there has no element yet.
             (_, [1]) => Ok(PlannedEra {
-                era,
+                signature,
                 group: String::new(),
                 sizes: vec![sizes.into_iter().skip(1).collect()],
                 blocks: vec![block(1, 0, members)],
@@ -215,7 +221,7 @@ impl Place<'_> {
 fn block(row: u64, at: usize, members: &[&Member; 2]) -> Block {
     let url =
         usize::try_from(row).ok().and_then(|row| members.get(row)).map(|member| member.item.url.clone());
-    Block { row, url: url.unwrap_or_default(), at: vec![at], taken: None }
+    Block { row, url: url.unwrap_or_default(), at: vec![at], selection: None }
 }
 
 /// Url, offset and length of a chunk that lies in a file.

@@ -13,13 +13,13 @@ use crate::{
     event::Events,
     join::combine,
     journal::{JournalError, Planned, unpack},
-    plan::{Brief, Kinds, Known, Plan, PlanOptions, PlannedEra, coordinates, plan},
+    plan::{FileExtent, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
 };
 
 /// Differences that an error names.
 const NAMED: usize = 3;
-/// Kinds of files that are compared.
-const KINDS: usize = 1000;
+/// Maximum number of signatures that are compared.
+const MAX_SIGNATURES: usize = 1000;
 /// Files between two events.
 const TOLD: u64 = 100;
 
@@ -53,9 +53,8 @@ impl Combination {
         let (mut ids, mut runs) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
         for (place, Planned { id, run, brief }) in (0_u64..).zip(rows) {
             hasher.update(format!("{place} {run} {brief}"));
-            let mut brief: Brief = serde_json::from_str(&brief).map_err(|error| JournalError::Failed {
-                path: journal.path().to_owned(),
-                reason: format!("row {id}: {error}"),
+            let mut brief: FileExtent = serde_json::from_str(&brief).map_err(|error| {
+                JournalError::Failed { path: journal.path().to_owned(), reason: format!("row {id}: {error}") }
             })?;
             brief.row = place;
             ids.push(id);
@@ -66,12 +65,12 @@ impl Combination {
             let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
             coordinates(&unpack(item, member).ok()?, name)
         };
-        let known = Known { kinds: kinds(journal)?, coordinates: &of_row };
+        let known = Known { signatures: signatures(journal)?, coordinates: &of_row };
         let of_files: HashMap<String, String> =
-            briefs.iter().map(|brief| (brief.url.clone(), brief.kind.clone())).collect();
+            briefs.iter().map(|brief| (brief.url.clone(), brief.storage.clone())).collect();
         let plan = match plan(briefs, &known, layout, options) {
             Ok(plan) => plan,
-            Err(CombineError::Eras { eras }) => return Err(mismatch(&known.kinds, &of_files, &eras)),
+            Err(CombineError::Eras { eras }) => return Err(mismatch(&known.signatures, &of_files, &eras)),
             Err(error) => return Err(error.into()),
         };
         let digest = hex(&hasher.finalize());
@@ -179,20 +178,21 @@ fn shift_sources(group: &mut Group, shift: u32) {
     }
 }
 
-/// Kinds of files, but for those past the first thousand.
-fn kinds(journal: &Journal) -> Result<Kinds, Error> {
-    let mut kinds = Kinds::new();
-    for (kind, _) in journal.eras()?.into_iter().take(KINDS) {
-        if let Ok(signature) = serde_json::from_str::<Signature>(&journal.signature(&kind)?) {
-            kinds.insert(kind, signature);
+/// Returns the signatures of all files, except those past the first thousand.
+fn signatures(journal: &Journal) -> Result<Signatures, Error> {
+    let mut signatures = Signatures::new();
+    for (digest, _) in journal.signature_digests()?.into_iter().take(MAX_SIGNATURES) {
+        if let Ok(signature) = serde_json::from_str::<Signature>(&journal.signature(&digest)?) {
+            signatures.insert(digest, signature);
         }
     }
-    Ok(kinds)
+    Ok(signatures)
 }
 
-/// Says in what the first two eras differ: in their first files, whose kinds are `of_files`.
-fn mismatch(kinds: &Kinds, of_files: &HashMap<String, String>, eras: &[(u64, String)]) -> Error {
-    let mut first = eras.iter().filter_map(|(_, url)| kinds.get(of_files.get(url)?));
+/// Returns the error that says how the first files of the first two eras differ; `of_files` has the digest of each
+/// file's signature.
+fn mismatch(signatures: &Signatures, of_files: &HashMap<String, String>, eras: &[(u64, String)]) -> Error {
+    let mut first = eras.iter().filter_map(|(_, url)| signatures.get(of_files.get(url)?));
     let differences = match (first.next(), first.next()) {
         (Some(left), Some(right)) => differences(left, right),
         _ => Vec::new(),

@@ -7,7 +7,9 @@ use virtualize::{Format, Options, Relocation, StoreOptions, VirtualStore};
 use virtualize_store::{Parts, create_folder, list_page, url_of};
 
 use super::present;
-use crate::{Error, Item, Journal, JournalError, journal::Content, list::Input, read::Failure};
+use crate::{
+    Error, Item, Journal, JournalError, OptionConflict, journal::Content, list::Input, read::Failure,
+};
 
 /// Rows that are held against their outputs at once.
 const PAGE: u64 = 1000;
@@ -89,13 +91,13 @@ impl Each {
     /// Name of a file's output below the folder, such as `2024/a.nc.json`.
     ///
     /// What does not lie below the root is named from the nearest folder that has both, and from the scheme where none has.
-    pub(super) fn name(&self, url: &str) -> Result<String, String> {
+    pub(super) fn name(&self, url: &str) -> Result<String, Failure> {
         let path = plain(url);
         let folder = common(&self.root, path);
         let name = path.strip_prefix(folder.as_str()).unwrap_or(path).replacen("://", "/", 1);
         let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);
         match name.split('/').any(bad) {
-            true => Err(format!("{path}: {name:?} cannot be the name of an output")),
+            true => Err(Failure::of_file(format!("{path}: {name:?} cannot be the name of an output"))),
             false => Ok(format!("{name}{}", self.extension)),
         }
     }
@@ -112,7 +114,7 @@ impl Each {
         store: &mut VirtualStore,
         options: &Options,
     ) -> Result<Content, Failure> {
-        let name = self.name(&item.url).map_err(|error| Failure::of_content(&error))?;
+        let name = self.name(&item.url)?;
         let written = self.write(store, name, options).await;
         written.map_err(|error| Failure::new(error, options.notation))
     }
@@ -211,13 +213,10 @@ impl Each {
 
     /// Refuses files whose outputs would be at one place, or within each other.
     pub(super) fn check_names(&self, journal: &Journal, append: bool) -> Result<(), Error> {
-        let refused = |one: &str, other: &str, name: &str| {
-            let place = self.place(name);
-            Error::Usage(format!(
-                "{} and {} would have one output, {place}: make them by runs of their own, with other outputs",
-                plain(one),
-                plain(other)
-            ))
+        let refused = |one: &str, other: &str, name: &str| -> Error {
+            let output = self.place(name);
+            OptionConflict::SameOutput { one: plain(one).to_owned(), other: plain(other).to_owned(), output }
+                .into()
         };
         journal.for_each_named(append, |url| {
             let Ok(name) = self.name(url) else { return Ok(()) };

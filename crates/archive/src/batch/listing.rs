@@ -1,10 +1,11 @@
 //! Lists the inputs, and holds them against what the journal has. Nothing of a listing counts before all of it is accepted.
 
 use futures::StreamExt;
+use virtualize::{OptionName, Remedy};
 
 use super::{Batch, NAMED, each::Each, recheck};
 use crate::{
-    Error, Event, Journal, JournalError,
+    Error, Event, Journal, JournalError, OptionConflict,
     event::Events,
     journal::{Accept, Listing},
     list::{Few, ListOptions, list},
@@ -115,15 +116,17 @@ impl Batch {
             return Err(Error::Replaced { count, first });
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
-        let told = match (self.append, self.drop_unwritten) {
-            (true, false) => "taken along; --drop-unwritten forgets them",
-            _ => "forgotten",
-        };
         if count > 0 {
             let first: Vec<_> = first.iter().take(3).map(String::as_str).collect();
             let first = first.join(", ");
-            let text =
-                format!("{count} files that earlier runs added, and that no output has, are {told}: {first}");
+            let is_kept = self.append && !self.drop_unwritten;
+            let fate = if is_kept { "included" } else { "forgotten" };
+            let remedy = Remedy::turn_on(OptionName::DropUnwritten, "forget them");
+            let remedy = remedy.render(self.options.notation).filter(|_| is_kept);
+            let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();
+            let text = format!(
+                "{count} files that earlier runs added, and that no output has, are {fate}: {first}{remedy}"
+            );
             events.tell(Event::Note { text });
         }
         Ok(())
@@ -136,7 +139,7 @@ impl Batch {
         }
         #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let super::Target::References(format) = self.target else {
-            return Err(Error::Usage("an Icechunk repository holds one dataset: not with --each".to_owned()));
+            return Err(OptionConflict::EachInRepository.into());
         };
         let root = match journal.fact(ROOT)?.filter(|_| !restart) {
             Some(root) => root,

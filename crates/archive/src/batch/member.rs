@@ -1,13 +1,13 @@
 //! Makes a file a member of a combined dataset.
 
-use virtualize::{ErrorClass, Options, VirtualStore};
+use virtualize::{Options, VirtualStore};
 
 use crate::{
     Item, Layout, Member,
     compat::{Signature, wanted},
     journal::{Content, MemberRow, pack_hierarchy, pack_values},
     layout::given,
-    plan::Brief,
+    plan::FileExtent,
     read::Failure,
 };
 
@@ -23,15 +23,17 @@ pub(super) async fn content(
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
     let (values, digests) = read.map_err(failed)?;
     let packed_values = pack_values(&values, store.name()).map_err(failed)?;
+    let misfit = |error| Failure::of_layout(&error, options.notation);
+    let given = given(item, layout).map_err(misfit)?;
     let sources = hierarchy.sources.clone();
-    let member = Member { item: item.clone(), hierarchy, values, digests, given: given(item, layout)? };
+    let member = Member { item: item.clone(), hierarchy, values, digests, given };
     let signature = Signature::of(&member, layout);
     // Its row is that of the run in which it is planned.
-    let brief = Brief::of(0, &member, &signature, layout)?;
+    let extent = FileExtent::of(0, &member, &signature, layout).map_err(misfit)?;
     Ok(Content::Member(Box::new(MemberRow {
-        era: brief.kind.clone(),
+        signature_digest: extent.storage.clone(),
         signature: text(&signature)?,
-        brief: text(&brief)?,
+        brief: text(&extent)?,
         hierarchy: packed,
         sources,
         values: packed_values,
@@ -41,6 +43,5 @@ pub(super) async fn content(
 }
 
 fn text(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value)
-        .map_err(|error| Failure { class: ErrorClass::File, error: format!("journal: {error}") })
+    serde_json::to_string(value).map_err(|error| Failure::of_file(format!("journal: {error}")))
 }

@@ -33,7 +33,7 @@ pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunO
 pub use target::Target;
 
 use crate::{
-    Error, Event, Journal, Summary,
+    Error, Event, Journal, OptionConflict, Summary,
     event::Events,
     journal::{Content, journal_beside},
     list::{Assets, Filter, Input},
@@ -188,17 +188,11 @@ impl Batch {
 
     /// Refuses options that do not go together.
     fn check(&self) -> Result<(), Error> {
-        let along = &self.combine.layout.along;
-        let problem = match self.each {
-            true if !along.is_empty() => {
-                "--each makes an output of each file, --concat-dim and --stack-dim one of all"
-            }
-            false if along.is_empty() => {
-                "how are the files put together? give --concat-dim, --stack-dim, or --each for an output of each file"
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::Usage(problem.to_owned()))
+        match (self.each, self.combine.layout.along.is_empty()) {
+            (true, false) => Err(OptionConflict::EachWithDimensions.into()),
+            (false, true) => Err(OptionConflict::NoDimension.into()),
+            _ => Ok(()),
+        }
     }
 
     fn read_options(&self) -> ReadOptions {

@@ -12,7 +12,7 @@ use super::{
     combined::{Combination, hex, id_of},
     output::Writing,
 };
-use crate::{Error, Event, JournalError, repository};
+use crate::{Error, Event, JournalError, OptionConflict, plan::Selection, repository};
 
 /// The fact that holds what the last commit wrote.
 const COMMITTED: &str = "commit";
@@ -71,8 +71,7 @@ impl Writing<'_> {
             History::Changed(source) => return Err(changed(output, source)),
         }
         if !append && !overwrite {
-            let reason = "the repository has the files of the last run; --append brings what is new into it";
-            return Err(Error::Usage(reason.to_owned()));
+            return Err(OptionConflict::NotAppended.into());
         }
         let commit = |update: Update| CommitOptions { mode: CommitMode::Update(update), ..options.clone() };
         let anew = Update { base: None, grows: None, ..update.clone() };
@@ -162,7 +161,12 @@ impl Combination {
         let mut hasher = Sha256::new();
         hasher.update(format!("{:?} {:?} {:?} {}", self.layout, self.options, batch.relocation, era.group));
         for block in era.blocks.get(..files)? {
-            hasher.update(format!("{} {:?} {:?}", block.url, id_of(&self.runs, block.row)?, block.taken));
+            // Journals hold digests of this very text.
+            let selection = block.selection.map(|Selection { start, end, of }| {
+                format!("Some(Taken {{ start: {start}, end: {end}, of: {of} }})")
+            });
+            let selection = selection.as_deref().unwrap_or("None");
+            hasher.update(format!("{} {:?} {selection}", block.url, id_of(&self.runs, block.row)?));
         }
         Some(hex(&hasher.finalize()))
     }

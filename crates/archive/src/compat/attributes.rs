@@ -12,7 +12,7 @@ use crate::{Layout, values::dates::time_units};
 const A_TIME: &str = "a time";
 
 /// Attributes of an array that the meaning of its values depends on. Times that are `converted` may count from any time.
-pub(crate) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
+pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
     let mut said = attributes::of_array(&array.attributes, array.data_type.is_float());
     let text = |name: &str| array.attributes.get(name).and_then(Value::as_str);
     if let Some((units, calendar)) = text("units").and_then(|units| time_units(units, text("calendar"))) {

@@ -3,10 +3,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use virtualize::zarr::NodePath;
+use virtualize::zarr::{Array, NodePath};
 
 use super::{
     numbers::Numbers,
+    role::DimRole,
     signature::{ArraySignature, Signature},
     stored::Stored,
 };
@@ -55,7 +56,7 @@ pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
             found.arrays(path, one, other);
         }
     }
-    let alike = left.agreement() == right.agreement();
+    let alike = left.core_digest() == right.core_digest();
     // What can be brought together is no reason where there is another.
     let settled = |one: &Difference| {
         alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
@@ -221,4 +222,41 @@ pub(crate) fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
     }
     let numbers = || all.iter().map(|(_, numbers)| numbers);
     is_same_type || numbers().all(|numbers| numbers.are_whole) || numbers().all(|numbers| numbers.are_float)
+}
+
+/// What conversion reconciles between the parts of one array.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Conversion {
+    /// The values are copied.
+    pub(crate) is_copied: bool,
+    /// The values are numbers, which are brought to one type.
+    pub(crate) of_numbers: bool,
+    /// The values are times, none of which is missing.
+    pub(crate) of_times: bool,
+}
+
+/// Returns the first difference between an array in two files that no conversion reconciles. With `only_shape`, types,
+/// dimensions and sizes are compared, and nothing else.
+pub(crate) fn disagreement(
+    arrays: [&Array; 2],
+    roles: &[DimRole],
+    conversion: Conversion,
+    only_shape: bool,
+) -> Option<Difference> {
+    let [left, right] = arrays.map(|array| {
+        let mut signature = ArraySignature::of(array, roles, conversion.is_copied);
+        if conversion.of_numbers {
+            "number".clone_into(&mut signature.data_type);
+        }
+        if conversion.of_times || only_shape {
+            signature.forget_missing();
+        }
+        if only_shape {
+            signature.attributes.clear();
+        }
+        signature
+    });
+    let mut found = Found::default();
+    found.arrays("", &left, &right);
+    found.all.into_iter().next()
 }

@@ -1,6 +1,6 @@
 //! Where the parts of an array lie in the whole.
 
-use super::role::Place;
+use super::role::DimRole;
 
 /// The axes of a combined array.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Geometry {
     /// Of an array with these places, shape and names of axes in the files. `sizes` are elements of each place along each
     /// dimension of the layout, as the array's group has them.
     pub(crate) fn new(
-        places: &[Place],
+        roles: &[DimRole],
         shape: &[u64],
         dimensions: &[Option<String>],
         names: &[String],
@@ -38,20 +38,20 @@ impl Geometry {
     ) -> Option<Self> {
         let mut axes = Vec::new();
         let mut coordinate = false;
-        for (n, (place, name)) in places.iter().zip(names).enumerate() {
+        for (n, (role, name)) in roles.iter().zip(names).enumerate() {
             let own = sizes.get(n)?;
-            coordinate |= *place == Place::Coordinate;
-            let sizes = match place {
-                Place::Absent | Place::Axis(_) => continue,
-                Place::Stacked | Place::Coordinate => vec![1; own.len()],
-                Place::Repeated => own.to_vec(),
+            coordinate |= *role == DimRole::Coordinate;
+            let sizes = match role {
+                DimRole::Invariant | DimRole::Axis(_) => continue,
+                DimRole::NewAxis | DimRole::Coordinate => vec![1; own.len()],
+                DimRole::Broadcast => own.to_vec(),
             };
             axes.push(Axis::new(Some(name.clone()), None, Some(n), sizes)?);
         }
         let own_axes = if coordinate { &[] } else { shape };
         for (axis, n) in own_axes.iter().enumerate() {
             let name = dimensions.get(axis).cloned().flatten();
-            let dimension = places.iter().position(|place| *place == Place::Axis(axis));
+            let dimension = roles.iter().position(|role| *role == DimRole::Axis(axis));
             let along = match dimension {
                 Some(dimension) => sizes.get(dimension)?.to_vec(),
                 None => vec![*n],

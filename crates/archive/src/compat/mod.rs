@@ -6,6 +6,7 @@
 //! files that agree can be referred to from one array.
 
 mod attributes;
+mod copying;
 mod difference;
 pub(crate) mod geometry;
 mod numbers;
@@ -19,12 +20,12 @@ pub(crate) mod tests;
 pub(crate) mod times;
 mod wanted;
 
-pub(crate) use attributes::of_array;
-pub(crate) use difference::numbers_agree;
+pub(crate) use copying::{MAX_KEPT, is_copied, is_plain};
+pub(crate) use difference::{Conversion, disagreement, numbers_agree};
 pub use difference::{Difference, differences};
 pub use numbers::Numbers;
-pub use role::{Place, is_coordinate, places};
+pub use role::{DimRole, is_coordinate, roles};
 pub use signature::{ArraySignature, Signature};
-pub(crate) use spelling::{decode_alike, fill_value};
+pub(crate) use spelling::decode_alike;
 pub use stored::Stored;
 pub use wanted::wanted;

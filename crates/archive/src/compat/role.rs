@@ -1,25 +1,29 @@
-//! Which arrays vary along which dimensions.
+//! Which arrays vary along which dimensions, and how.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath};
+use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, node::join};
 
 use crate::{Along, Layout};
 
 /// How an array varies along one dimension of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Place {
+pub enum DimRole {
     /// Not at all: its values must be equal in all files.
-    Absent,
+    #[serde(rename = "Absent")]
+    Invariant,
     /// It has the dimension as this axis, and grows.
     Axis(usize),
-    /// It gets the dimension as a new axis, one element a file.
-    Stacked,
-    /// It gets the dimension as a new axis, its values repeated for each element of the file (`concat_vars`).
-    Repeated,
-    /// It is the coordinate of a file along a new dimension: a single number that becomes an element of the axis.
+    /// It gets the dimension as a new axis, with one element per file.
+    #[serde(rename = "Stacked")]
+    NewAxis,
+    /// It gets the dimension as a new axis, with its values repeated for each element of the file
+    /// ([`Layout::concat_vars`]).
+    #[serde(rename = "Repeated")]
+    Broadcast,
+    /// It is a file's coordinate along a new dimension: a single number that becomes an element of the axis.
     Coordinate,
 }
 
@@ -38,45 +42,48 @@ const DESCRIBING: [&str; 11] = [
     "part_node_count",
 ];
 
-/// For each array how it varies along each dimension of the layout, in the layout's order.
-pub fn places(hierarchy: &Hierarchy, layout: &Layout) -> BTreeMap<NodePath, Vec<Place>> {
+/// Returns how each array varies along each dimension of the layout, in the layout's order.
+///
+/// Along an existing dimension ([`Along::Concat`]) the arrays that have it grow. Along a new one ([`Along::Stack`]) the data
+/// variables get an axis; coordinates do not: arrays named like their only dimension, and arrays named by attributes such as
+/// `coordinates`, `bounds` or `grid_mapping`. All others are invariant: they must be equal in all files.
+pub fn roles(hierarchy: &Hierarchy, layout: &Layout) -> BTreeMap<NodePath, Vec<DimRole>> {
     let coordinates = coordinates(hierarchy);
-    let place = |path: &NodePath, array: &Array| {
-        let one = |along| place(path, array, along, layout, &coordinates);
-        layout.along.iter().map(one).collect()
+    let roles = |path: &NodePath, array: &Array| {
+        layout.along.iter().map(|along| role(path, array, along, layout, &coordinates)).collect()
     };
-    hierarchy.arrays().into_iter().map(|(path, array)| (path.clone(), place(&path, array))).collect()
+    hierarchy.arrays().into_iter().map(|(path, array)| (path.clone(), roles(&path, array))).collect()
 }
 
-fn place(
+fn role(
     path: &NodePath,
     array: &Array,
     along: &Along,
     layout: &Layout,
     coordinates: &BTreeSet<NodePath>,
-) -> Place {
-    let named = || array.dimension_names.iter().position(|name| name.as_deref() == Some(along.name()));
-    let taken_along = Layout::has(&layout.concat_vars, path);
+) -> DimRole {
+    let axis = || array.dimension_names.iter().position(|name| name.as_deref() == Some(along.name()));
+    let is_named = Layout::has(&layout.concat_vars, path);
     match along {
-        Along::Concat(_) => match named() {
-            Some(axis) => Place::Axis(axis),
-            None if taken_along => Place::Repeated,
-            None => Place::Absent,
+        Along::Concat(_) => match axis() {
+            Some(axis) => DimRole::Axis(axis),
+            None if is_named => DimRole::Broadcast,
+            None => DimRole::Invariant,
         },
-        Along::Stack(name) if path == name && array.shape.iter().product::<u64>() == 1 => Place::Coordinate,
-        Along::Stack(_) if Layout::has(&layout.assume_equal, path) => Place::Absent,
-        Along::Stack(_) if taken_along || !coordinates.contains(path) => Place::Stacked,
-        Along::Stack(_) => Place::Absent,
+        Along::Stack(name) if path == name && array.shape.iter().product::<u64>() == 1 => DimRole::Coordinate,
+        Along::Stack(_) if Layout::has(&layout.assume_equal, path) => DimRole::Invariant,
+        Along::Stack(_) if is_named || !coordinates.contains(path) => DimRole::NewAxis,
+        Along::Stack(_) => DimRole::Invariant,
     }
 }
 
-/// Whether an array is a coordinate of its own dimension: it has one axis, of its own name.
+/// Returns whether an array is the coordinate of its own dimension: it has one axis, of its own name.
 pub fn is_coordinate(path: &str, array: &Array) -> bool {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     matches!(array.dimension_names.as_slice(), [Some(only)] if only == name)
 }
 
-/// Arrays that describe others: coordinates of their dimension, and what attributes such as `coordinates` name.
+/// Returns the arrays that describe others: coordinates of their dimension, and what attributes such as `coordinates` name.
 fn coordinates(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
     let arrays = hierarchy.arrays();
     let mut found: BTreeSet<NodePath> = arrays
@@ -88,15 +95,15 @@ fn coordinates(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
         let group = path.rsplit_once('/').map_or("", |(group, _)| group);
         found.extend(described(hierarchy, group, &array.attributes));
     }
-    from_groups(hierarchy, "", &hierarchy.root, &mut found);
+    add_of_groups(hierarchy, "", &hierarchy.root, &mut found);
     found
 }
 
-fn from_groups(hierarchy: &Hierarchy, path: &str, group: &Group, found: &mut BTreeSet<NodePath>) {
+fn add_of_groups(hierarchy: &Hierarchy, path: &str, group: &Group, found: &mut BTreeSet<NodePath>) {
     found.extend(described(hierarchy, path, &group.attributes));
     for (name, node) in &group.children {
         if let Node::Group(child) = node {
-            from_groups(hierarchy, &join(path, name), child, found);
+            add_of_groups(hierarchy, &join(path, name), child, found);
         }
     }
 }
@@ -108,7 +115,7 @@ fn described(hierarchy: &Hierarchy, group: &str, attributes: &Map<String, Value>
     words.filter_map(|word| find(hierarchy, group, word)).collect()
 }
 
-/// The array of a name that is seen from a group: its own, or that of the nearest group above.
+/// Returns the array that a name means in a group: the group's own, or that of the nearest group above.
 pub(crate) fn find(hierarchy: &Hierarchy, group: &str, name: &str) -> Option<NodePath> {
     let mut group = group;
     loop {
@@ -123,11 +130,7 @@ pub(crate) fn find(hierarchy: &Hierarchy, group: &str, name: &str) -> Option<Nod
     }
 }
 
-pub(crate) fn join(group: &str, name: &str) -> NodePath {
-    virtualize::zarr::node::join(group, name)
-}
-
-/// Elements of a file along a dimension.
+/// Returns the number of elements of a file along a dimension of the layout.
 pub(crate) fn length_along(hierarchy: &Hierarchy, along: &Along) -> u64 {
     let Along::Concat(name) = along else { return 1 };
     let sizes = hierarchy.arrays().into_iter().filter_map(|(_, array)| {

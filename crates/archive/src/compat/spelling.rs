@@ -19,7 +19,7 @@ pub(super) fn type_name(data_type: &DataType) -> String {
 }
 
 /// The fill value; zero is what a missing chunk reads as where nothing is said.
-pub(crate) fn fill_value(array: &Array) -> Value {
+pub(super) fn fill_value(array: &Array) -> Value {
     let said = |fill: &FillValue| {
         fill.to_json(&array.data_type, ZarrFormat::V3).unwrap_or_else(|_| format!("{fill:?}").into())
     };

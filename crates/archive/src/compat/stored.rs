@@ -1,11 +1,12 @@
-//! How files store what they hold: what need not agree in an era, as long as parts can stand beside each other.
+//! How files store their arrays: files that differ only in this are compatible if their parts form one grid.
 
 use serde::{Deserialize, Serialize};
 use virtualize::zarr::{Array, ChunkGrid};
 
 use super::{
-    role::Place,
-    storage::{is_plain, may_be_copied},
+    copying::{is_plain, may_be_copied},
+    role::DimRole,
+    storage::ChunkLayout,
 };
 use crate::Layout;
 
@@ -13,14 +14,15 @@ use crate::Layout;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Stored {
     /// How it varies along each dimension of the layout.
-    pub places: Vec<Place>,
-    /// Elements along the axes; nothing along those that grow, where it has as many as the file has of the dimension.
+    #[serde(rename = "places")]
+    pub roles: Vec<DimRole>,
+    /// Size along each axis; `None` along an axis that grows, if it equals the file's length of that dimension.
     pub shape: Vec<Option<u64>>,
-    /// Elements of a chunk along the axes; nothing where it is all of the file's. Nothing at all where sizes vary.
+    /// Chunk size along each axis; `None` if one chunk has all of the file's elements. `None` altogether if sizes vary.
     pub chunks: Option<Vec<Option<u64>>>,
     /// Codecs with all parameters that decoding depends on.
     pub codecs: Vec<String>,
-    /// Bytes of an element; 0 where they vary.
+    /// Size of an element in bytes; 0 if it varies.
     pub element: u64,
     /// Whether chunks are plain elements.
     pub is_plain: bool,
@@ -29,23 +31,23 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// `extents` are the file's elements along each dimension of the layout.
+    /// Describes an array; `lengths` are the file's elements along each dimension of the layout.
     pub(super) fn of(
         array: &Array,
-        places: &[Place],
+        roles: &[DimRole],
         layout: &Layout,
         codecs: Vec<String>,
-        extents: &[u64],
+        lengths: &[u64],
     ) -> Self {
-        let is_read = may_be_copied(array, places, layout);
-        let grown = |axis: usize| places.iter().position(|place| *place == Place::Axis(axis));
-        let usual = |axis| grown(axis).and_then(|dimension| extents.get(dimension).copied());
+        let is_read = may_be_copied(array, roles, layout);
+        let dimension = |axis: usize| roles.iter().position(|role| *role == DimRole::Axis(axis));
+        let length = |axis| dimension(axis).and_then(|dimension| lengths.get(dimension).copied());
         let shape = array.shape.iter().enumerate();
-        let shape: Vec<_> = shape.map(|(axis, n)| (usual(axis) != Some(*n)).then_some(*n)).collect();
-        // Large compressed chunks as long as the file are told by their length, which others must have too.
+        let shape: Vec<_> = shape.map(|(axis, n)| (length(axis) != Some(*n)).then_some(*n)).collect();
+        // Large compressed chunks as long as the file are described by their length, which others must share.
         let may_be_long = is_read || is_plain(array) || layout.rectilinear;
         let chunk = |(axis, (chunk, n)): (usize, (&u64, &u64))| {
-            let is_all = may_be_long && grown(axis).is_some() && chunk == n;
+            let is_all = may_be_long && dimension(axis).is_some() && chunk == n;
             (!is_all).then_some(*chunk)
         };
         let chunks = match &array.chunk_grid {
@@ -55,7 +57,7 @@ impl Stored {
             ChunkGrid::Rectilinear(_) => None,
         };
         Self {
-            places: places.to_vec(),
+            roles: roles.to_vec(),
             shape,
             chunks,
             codecs,
@@ -63,5 +65,25 @@ impl Stored {
             is_plain: is_plain(array),
             is_read,
         }
+    }
+
+    /// Returns the part of the array in a file that has these lengths along the dimensions of the layout. Returns `None`
+    /// if a length is missing.
+    pub(crate) fn chunk_layout<'a>(
+        &self,
+        url: &'a str,
+        lengths: &[u64],
+        fits: bool,
+    ) -> Option<ChunkLayout<'a>> {
+        let length = |axis: usize| {
+            let dimension = self.roles.iter().position(|role| *role == DimRole::Axis(axis))?;
+            lengths.get(dimension).copied()
+        };
+        let shape = self.shape.iter().enumerate().map(|(axis, n)| n.or_else(|| length(axis)));
+        let shape: Vec<u64> = shape.collect::<Option<_>>()?;
+        let chunk = self.chunks.as_ref().map(|chunks| {
+            chunks.iter().zip(&shape).map(|(chunk, n)| chunk.unwrap_or(*n)).collect::<Vec<_>>().into()
+        });
+        Some(ChunkLayout { url, shape: shape.into(), chunk, fits, is_read: self.is_read })
     }
 }

@@ -1,61 +1,97 @@
 use serde::{Deserialize, Serialize};
+use virtualize::{OptionName, Remedy};
 
-/// Files that cannot be put together.
+use super::Problem;
+
+/// Error of files that cannot be put together.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CombineError {
-    /// A file does not have what the layout needs.
-    #[error("{url}: {what}")]
+    /// A file does not suit the layout.
+    #[error("{url}: {problem}")]
     File {
         /// The file.
         url: String,
-        /// What it lacks.
-        what: String,
+        /// Why.
+        problem: Box<Problem>,
     },
-    /// Two files cannot stand beside each other.
-    #[error("{left} and {right}: {what}")]
+    /// Two files are incompatible.
+    #[error("{left} and {right}: {problem}")]
     Files {
         /// The first file.
         left: String,
-        /// The other.
+        /// The second file.
         right: String,
         /// Why.
-        what: String,
+        problem: Box<Problem>,
     },
-    /// An array of a file does not fit those before it.
-    #[error("{path} of {url}: {what}")]
+    /// An array of a file is incompatible with the files before it.
+    #[error("{path} of {url}: {problem}")]
     Array {
         /// The file.
         url: String,
-        /// The array.
+        /// Path of the array.
         path: String,
-        /// Why, and what to do.
-        what: String,
+        /// Why.
+        problem: Box<Problem>,
     },
-    /// Places of the grid that no file fills.
-    #[error("{count} places have no file, the first at {first}; --allow-holes leaves them to the fill value")]
+    /// Places of the grid of files stay empty.
+    #[error("{count} places have no file, the first at {first}")]
     Holes {
-        /// How many.
+        /// Number of empty places.
         count: u64,
         /// Coordinates of the first.
         first: String,
     },
-    /// Files of several eras, which are not merged.
+    /// The files are of several groups, which are not merged.
     #[error("the files are of {} eras, which are not merged: {}", eras.len(), list(eras))]
     Eras {
-        /// Number of files and first file of each era.
+        /// Number of files and first file of each group.
         eras: Vec<(u64, String)>,
     },
-    /// A pattern or option that cannot be.
-    #[error("{option}: {what}")]
+    /// A pattern, a dimension or a coordinate is unusable.
+    #[error("{option}: {problem}")]
     Option {
-        /// The option as it was given.
+        /// What it is, with its name.
         option: String,
-        /// What is wrong with it.
-        what: String,
+        /// Why.
+        problem: Box<Problem>,
     },
     /// No file is left.
     #[error("no file has data along the dimensions")]
     Nothing,
+}
+
+impl CombineError {
+    pub(crate) fn file(url: impl Into<String>, problem: Problem) -> Self {
+        Self::File { url: url.into(), problem: Box::new(problem) }
+    }
+
+    pub(crate) fn array(url: impl Into<String>, path: impl Into<String>, problem: Problem) -> Self {
+        Self::Array { url: url.into(), path: path.into(), problem: Box::new(problem) }
+    }
+
+    pub(crate) fn option(option: impl Into<String>, problem: Problem) -> Self {
+        Self::Option { option: option.into(), problem: Box::new(problem) }
+    }
+
+    /// Returns what the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::File { problem, .. } | Self::Files { problem, .. } | Self::Option { problem, .. } => {
+                problem.remedy()
+            }
+            Self::Array { path, problem, .. } => problem.remedy().map(|remedy| match remedy {
+                Remedy::Set { option: option @ OptionName::OptionalVar, value: None, effect } => {
+                    Remedy::set(option, path.clone(), effect)
+                }
+                other => other,
+            }),
+            Self::Holes { .. } => {
+                Some(Remedy::turn_on(OptionName::AllowHoles, "let them read as the fill value"))
+            }
+            Self::Eras { .. } | Self::Nothing => None,
+        }
+    }
 }
 
 fn list(eras: &[(u64, String)]) -> String {
@@ -65,12 +101,12 @@ fn list(eras: &[(u64, String)]) -> String {
     shown.join("; ") + more
 }
 
-/// What someone who reads the combined dataset should know.
+/// Something that users of the combined dataset should know.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Note {
     /// A file, a dimension, or the path of an array.
     pub subject: String,
-    /// What is to be known of it, in one line.
+    /// One line of text.
     pub text: String,
 }
 

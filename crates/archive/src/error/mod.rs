@@ -1,8 +1,12 @@
 use virtualize::{Error as FileError, ErrorClass, Notation, OptionName, Remedy};
 
 mod combine;
+mod option_conflict;
+mod problem;
 
 pub use combine::{CombineError, Note};
+pub use option_conflict::OptionConflict;
+pub use problem::Problem;
 
 use crate::{journal::JournalError, list::ListError};
 
@@ -18,9 +22,9 @@ pub enum Error {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Options that do not go together.
-    #[error("{0}")]
-    Usage(String),
+    /// Options that exclude each other.
+    #[error(transparent)]
+    Usage(#[from] OptionConflict),
     /// Files that the journal knows are no longer listed.
     #[error("{} that the journal knows {} no longer listed: {}", files(*count), if *count == 1 { "is" } else { "are" }, some(first, *count))]
     Vanished {
@@ -120,9 +124,12 @@ impl Error {
         match self {
             Self::File(error) => error.class(),
             Self::List(ListError::Store(error)) => FileError::from(error.clone()).class(),
-            Self::List(ListError::Pattern { .. } | ListError::Line { .. } | ListError::Catalogue { .. }) => {
-                ErrorClass::Usage
-            }
+            Self::List(
+                ListError::Pattern { .. }
+                | ListError::Line { .. }
+                | ListError::Catalogue { .. }
+                | ListError::Assets { .. },
+            ) => ErrorClass::Usage,
             Self::List(_) => ErrorClass::NotFound,
             Self::Usage(_) | Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Usage,
             Self::Unchecked(error) => FileError::from(error.clone()).class(),
@@ -145,7 +152,9 @@ impl Error {
             Self::File(error) => return error.remedy(),
             Self::List(error) => return error.remedy(),
             Self::Journal(error) => return error.remedy(),
-            Self::Usage(_) | Self::Combine(_) | Self::Internal(_) | Self::ScanStopped { .. } => return None,
+            Self::Combine(error) => return error.remedy(),
+            Self::Usage(conflict) => return conflict.remedy(),
+            Self::Internal(_) | Self::ScanStopped { .. } => return None,
             Self::Mismatch { .. } => Remedy::set(O::OnMismatch, "split", "make each a group")
                 .or(Remedy::set(O::OnMismatch, "skip", "keep the largest"))
                 .or(Remedy::turn_on(O::DropUnwritten, "forget files that earlier runs added in vain"))

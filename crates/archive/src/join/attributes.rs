@@ -18,7 +18,7 @@ const MOST_VALUES: usize = 10_000;
 
 /// Attributes of one group or array in all files that were seen.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct MergedAttributes {
     /// Those of the first file that no other file contradicts.
     pub(super) kept: Map<String, Value>,
     /// All of the first file.
@@ -27,7 +27,7 @@ pub(super) struct Merged {
     differing: BTreeMap<String, BTreeSet<u64>>,
 }
 
-impl Merged {
+impl MergedAttributes {
     pub(super) fn new(first: &Map<String, Value>) -> Self {
         Self { kept: first.clone(), first: first.clone(), differing: BTreeMap::new() }
     }

@@ -41,11 +41,11 @@ fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
         _ => None,
     });
     if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
-        return inline::carry_texts(array, &texts);
+        return inline::set_inline_texts(array, &texts);
     }
     let ints = scalars.iter().map(|scalar| scalar.to_i128().and_then(|int| i64::try_from(int).ok()));
     if let Some(ints) = ints.collect::<Option<Vec<_>>>() {
-        return inline::carry(array, ints.iter().flat_map(|int| int.to_le_bytes()).collect());
+        return inline::set_inline_values(array, ints.iter().flat_map(|int| int.to_le_bytes()).collect());
     }
     let floats = scalars.iter().map(|scalar| match scalar {
         Scalar::Float(float) => Some(*float),
@@ -56,5 +56,5 @@ fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
     });
     let floats = floats.collect::<Option<Vec<_>>>()?;
     array.data_type = DataType::Float64;
-    inline::carry(array, floats.iter().flat_map(|float| float.to_le_bytes()).collect())
+    inline::set_inline_values(array, floats.iter().flat_map(|float| float.to_le_bytes()).collect())
 }

@@ -11,10 +11,10 @@ use super::{
 use crate::{
     Along, Layout,
     compat::{
-        Place,
-        storage::{Allowed, Storing, decide},
+        DimRole,
+        storage::{Storage, StorageOptions},
     },
-    error::{CombineError, Note},
+    error::{CombineError, Note, Problem},
     plan::PlanOptions,
     values::variable,
 };
@@ -44,11 +44,8 @@ impl<'a> Finish<'a> {
         for (path, growing) in std::mem::take(&mut self.joiner.arrays) {
             let url = growing.url.to_string();
             self.joiner.notes.extend(growing.attributes.notes(&path));
-            let array = self.array(&path, growing).map_err(|what| CombineError::Array {
-                url,
-                path: path.clone(),
-                what,
-            })?;
+            let array =
+                self.array(&path, growing).map_err(|problem| CombineError::array(url, &path, problem))?;
             self.put(&path, array)?;
         }
         self.given()?;
@@ -57,11 +54,12 @@ impl<'a> Finish<'a> {
 
     fn put(&mut self, path: &str, array: Array) -> Result<(), CombineError> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let group = self.joiner.whole.root.make_group(parent).ok_or_else(|| CombineError::Array {
-            url: String::new(),
-            path: path.to_owned(),
-            what: format!("{parent} is an array in one file and a group in another"),
-        })?;
+        let group = self
+            .joiner
+            .whole
+            .root
+            .make_group(parent)
+            .ok_or_else(|| CombineError::array("the files", parent, Problem::ArrayAndGroup))?;
         group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         Ok(())
     }
@@ -71,24 +69,24 @@ impl<'a> Finish<'a> {
         let format = self.joiner.whole.format;
         for (path, growing) in &mut self.joiner.arrays {
             let url = growing.url.to_string();
-            let done = numbers::settle(growing, format);
-            let done = done.map_err(|what| CombineError::Array { url, path: path.clone(), what })?;
+            let done = numbers::unify_types(growing, format);
+            let done = done.map_err(|problem| CombineError::array(url, path, problem))?;
             self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
         }
         for (path, followers) in &self.joiner.followers {
             let Some(growing) = self.joiner.arrays.get(path) else { continue };
-            if !growing.always {
+            if !growing.always_copied {
                 continue;
             }
             let url = growing.url.to_string();
             let done = unify(&mut self.joiner.arrays, path, followers, format);
-            let done = done.map_err(|what| CombineError::Array { url, path: path.clone(), what })?;
+            let done = done.map_err(|problem| CombineError::array(url, path, problem))?;
             self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
         }
         Ok(())
     }
 
-    fn array(&mut self, path: &str, mut growing: Growing) -> Result<Array, String> {
+    fn array(&mut self, path: &str, mut growing: Growing) -> Result<Array, Problem> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
         let lacks_parts = self.missing(path, &growing)?;
@@ -99,38 +97,37 @@ impl<'a> Finish<'a> {
         }
         let sizes = self.sizes(path);
         let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
-        let too_large = || "more elements than there are numbers".to_owned();
-        let geometry = growing.geometry(&self.names, &sizes).ok_or_else(too_large)?;
+        let geometry = growing.geometry(&self.names, &sizes).ok_or(Problem::TooLarge)?;
         let v3 = self.joiner.whole.format == ZarrFormat::V3;
-        let allowed = Allowed {
+        let options = StorageOptions {
             rectilinear: self.joiner.layout.rectilinear && v3,
             inline_limit: self.joiner.layout.inline_limit,
         };
-        let storing = decide(&growing.parts(), &geometry, allowed)?;
+        let storage = growing.parts().storage(&geometry, options)?;
         if lacks_parts {
-            let complete = storing == Storing::Copied || is_complete(&growing);
+            let complete = storage == Storage::Copied || is_complete(&growing);
             let any = self.options.fill_without_sentinel;
             missing::prepare(&mut array, self.joiner.whole.format, complete, any)?;
         }
         array.shape = geometry.shape();
         array.dimension_names = geometry.axes.iter().map(|axis| axis.name.clone()).collect();
-        if storing == Storing::Copied {
+        if storage == Storage::Copied {
             let fill = element(&array);
             let values = inline::whole(&growing, &geometry, &fill, self.options.most_inline)?;
-            inline::carry(&mut array, values).ok_or_else(too_large)?;
+            inline::set_inline_values(&mut array, values).ok_or(Problem::TooLarge)?;
             return Ok(array);
         }
         let new_axes = geometry.axes.iter().filter(|axis| axis.own.is_none()).count();
         array.codecs = with_new_axes(&array.codecs, new_axes)?;
-        array.chunk_grid = grid(&storing, &growing, &geometry).ok_or_else(too_large)?;
+        array.chunk_grid = grid(&storage, &growing, &geometry).ok_or(Problem::TooLarge)?;
         let counts = array.chunk_grid.counts(&array.shape);
-        let odd = "a chunk is not as long as its elements are";
-        array.chunks = references::join(&mut growing, &geometry, &storing, &counts).ok_or(odd)?;
+        array.chunks =
+            references::join(&mut growing, &geometry, &storage, &counts).ok_or(Problem::ChunkLength)?;
         Ok(array)
     }
 
     /// Whether files lack a part of the array.
-    fn missing(&mut self, path: &str, growing: &Growing) -> Result<bool, String> {
+    fn missing(&mut self, path: &str, growing: &Growing) -> Result<bool, Problem> {
         let expected: BTreeSet<Vec<usize>> =
             self.joiner.era.blocks.iter().map(|block| growing.key(&block.at)).collect();
         let absent = expected.len().saturating_sub(growing.pieces.len());
@@ -143,16 +140,14 @@ impl<'a> Finish<'a> {
                     .iter()
                     .find(|block| !growing.pieces.contains_key(&growing.key(&block.at)));
                 let first = first.map_or("", |block| block.url.as_str());
-                return Err(format!(
-                    "{absent} files do not have it, the first {first}; --optional-var {path} allows it"
-                ));
+                return Err(Problem::Lacking { count: absent, first: first.to_owned() });
             }
             let text = format!("{absent} files do not have it: their part reads as the fill value");
             self.joiner.notes.insert(Note::new(path, text));
         }
-        let counts = growing.places.iter().zip(&self.joiner.era.sizes);
+        let counts = growing.roles.iter().zip(&self.joiner.era.sizes);
         let places =
-            counts.map(|(place, sizes)| if *place == Place::Absent { 1 } else { sizes.len() as u64 });
+            counts.map(|(role, sizes)| if *role == DimRole::Invariant { 1 } else { sizes.len() as u64 });
         let all = places.fold(1_u64, u64::saturating_mul);
         Ok(all > growing.pieces.len() as u64)
     }
@@ -179,13 +174,10 @@ impl<'a> Finish<'a> {
             if given.is_empty() {
                 continue;
             }
-            let error = |what: &str| CombineError::Option {
-                option: format!("coordinate {name}"),
-                what: what.to_owned(),
-            };
+            let error = |problem| CombineError::option(format!("coordinate {name}"), problem);
             if self.joiner.whole.node(&name).is_some() {
                 if self.joiner.layout.along.get(n).is_some_and(|along| matches!(along, Along::Stack(_))) {
-                    return Err(error("the files have an array or group of that name"));
+                    return Err(error(Problem::NameTaken));
                 }
                 let text = "names or catalogues give the files' order, and the values are those of the files";
                 self.joiner.notes.insert(Note::new(&name, text));
@@ -198,7 +190,7 @@ impl<'a> Finish<'a> {
             }
             let format = self.joiner.whole.format;
             let array = coordinate::array(&name, given.into_values().collect(), format);
-            let array = array.ok_or_else(|| error("its values are of several kinds"))?;
+            let array = array.ok_or_else(|| error(Problem::SeveralKinds))?;
             self.put(&name, array)?;
         }
         Ok(())
@@ -222,14 +214,14 @@ fn element(array: &Array) -> Vec<u8> {
 }
 
 /// A chain for chunks that have further axes of one element in front.
-fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, String> {
+fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, Problem> {
     if new == 0 {
         return Ok(codecs.to_vec());
     }
     let further = isize::try_from(new).unwrap_or(0);
     let moved = |axis: isize| if axis < 0 { axis } else { axis.saturating_add(further) };
     let longer = |shape: &[u64]| std::iter::repeat_n(1, new).chain(shape.iter().copied()).collect();
-    let one = |codec: &Codec| {
+    let one = |codec: &Codec| -> Result<Codec, Problem> {
         Ok(match codec {
             Codec::Transpose { order } => Codec::Transpose { order: transposed(order, new) },
             Codec::Delta { axis, dtype, shape } => {
@@ -239,7 +231,7 @@ fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, String> {
                 Codec::FloatPredictor { axis: moved(*axis), dtype: dtype.clone(), shape: longer(shape) }
             }
             Codec::Foreign { kind: CodecKind::ArrayToArray | CodecKind::ArrayToBytes, entry, .. } => {
-                return Err(format!("what codec {entry} does to an array with one more axis is not known"));
+                return Err(Problem::ForeignCodec { codec: entry.to_string() });
             }
             other => other.clone(),
         })

@@ -7,6 +7,7 @@ use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian}
 
 use super::accumulate::{Growing, Piece};
 use crate::compat::geometry::Geometry;
+use crate::error::Problem;
 use crate::values::{
     paste::{advance, paste},
     variable::{self, Table, is_variable},
@@ -22,10 +23,10 @@ pub(super) fn whole(
     geometry: &Geometry,
     missing: &[u8],
     most: u64,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Problem> {
     if !is_variable(&growing.first.data_type) {
-        let size = growing.first.data_type.size().ok_or("its elements are of no fixed size")?;
-        return laid_out(
+        let size = growing.first.data_type.size().ok_or(Problem::ValueShape)?;
+        return assembled(
             geometry,
             missing,
             size,
@@ -33,7 +34,7 @@ pub(super) fn whole(
             growing.pieces.iter().map(|(key, piece)| (key.as_slice(), piece, piece.values.clone())),
         );
     }
-    let missing = variable::join([missing]).ok_or("its fill value is too long")?;
+    let missing = variable::join([missing]).ok_or(Problem::TooLarge)?;
     let mut table = Table::default();
     let none = table.numbers(&missing);
     let parts: Vec<_> = growing
@@ -43,34 +44,30 @@ pub(super) fn whole(
             (key.as_slice(), piece, piece.values.as_ref().map(|values| table.numbers(values)))
         })
         .collect();
-    let numbers = laid_out(geometry, &none, 8, most, parts.into_iter())?;
-    let joined = table.elements(&numbers).and_then(variable::join).ok_or("its values are broken off")?;
+    let numbers = assembled(geometry, &none, 8, most, parts.into_iter())?;
+    let joined = table.elements(&numbers).and_then(variable::join).ok_or(Problem::ValueShape)?;
     let bytes = joined.len() as u64;
-    if bytes > most { Err(too_many(bytes, most)) } else { Ok(joined) }
-}
-
-fn too_many(bytes: u64, most: u64) -> String {
-    format!("{bytes} bytes of values are to be copied, and at most {most} may be")
+    if bytes > most { Err(Problem::TooManyBytes { bytes, most }) } else { Ok(joined) }
 }
 
 /// Elements of `size` bytes, the parts at their places.
-fn laid_out<'a>(
+fn assembled<'a>(
     geometry: &Geometry,
     missing: &[u8],
     size: u64,
     most: u64,
     parts: impl Iterator<Item = (&'a [usize], &'a Piece, Option<Bytes>)>,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Problem> {
     let shape = geometry.shape();
     let bytes = shape.iter().try_fold(size, |product, n| product.checked_mul(*n)).unwrap_or(u64::MAX);
     if bytes > most {
-        return Err(too_many(bytes, most));
+        return Err(Problem::TooManyBytes { bytes, most });
     }
-    let odd = || "its values do not have the shape that they should".to_owned();
-    let count = usize::try_from(bytes / size.max(1)).map_err(|_| odd())?;
+    let count = usize::try_from(bytes / size.max(1)).map_err(|_| Problem::TooLarge)?;
     let mut all = missing.repeat(count);
     for (key, piece, values) in parts {
-        put(&mut all, &shape, geometry, key, piece, &values.ok_or_else(odd)?, size).ok_or_else(odd)?;
+        let values = values.ok_or(Problem::ValueShape)?;
+        put(&mut all, &shape, geometry, key, piece, &values, size).ok_or(Problem::ValueShape)?;
     }
     Ok(all)
 }
@@ -107,10 +104,10 @@ fn put(
 }
 
 /// Puts values into an array as plain chunks of a bounded size.
-pub(super) fn carry(array: &mut Array, values: Vec<u8>) -> Option<()> {
+pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()> {
     if is_variable(&array.data_type) {
         let fill = variable::fill(array);
-        return carry_elements(array, &variable::split(&values).collect::<Vec<_>>(), &fill);
+        return set_inline_elements(array, &variable::split(&values).collect::<Vec<_>>(), &fill);
     }
     let size = array.data_type.size()?;
     let endian = (array.data_type.number_size() > 1).then_some(Endian::Little);
@@ -144,7 +141,7 @@ pub(super) fn carry(array: &mut Array, values: Vec<u8>) -> Option<()> {
 }
 
 /// Puts elements of variable length into an array, so many rows a chunk that these are of a bounded size on average.
-fn carry_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Option<()> {
+fn set_inline_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Option<()> {
     let rows = array.shape.first().copied().unwrap_or(1).max(1);
     let row = array.shape.iter().skip(1).try_fold(1, |product: u64, n| product.checked_mul(*n))?;
     let bytes: u64 = elements.iter().map(|element| element.len() as u64 + 4).sum();
@@ -165,8 +162,8 @@ fn carry_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Option<
 }
 
 /// Puts texts into an array of one axis.
-pub(super) fn carry_texts(array: &mut Array, texts: &[String]) -> Option<()> {
+pub(super) fn set_inline_texts(array: &mut Array, texts: &[String]) -> Option<()> {
     array.data_type = DataType::String;
     let elements: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-    carry_elements(array, &elements, &[])
+    set_inline_elements(array, &elements, &[])
 }

@@ -5,21 +5,20 @@ use std::{
     sync::Arc,
 };
 
-use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, Source, SourceId};
+use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, Source, SourceId, node::join};
 
 use super::{
     accumulate::{Growing, Read},
-    attributes::Merged,
+    attributes::MergedAttributes,
     selection,
 };
 use crate::{
     Along, Layout, Member,
     compat::{
-        Place, places, role,
-        storage::is_copied,
+        DimRole, is_copied, roles,
         times::{self, bounds_of},
     },
-    error::{CombineError, Note},
+    error::{CombineError, Note, Problem},
     plan::{Block, PlannedEra},
     values::{Scalar, scalar::Given},
 };
@@ -30,7 +29,7 @@ pub(super) struct Joiner<'a> {
     pub(super) layout: &'a Layout,
     pub(super) whole: Hierarchy,
     pub(super) arrays: BTreeMap<NodePath, Growing>,
-    pub(super) groups: BTreeMap<NodePath, Merged>,
+    pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
     /// Elements of each place along each dimension, as the arrays of a group have them.
     pub(super) sizes: BTreeMap<NodePath, Vec<Vec<Option<u64>>>>,
     /// For each array of times the bounds that follow its units.
@@ -61,13 +60,13 @@ impl<'a> Joiner<'a> {
     pub(super) fn add(&mut self, block: &Block, mut member: Member) -> Result<(), CombineError> {
         let at = block.at.as_slice();
         let url: Arc<str> = member.item.url.as_str().into();
-        let error = |what: String| CombineError::File { url: url.to_string(), what };
+        let error = |problem| CombineError::file(&*url, problem);
         if member.hierarchy.format != self.whole.format {
-            return Err(error("its references are of another Zarr format than those before".to_owned()));
+            return Err(error(Problem::ZarrFormat));
         }
         self.give(at, &member).map_err(error)?;
-        let places = places(&member.hierarchy, self.layout);
-        let related = times::related(&member.hierarchy, self.layout.inline_limit);
+        let roles = roles(&member.hierarchy, self.layout);
+        let related = times::time_arrays(&member.hierarchy, self.layout.inline_limit);
         let ids = self.sources_of(&member.hierarchy.sources);
         self.follow(&member.hierarchy);
         let groups = groups_of(&member.hierarchy.root);
@@ -75,36 +74,40 @@ impl<'a> Joiner<'a> {
             match self.groups.get_mut(&path) {
                 Some(merged) => merged.add(&attributes, false),
                 None => {
-                    self.groups.insert(path, Merged::new(&attributes));
+                    self.groups.insert(path, MergedAttributes::new(&attributes));
                 }
             }
         }
-        for (path, places) in places {
+        for (path, roles) in roles {
             let Some(mut array) = take(&mut member.hierarchy, &path) else { continue };
             let are_times = related.contains(&path);
-            let always = is_copied(&path, &array, &places, are_times);
-            if let (Some(taken), [Place::Axis(axis)], [along]) =
-                (block.taken, places.as_slice(), self.layout.along.as_slice())
+            let always = is_copied(&path, &array, &roles, are_times);
+            if let (Some(taken), [DimRole::Axis(axis)], [along]) =
+                (block.selection, roles.as_slice(), self.layout.along.as_slice())
             {
                 let values = member.values.get_mut(&path).map(|values| &mut values.bytes);
-                selection::take(&mut array, values, *axis, taken, along.name())
+                selection::select(&mut array, values, *axis, taken, along.name())
                     .and_then(|()| own_coordinates(&path, along.name()))
-                    .map_err(|what| CombineError::Array { url: url.to_string(), path: path.clone(), what })?;
+                    .map_err(|problem| CombineError::array(&*url, &path, problem))?;
             }
             let (values, digest) = (member.values.remove(&path), member.digests.remove(&path));
-            let read = Read { values, digest, format: self.whole.format, times: are_times };
+            let read = Read {
+                values,
+                digest,
+                format: self.whole.format,
+                are_times,
+                assume_equal: Layout::has(&self.layout.assume_equal, &path),
+                is_optional: Layout::has(&self.layout.optional, &path),
+            };
             let file = File { at, url: &url, ids: &ids };
-            self.array(&path, array, places, always, read, &file).map_err(|what| CombineError::Array {
-                url: url.to_string(),
-                path: path.clone(),
-                what,
-            })?;
+            self.array(&path, array, roles, always, read, &file)
+                .map_err(|problem| CombineError::array(&*url, &path, problem))?;
         }
         Ok(())
     }
 
     /// Keeps coordinates that no array of the file has.
-    fn give(&mut self, at: &[usize], member: &Member) -> Result<(), String> {
+    fn give(&mut self, at: &[usize], member: &Member) -> Result<(), Problem> {
         for ((n, along), place) in self.layout.along.iter().enumerate().zip(at) {
             let name = along.name();
             let attribute = self.layout.coordinate_attributes.get(name);
@@ -117,7 +120,8 @@ impl<'a> Joiner<'a> {
             if let (Some(given), Some(slot)) = (given, self.given.get_mut(n)) {
                 let known = slot.entry(*place).or_insert_with(|| given.clone());
                 if *known != given {
-                    return Err(format!("coordinate {name} is {}, and {} before", given.value, known.value));
+                    let (now, before) = (given.value.to_string(), known.value.to_string());
+                    return Err(Problem::CoordinateConflict { name: name.to_owned(), now, before });
                 }
             }
         }
@@ -149,39 +153,40 @@ impl<'a> Joiner<'a> {
         &mut self,
         path: &str,
         mut array: Array,
-        places: Vec<Place>,
+        roles: Vec<DimRole>,
         always: bool,
         read: Read,
         file: &File<'_>,
-    ) -> Result<(), String> {
-        self.check_axes(&array, &places)?;
-        self.measure(path, &array, &places, file.at)?;
+    ) -> Result<(), Problem> {
+        self.check_axes(&array, &roles)?;
+        self.measure(path, &array, &roles, file.at)?;
         for references in &mut array.chunks.references {
             let id = file.ids.get(references.source.index());
-            references.source = *id.ok_or("its chunks lie in a file that is not listed")?;
+            references.source = *id.ok_or(Problem::UnknownSource)?;
         }
-        let assume_equal = Layout::has(&self.layout.assume_equal, path);
         let growing = match self.arrays.get_mut(path) {
             Some(growing) => growing,
             None => {
-                let new = Growing::new(&array, file.url.clone(), places.clone(), always, read.times);
+                let new = Growing::new(&array, file.url.clone(), roles.clone(), always, read.are_times);
                 self.arrays.entry(path.to_owned()).or_insert(new)
             }
         };
-        if growing.places != places {
-            return Err("it does not vary along the same dimensions as before".to_owned());
+        if growing.roles != roles {
+            return Err(Problem::Roles);
         }
-        growing.add(file.at, file.url, array, read, assume_equal)
+        growing.add(file.at, file.url, array, read)
     }
 
-    fn check_axes(&self, array: &Array, places: &[Place]) -> Result<(), String> {
-        for (along, place) in self.layout.along.iter().zip(places) {
+    fn check_axes(&self, array: &Array, roles: &[DimRole]) -> Result<(), Problem> {
+        for (along, place) in self.layout.along.iter().zip(roles) {
             let name = along.name();
             let times = array.dimension_names.iter().filter(|own| own.as_deref() == Some(name)).count();
             match place {
-                Place::Axis(_) if times > 1 => return Err(format!("it has dimension {name} twice")),
-                Place::Stacked | Place::Repeated if times > 0 => {
-                    return Err(format!("it has a dimension {name} already, which is to be new"));
+                DimRole::Axis(_) if times > 1 => {
+                    return Err(Problem::RepeatedDimension { name: name.to_owned() });
+                }
+                DimRole::NewAxis | DimRole::Broadcast if times > 0 => {
+                    return Err(Problem::DimensionExists { name: name.to_owned() });
                 }
                 _ => {}
             }
@@ -190,16 +195,16 @@ impl<'a> Joiner<'a> {
     }
 
     /// Notes how many elements the array's group has along each dimension at the file's place.
-    fn measure(&mut self, path: &str, array: &Array, places: &[Place], at: &[usize]) -> Result<(), String> {
+    fn measure(&mut self, path: &str, array: &Array, roles: &[DimRole], at: &[usize]) -> Result<(), Problem> {
         let group = path.rsplit_once('/').map_or("", |(group, _)| group);
         let empty = || self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
         let sizes: &mut Vec<Vec<Option<u64>>> = self.sizes.entry(group.to_owned()).or_insert_with(empty);
-        for ((place, sizes), n) in places.iter().zip(sizes).zip(at) {
-            let Place::Axis(axis) = place else { continue };
+        for ((place, sizes), n) in roles.iter().zip(sizes).zip(at) {
+            let DimRole::Axis(axis) = place else { continue };
             let (Some(own), Some(slot)) = (array.shape.get(*axis), sizes.get_mut(*n)) else { continue };
             let known = *slot.get_or_insert(*own);
             if known != *own {
-                return Err(format!("{own} elements along axis {axis}, and {known} in arrays beside it"));
+                return Err(Problem::UnequalLengths { own: *own, axis: *axis, known });
             }
         }
         Ok(())
@@ -207,11 +212,9 @@ impl<'a> Joiner<'a> {
 }
 
 /// Groups below the root may count along a dimension of the same name otherwise.
-fn own_coordinates(path: &str, name: &str) -> Result<(), String> {
+fn own_coordinates(path: &str, name: &str) -> Result<(), Problem> {
     match path.rsplit_once('/') {
-        Some((_, last)) if last == name => Err(format!(
-            "a part of the file is taken along {name}, and this group has coordinates of its own along it"
-        )),
+        Some((_, last)) if last == name => Err(Problem::OwnCoordinates { name: name.to_owned() }),
         _ => Ok(()),
     }
 }
@@ -242,7 +245,7 @@ fn groups_of(root: &Group) -> Vec<(NodePath, Attributes)> {
     while let Some((path, group)) = rest.pop() {
         for (name, node) in &group.children {
             if let Node::Group(child) = node {
-                rest.push((role::join(&path, name), child));
+                rest.push((join(&path, name), child));
             }
         }
         found.push((path, group.attributes.clone()));

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use virtualize::zarr::{DataType, FillValue, ZarrFormat};
 
 use super::accumulate::{Growing, Piece};
+use crate::error::Problem;
 use crate::values::{
     convert::converted,
     sentinel::{MISSING, Sentinels},
@@ -16,7 +17,7 @@ use crate::values::{
 ///
 /// # Errors
 /// Values that are missing, and those that no type holds exactly together with the others.
-pub(super) fn settle(growing: &mut Growing, format: ZarrFormat) -> Result<Option<String>, String> {
+pub(super) fn unify_types(growing: &mut Growing, format: ZarrFormat) -> Result<Option<String>, Problem> {
     if growing.pieces.values().all(|piece| piece.other.is_none()) {
         return Ok(None);
     }
@@ -24,16 +25,15 @@ pub(super) fn settle(growing: &mut Growing, format: ZarrFormat) -> Result<Option
     let usual = (growing.first.data_type.clone(), Sentinels::of(&growing.first, format));
     for piece in growing.pieces.values() {
         let (data_type, sentinels) = piece.other.as_deref().unwrap_or(&usual);
-        let values = piece.values.as_ref().ok_or("its values were not read")?;
+        let values = piece.values.as_ref().ok_or(Problem::NotRead)?;
         if elements(values, data_type).any(|element| sentinels.is_missing(element)) {
-            let url = &piece.url;
-            return Err(format!("values of {url} are missing, and files differ in type or in what means so"));
+            return Err(Problem::MissingValues { url: piece.url.to_string() });
         }
         if !types.contains(data_type) {
             types.push(data_type.clone());
         }
     }
-    let candidates = candidates(&types, growing.times);
+    let candidates = candidates(&types, growing.are_times);
     let exact = |target: &DataType| -> Option<Vec<Bytes>> {
         let pieces = growing.pieces.values();
         let one = |piece: &Piece| {
@@ -45,8 +45,7 @@ pub(super) fn settle(growing: &mut Growing, format: ZarrFormat) -> Result<Option
     let found = candidates.iter().find_map(|target| Some((target, exact(target)?)));
     let names: BTreeSet<String> = types.iter().map(ToString::to_string).collect();
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
-    let (target, values) =
-        found.ok_or_else(|| format!("its values are of types {names}, and no type holds all exactly"))?;
+    let (target, values) = found.ok_or_else(|| Problem::Types { types: names.clone() })?;
     for (piece, values) in growing.pieces.values_mut().zip(values) {
         piece.values = Some(values);
         piece.other = None;

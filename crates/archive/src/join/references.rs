@@ -11,24 +11,24 @@ use super::{
     accumulate::{Growing, Piece},
     grid::first_chunks,
 };
-use crate::compat::{geometry::Geometry, storage::Storing};
+use crate::compat::{geometry::Geometry, storage::Storage};
 
 /// Joins the chunks of all parts; takes them out of the parts. Nothing where a number does not fit or a chunk is not as
 /// long as its elements are.
 pub(super) fn join(
     growing: &mut Growing,
     geometry: &Geometry,
-    storing: &Storing,
+    storage: &Storage,
     counts: &[u64],
 ) -> Option<ChunkManifest> {
-    let firsts = geometry.axes.iter().map(|axis| first_chunks(storing, growing, axis));
+    let firsts = geometry.axes.iter().map(|axis| first_chunks(storage, growing, axis));
     let firsts: Vec<Vec<u64>> = firsts.collect::<Option<_>>()?;
     let mut whole = ChunkManifest::default();
     let size = growing.first.data_type.size();
     for (key, piece) in &mut growing.pieces {
         let at = geometry.axes.iter().zip(&firsts).map(|(axis, firsts)| firsts.get(axis.place(key)).copied());
         let at: Vec<u64> = at.collect::<Option<_>>()?;
-        let chunks = slices(piece, storing, size)?;
+        let chunks = slices(piece, storage, size)?;
         let place = Placing { own: geometry.axes.iter().map(|axis| axis.own).collect(), at, counts };
         for references in chunks.references {
             whole.references.push(place.references(references, &chunks.counts)?);
@@ -79,17 +79,17 @@ struct Chunks {
     counts: Vec<u64>,
 }
 
-fn slices(piece: &mut Piece, storing: &Storing, size: Option<u64>) -> Option<Chunks> {
+fn slices(piece: &mut Piece, storage: &Storage, size: Option<u64>) -> Option<Chunks> {
     let counts = piece.counts();
     let chunks = std::mem::take(&mut piece.chunks);
-    let cut = match storing {
-        Storing::Cut { axis, step } => Some((*axis, *step)),
-        Storing::Varying => ends_within(piece),
-        Storing::Copied | Storing::Regular(_) => None,
+    let cut = match storage {
+        Storage::Sliced { axis, step } => Some((*axis, *step)),
+        Storage::Rectilinear => ends_within(piece),
+        Storage::Copied | Storage::Regular(_) => None,
     };
     match cut {
         Some((axis, step)) => {
-            let shortens = *storing == Storing::Varying;
+            let shortens = *storage == Storage::Rectilinear;
             Slicing { shortens, ..Slicing::of(piece, axis, step, size?, counts)? }.cut(chunks)
         }
         None => Some(Chunks { references: chunks.references, inline: chunks.inline, counts }),

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, ReferencesBuilder, chunk_indices, chunk_position};
 
 use crate::{
-    compat::storage::is_plain,
-    plan::Taken,
+    compat::is_plain,
+    error::Problem,
+    plan::Selection,
     values::variable::{self, Table, is_variable},
 };
 
@@ -15,36 +16,29 @@ use crate::{
 ///
 /// # Errors
 /// Chunks that cannot be taken in part, of an array that was not read.
-pub(super) fn take(
+pub(super) fn select(
     array: &mut Array,
     values: Option<&mut Bytes>,
     axis: usize,
-    taken: Taken,
+    selection: Selection,
     name: &str,
-) -> Result<(), String> {
+) -> Result<(), Problem> {
     let n = array.shape.get(axis).copied().unwrap_or(0);
-    let Taken { start, end, of } = taken;
+    let Selection { start, end, of } = selection;
     if n != of || end < start || end > of {
-        return Err(format!(
-            "it has {n} elements along {name} where its file, of which a part is taken, has {of}"
-        ));
+        return Err(Problem::SelectionLength { name: name.to_owned(), length: n, of });
     }
-    let stored = chunks(array, axis, taken);
+    let stored = chunks(array, axis, selection);
     if stored.is_none() && values.is_none() {
         let chunk = match &array.chunk_grid {
             ChunkGrid::Regular(chunk) => chunk.get(axis).copied().unwrap_or(0).to_string(),
             ChunkGrid::Rectilinear(_) => "several numbers of".to_owned(),
         };
-        return Err(format!(
-            "elements {start} to {} along {name} are taken, since other files have the others, and chunks of {chunk} \
-             elements do not begin there; arrays of up to --copy-limit bytes a file are copied, larger ones must be left \
-             out or the files be written anew",
-            end.saturating_sub(1)
-        ));
+        let (name, last) = (name.to_owned(), end.saturating_sub(1));
+        return Err(Problem::SelectionStart { name, start, last, chunk });
     }
     if let Some(values) = values {
-        *values =
-            slice(array, values, axis, taken).ok_or("its values do not have the shape that they should")?;
+        *values = slice(array, values, axis, selection).ok_or(Problem::ValueShape)?;
     }
     // Where chunks do not begin there, the values are copied, and no grid fits.
     let (grid, chunks) = stored.map_or_else(
@@ -59,18 +53,18 @@ pub(super) fn take(
 }
 
 /// Chunk shape and chunks of the part; nothing where none begins where it does.
-fn chunks(array: &Array, axis: usize, taken: Taken) -> Option<(Vec<u64>, ChunkManifest)> {
+fn chunks(array: &Array, axis: usize, selection: Selection) -> Option<(Vec<u64>, ChunkManifest)> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
     let counts = array.chunk_grid.counts(&array.shape);
     let size = chunk.get(axis).copied().filter(|size| *size > 0)?;
     let is_run = is_plain(array) && chunk.iter().take(axis).all(|n| *n == 1);
     if is_run && counts.get(axis) == Some(&1) {
-        return shifted(array, chunk, axis, taken);
+        return shifted(array, chunk, axis, selection);
     }
-    if !taken.start.is_multiple_of(size) {
+    if !selection.start.is_multiple_of(size) {
         return None;
     }
-    let (first, after) = (taken.start / size, taken.end.div_ceil(size));
+    let (first, after) = (selection.start / size, selection.end.div_ceil(size));
     let mut left = counts.clone();
     *left.get_mut(axis)? = after.saturating_sub(first);
     let place = |position| {
@@ -95,12 +89,18 @@ fn chunks(array: &Array, axis: usize, taken: Taken) -> Option<(Vec<u64>, ChunkMa
 }
 
 /// Of plain elements that lie one behind the other along an axis, in one chunk, those that are taken.
-fn shifted(array: &Array, chunk: &[u64], axis: usize, taken: Taken) -> Option<(Vec<u64>, ChunkManifest)> {
+fn shifted(
+    array: &Array,
+    chunk: &[u64],
+    axis: usize,
+    selection: Selection,
+) -> Option<(Vec<u64>, ChunkManifest)> {
     let element = array.data_type.size()?;
     let mut inner = chunk.iter().skip(axis + 1);
     let row = inner.try_fold(element, |all, n| all.checked_mul(*n))?;
     let bytes = row.checked_mul(*chunk.get(axis)?)?;
-    let (from, length) = (row.checked_mul(taken.start)?, row.checked_mul(taken.end - taken.start)?);
+    let (from, length) =
+        (row.checked_mul(selection.start)?, row.checked_mul(selection.end - selection.start)?);
     let mut whole = ChunkManifest::default();
     for column in &array.chunks.references {
         let mut found = ReferencesBuilder::default();
@@ -124,27 +124,27 @@ fn shifted(array: &Array, chunk: &[u64], axis: usize, taken: Taken) -> Option<(V
         .collect();
     whole.inline = inline?;
     let mut chunk = chunk.to_vec();
-    *chunk.get_mut(axis)? = taken.end - taken.start;
+    *chunk.get_mut(axis)? = selection.end - selection.start;
     Some((chunk, whole))
 }
 
 /// The values that are taken, row-major.
-fn slice(array: &Array, values: &Bytes, axis: usize, taken: Taken) -> Option<Bytes> {
+fn slice(array: &Array, values: &Bytes, axis: usize, selection: Selection) -> Option<Bytes> {
     if !is_variable(&array.data_type) {
-        return elements(array, values, axis, taken, array.data_type.size()?);
+        return elements(array, values, axis, selection, array.data_type.size()?);
     }
     let mut table = Table::default();
     let numbers = table.numbers(values);
-    let taken = elements(array, &numbers, axis, taken, 8)?;
-    variable::join(table.elements(&taken)?).map(Bytes::from)
+    let selected = elements(array, &numbers, axis, selection, 8)?;
+    variable::join(table.elements(&selected)?).map(Bytes::from)
 }
 
-fn elements(array: &Array, values: &Bytes, axis: usize, taken: Taken, size: u64) -> Option<Bytes> {
+fn elements(array: &Array, values: &Bytes, axis: usize, selection: Selection, size: u64) -> Option<Bytes> {
     let product = |sizes: &[u64], first: u64| sizes.iter().try_fold(first, |all, n| all.checked_mul(*n));
     let row = product(array.shape.get(axis + 1..)?, size)?;
     let outer = product(array.shape.get(..axis)?, 1)?;
-    let all = usize::try_from(row.checked_mul(taken.of)?).ok()?;
-    let (from, to) = (row.checked_mul(taken.start)?, row.checked_mul(taken.end)?);
+    let all = usize::try_from(row.checked_mul(selection.of)?).ok()?;
+    let (from, to) = (row.checked_mul(selection.start)?, row.checked_mul(selection.end)?);
     let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
     if u64::try_from(values.len()).ok()? != outer.checked_mul(all as u64)? {
         return None;
@@ -196,15 +196,17 @@ mod tests {
     fn whole_chunks_are_taken() {
         let stored = || array(Vec::new(), [6, 4], [2, 4], &[(0, 10, 5), (1, 20, 6), (2, 30, 7)]);
         let mut one = stored();
-        take(&mut one, None, 0, Taken { start: 2, end: 6, of: 6 }, "time").unwrap();
+        select(&mut one, None, 0, Selection { start: 2, end: 6, of: 6 }, "time").unwrap();
         assert_eq!((one.shape.as_slice(), places(&one)), ([4, 4].as_slice(), vec![(0, 20, 6), (1, 30, 7)]));
         let mut other = stored();
-        take(&mut other, None, 0, Taken { start: 0, end: 3, of: 6 }, "time").unwrap();
+        select(&mut other, None, 0, Selection { start: 0, end: 3, of: 6 }, "time").unwrap();
         assert_eq!(
             (other.shape.as_slice(), places(&other)),
             ([3, 4].as_slice(), vec![(0, 10, 5), (1, 20, 6)])
         );
-        let error = take(&mut stored(), None, 0, Taken { start: 1, end: 6, of: 6 }, "time").unwrap_err();
+        let error = select(&mut stored(), None, 0, Selection { start: 1, end: 6, of: 6 }, "time")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("elements 1 to 5 along time") && error.contains("chunks of 2"), "{error}");
     }
 
@@ -212,7 +214,7 @@ mod tests {
     fn plain_elements_are_taken_anywhere() {
         let plain = vec![Codec::Bytes { endian: Some(Endian::Little) }];
         let mut one = array(plain, [6, 4], [6, 4], &[(0, 100, 48)]);
-        take(&mut one, None, 0, Taken { start: 1, end: 3, of: 6 }, "time").unwrap();
+        select(&mut one, None, 0, Selection { start: 1, end: 3, of: 6 }, "time").unwrap();
         assert_eq!(places(&one), [(0, 108, 16)]);
         assert_eq!(one.chunk_grid, ChunkGrid::Regular(vec![2, 4]));
     }
@@ -221,9 +223,9 @@ mod tests {
     fn values_are_taken_along_any_axis() {
         let stored = array(Vec::new(), [2, 3], [2, 3], &[]);
         let values = Bytes::from((0..12).collect::<Vec<u8>>());
-        let taken = slice(&stored, &values, 1, Taken { start: 1, end: 2, of: 3 }).unwrap();
+        let taken = slice(&stored, &values, 1, Selection { start: 1, end: 2, of: 3 }).unwrap();
         assert_eq!(taken.as_ref(), [2, 3, 8, 9]);
-        let taken = slice(&stored, &values, 0, Taken { start: 1, end: 2, of: 2 }).unwrap();
+        let taken = slice(&stored, &values, 0, Selection { start: 1, end: 2, of: 2 }).unwrap();
         assert_eq!(taken.as_ref(), [6, 7, 8, 9, 10, 11]);
     }
 }

@@ -9,6 +9,7 @@ use virtualize::zarr::{DataType, FillValue, NodePath, ZarrFormat};
 
 use super::accumulate::Growing;
 use crate::compat::times::text;
+use crate::error::Problem;
 use crate::values::{
     calendar::{TimeUnits, UNITS, Unit},
     convert::{converted, packing},
@@ -26,7 +27,7 @@ pub(super) fn unify(
     path: &str,
     followers: &[NodePath],
     format: ZarrFormat,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, Problem> {
     let Some(parent) = arrays.get(path) else { return Ok(None) };
     if parent.pieces.values().all(|piece| piece.units.is_none()) {
         return Ok(None);
@@ -34,9 +35,8 @@ pub(super) fn unify(
     let calendar = text(&parent.first.attributes, "calendar").map(str::to_owned);
     let own = text(&parent.first.attributes, "units").unwrap_or_default().to_owned();
     let parse = |units: &str| {
-        TimeUnits::parse(units, calendar.as_deref()).ok_or_else(|| {
-            format!("units \"{units}\" cannot be converted to those of other files, \"{own}\"")
-        })
+        TimeUnits::parse(units, calendar.as_deref())
+            .ok_or_else(|| Problem::Units { units: units.to_owned(), first: own.clone() })
     };
     let target = parse(&own)?;
     let mut units = BTreeMap::new();
@@ -51,14 +51,12 @@ pub(super) fn unify(
     }
     let mut converted = Vec::new();
     if let Some(packed) = packing(&parent.first.attributes) {
-        return Err(format!(
-            "files count in several units, and {packed} scales or changes the stored numbers"
-        ));
+        return Err(Problem::PackedTimes { attribute: packed });
     }
     for name in std::iter::once(path).chain(followers.iter().map(String::as_str)) {
         if let Some(growing) = arrays.get(name) {
             if let Some(packed) = packing(&growing.first.attributes) {
-                return Err(format!("times that follow it are packed ({packed} of {name})"));
+                return Err(Problem::PackedBounds { attribute: packed, path: name.to_owned() });
             }
             let parents = |key: &Vec<usize>| units.get(key).cloned();
             let own = |key: &Vec<usize>, growing: &Growing| match own_units(growing, key) {
@@ -108,25 +106,24 @@ enum Time {
     Missing(f64, Option<i64>),
 }
 
-type UnitsOf<'a> = dyn Fn(&Vec<usize>, &Growing) -> Result<Option<TimeUnits>, String> + 'a;
+type UnitsOf<'a> = dyn Fn(&Vec<usize>, &Growing) -> Result<Option<TimeUnits>, Problem> + 'a;
 
 fn times(
     growing: &Growing,
     units: &UnitsOf<'_>,
     target: &TimeUnits,
     format: ZarrFormat,
-) -> Result<Times, String> {
+) -> Result<Times, Problem> {
     let sentinels = Sentinels::of(&growing.first, format);
     let data_type = &growing.first.data_type;
     let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1);
     let mut parts = BTreeMap::new();
     for (key, piece) in &growing.pieces {
-        let units =
-            units(key, growing)?.ok_or("the time that it follows is not in all files that it is in")?;
-        let values = piece.values.as_ref().ok_or("its values were not read")?;
+        let units = units(key, growing)?.ok_or(Problem::BoundsWithoutTime)?;
+        let values = piece.values.as_ref().ok_or(Problem::NotRead)?;
         let one = |element: &[u8]| {
             time(element, data_type, &sentinels, &units, target)
-                .ok_or_else(|| format!("a value of {} cannot be converted exactly", piece.url))
+                .ok_or_else(|| Problem::InexactTime { url: piece.url.to_string() })
         };
         parts.insert(key.clone(), values.chunks_exact(size).map(one).collect::<Result<_, _>>()?);
     }
@@ -225,17 +222,15 @@ fn write(
     unit: Unit,
     format: ZarrFormat,
     whole: bool,
-) -> Result<(), String> {
+) -> Result<(), Problem> {
     let data_type = if whole { DataType::Int64 } else { DataType::Float64 };
     let stored: Vec<f64> = missing(times);
     for (key, part) in &times.0 {
         let mut bytes = Vec::with_capacity(part.len() * 8);
         for time in part {
-            let (element, float) = element(*time, unit, whole).ok_or(
-                "times in several units have no exact value in one unit; write the files anew with one unit",
-            )?;
+            let (element, float) = element(*time, unit, whole).ok_or(Problem::NoCommonUnit)?;
             if matches!(time, Time::At(_)) && stored.contains(&float) {
-                return Err(format!("a time converted to {} is the value that means \"missing\"", unit.name));
+                return Err(Problem::TimeIsMissing { unit: unit.name });
             }
             bytes.extend(element);
         }

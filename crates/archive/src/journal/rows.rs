@@ -104,11 +104,11 @@ pub(crate) enum Content {
 /// A member as it lies in the journal.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct MemberRow {
-    /// Digest of its signature, with how it is stored.
-    pub(crate) era: String,
+    /// [`crate::compat::Signature::storage_digest`].
+    pub(crate) signature_digest: String,
     /// The signature, as JSON.
     pub(crate) signature: String,
-    /// The [`crate::plan::Brief`], as JSON.
+    /// The [`crate::plan::FileExtent`], as JSON.
     pub(crate) brief: String,
     /// References as JSON text, compressed.
     pub(crate) hierarchy: Vec<u8>,

@@ -295,7 +295,7 @@ fn a_member_comes_back_as_it_was() {
     let source =
         virtualize::zarr::Source { url: "u".to_owned(), etag: None, size: u64::MAX, modified: Some(-1) };
     let member = MemberRow {
-        era: "e".to_owned(),
+        signature_digest: "e".to_owned(),
         signature: "{}".to_owned(),
         brief: "{\"row\":0}".to_owned(),
         hierarchy: vec![1, 2],
@@ -310,7 +310,12 @@ fn a_member_comes_back_as_it_was() {
     assert_eq!(journal.signature("e").unwrap(), "{}");
     let (found, row) = journal.member(planned.first().unwrap().id).unwrap();
     assert_eq!(found, item("a", "1"));
-    let kept = MemberRow { era: String::new(), signature: String::new(), brief: String::new(), ..member };
+    let kept = MemberRow {
+        signature_digest: String::new(),
+        signature: String::new(),
+        brief: String::new(),
+        ..member
+    };
     assert_eq!(row, kept);
 }
 

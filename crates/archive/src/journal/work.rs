@@ -98,7 +98,7 @@ fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqli
         json!(done.warnings).to_string(),
         written.map(|(name, _)| name),
         written.map(|(_, receipt)| receipt),
-        member.map(|member| &member.era),
+        member.map(|member| &member.signature_digest),
         member.map(|member| &member.brief),
         run,
     ])?;
@@ -117,7 +117,7 @@ fn keep(transaction: &Transaction<'_>, id: i64, member: &MemberRow) -> rusqlite:
         json!(member.given).to_string(),
     ])?;
     let sql = "INSERT OR IGNORE INTO eras (digest, signature) VALUES (?1, ?2)";
-    transaction.prepare_cached(sql)?.execute(params![member.era, member.signature]).map(drop)
+    transaction.prepare_cached(sql)?.execute(params![member.signature_digest, member.signature]).map(drop)
 }
 
 fn sources_text(sources: &[Source]) -> String {
@@ -139,7 +139,7 @@ pub(crate) struct Planned {
     pub(crate) id: i64,
     /// The run in which it was read.
     pub(crate) run: i64,
-    /// The [`crate::plan::Brief`], as JSON.
+    /// The [`crate::plan::FileExtent`], as JSON.
     pub(crate) brief: String,
 }
 
@@ -228,8 +228,9 @@ impl Journal {
         find().map_err(|error| self.failed(error))
     }
 
-    /// Digests of the eras of what is done, with their number of files, in the order of their first files.
-    pub(crate) fn eras(&self) -> Result<Vec<(String, u64)>, JournalError> {
+    /// Returns the digests of the signatures of all files that were read, with the number of files of each, in the order of
+    /// their first files.
+    pub(crate) fn signature_digests(&self) -> Result<Vec<(String, u64)>, JournalError> {
         let all = || {
             let sql = "SELECT era, count(*) FROM files WHERE state = 1 AND era IS NOT NULL
                 GROUP BY era ORDER BY min(position)";
@@ -240,7 +241,7 @@ impl Journal {
         all().map_err(|error| self.failed(error))
     }
 
-    /// The signature of an era, as JSON.
+    /// Returns the signature of a digest, as JSON.
     pub(crate) fn signature(&self, digest: &str) -> Result<String, JournalError> {
         let sql = "SELECT signature FROM eras WHERE digest = ?1";
         self.connection.query_row(sql, [digest], |row| row.get(0)).map_err(|error| self.failed(error))

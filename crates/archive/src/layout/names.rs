@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Layout;
 use crate::{
     Item,
-    error::CombineError,
+    error::{CombineError, Problem},
     values::{
         calendar::{Calendar, digits, reference},
         time_value,
@@ -91,21 +91,21 @@ impl std::str::FromStr for NamePattern {
 /// # Errors
 /// A name that is not of the pattern, parts of names that are no dimensions, and properties that a file lacks.
 pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, CombineError> {
-    let wrong = |what: String| CombineError::File { url: item.url.clone(), what };
+    let wrong = |problem| CombineError::file(&item.url, problem);
     let mut given = match &layout.names {
         Some(names) => names.given(&item.url)?,
         None => BTreeMap::new(),
     };
     let is_dimension = |name: &str| layout.along.iter().any(|along| along.name() == name);
     if let Some(name) = given.keys().find(|name| !is_dimension(name)) {
-        let what = format!("{name} is no --concat-dim or --stack-dim; {{}} and * are parts without a name");
+        let problem = Problem::UnknownPart { part: name.clone() };
         let option = layout.names.as_ref().map(|names| format!("pattern {names}")).unwrap_or_default();
-        return Err(CombineError::Option { option, what });
+        return Err(CombineError::option(option, problem));
     }
     for (dimension, property) in &layout.coordinate_properties {
         let value =
             item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
-        let value = value.ok_or_else(|| wrong(format!("its catalogue says no {property}")))?;
+        let value = value.ok_or_else(|| wrong(Problem::NoProperty { property: property.clone() }))?;
         given.insert(dimension.clone(), catalogue_value(value));
     }
     Ok(given)
@@ -117,7 +117,7 @@ impl NamePattern {
     /// # Errors
     /// A pattern without a part, or one that cannot be read.
     pub fn new(pattern: &str) -> Result<Self, CombineError> {
-        let wrong = |what: String| CombineError::Option { option: format!("pattern {pattern}"), what };
+        let wrong = |problem| CombineError::option(format!("pattern {pattern}"), problem);
         let plain = pattern.contains("(?<") || pattern.contains("(?P<");
         let (expression, parts) = if plain {
             (pattern.to_owned(), None)
@@ -126,10 +126,11 @@ impl NamePattern {
             (expression, Some(parts))
         };
         let regex = regex::RegexBuilder::new(&expression).size_limit(MOST_PROGRAM).build();
-        let regex = regex.map_err(|error| wrong(last_line(&error.to_string())))?;
+        let regex =
+            regex.map_err(|error| wrong(Problem::Expression { reason: last_line(&error.to_string()) }))?;
         let named = regex.capture_names().flatten().next().is_some();
         if parts.as_ref().map_or(!named, Vec::is_empty) {
-            return Err(wrong("no part has a name".to_owned()));
+            return Err(wrong(Problem::NoNamedPart));
         }
         Ok(Self { pattern: pattern.to_owned(), regex, parts })
     }
@@ -150,10 +151,10 @@ impl NamePattern {
     /// # Errors
     /// A name that does not match, or has no date where the pattern has one.
     pub fn given(&self, url: &str) -> Result<BTreeMap<String, Value>, CombineError> {
-        let wrong = |what: String| CombineError::File { url: url.to_owned(), what };
+        let wrong = |problem| CombineError::file(url, problem);
         let path = url.split(['?', '#']).next().unwrap_or(url);
         let found = self.regex.captures(path);
-        let found = found.ok_or_else(|| wrong(format!("its name is not of the pattern {}", self.pattern)))?;
+        let found = found.ok_or_else(|| wrong(Problem::Pattern { pattern: self.pattern.clone() }))?;
         let given = match &self.parts {
             Some(parts) => typed(parts, &found),
             None => Ok(by_looks(&self.regex, &found)),
@@ -167,7 +168,7 @@ fn last_line(text: &str) -> String {
 }
 
 /// The expression of a pattern, and what its groups are.
-fn expression(pattern: &str) -> Result<(String, Vec<Part>), String> {
+fn expression(pattern: &str) -> Result<(String, Vec<Part>), Problem> {
     let mut expression = String::from("(?:^|/)");
     let mut parts = Vec::new();
     let mut rest = pattern;
@@ -179,7 +180,7 @@ fn expression(pattern: &str) -> Result<(String, Vec<Part>), String> {
             rest = tail;
             continue;
         }
-        let (inner, tail) = tail.trim_start_matches('{').split_once('}').ok_or("a brace is not closed")?;
+        let (inner, tail) = tail.trim_start_matches('{').split_once('}').ok_or(Problem::UnclosedBrace)?;
         expression += &part(inner, &mut parts)?;
         rest = tail;
     }
@@ -188,7 +189,7 @@ fn expression(pattern: &str) -> Result<(String, Vec<Part>), String> {
     Ok((expression, parts))
 }
 
-fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, String> {
+fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
     let (name, kind) = inner.split_once(':').unwrap_or((inner, "s"));
     if name.is_empty() || name == "_" {
         return Ok("[^/]*?".to_owned());
@@ -208,7 +209,7 @@ fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, String> {
     .to_owned())
 }
 
-fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, String> {
+fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
     let mut expression = String::new();
     let mut letters = format.chars();
     let before = parts.len();
@@ -217,7 +218,7 @@ fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Strin
             expression += &regex::escape(letter.encode_utf8(&mut [0; 4]));
             continue;
         }
-        let field = letters.next().ok_or("a date ends with %")?;
+        let field = letters.next().ok_or(Problem::DateEnd)?;
         let length = match field {
             'Y' => 4,
             'm' | 'd' | 'H' | 'M' | 'S' | 'y' => 2,
@@ -226,39 +227,40 @@ fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Strin
                 expression.push('%');
                 continue;
             }
-            other => return Err(format!("%{other} is no field of a date: Y, y, m, d, j, H, M, S are")),
+            field => return Err(Problem::DateField { field }),
         };
         expression += &format!("([0-9]{{{length}}})");
         parts.push(Part { name: name.to_owned(), kind: Kind::Date(field) });
     }
     if parts.len() == before {
-        return Err(format!("{format} is no type: d, f, s or a date such as %Y%m%d are"));
+        return Err(Problem::PartType { format: format.to_owned() });
     }
     Ok(expression)
 }
 
-fn typed(parts: &[Part], found: &Captures<'_>) -> Result<BTreeMap<String, Value>, String> {
+fn typed(parts: &[Part], found: &Captures<'_>) -> Result<BTreeMap<String, Value>, Problem> {
     let mut given: BTreeMap<String, Value> = BTreeMap::new();
     let mut dates: BTreeMap<&str, BTreeMap<char, i64>> = BTreeMap::new();
     for (n, part) in parts.iter().enumerate() {
         let text = found.get(n + 1).map_or("", |part| part.as_str());
         let Kind::Date(field) = part.kind else {
-            let value = value(text, part.kind).ok_or_else(|| format!("{text} is no {}", part.name))?;
+            let value = value(text, part.kind)
+                .ok_or_else(|| Problem::PartValue { text: text.to_owned(), part: part.name.clone() })?;
             let before = given.insert(part.name.clone(), value.clone());
             if before.is_some_and(|before| before != value) {
-                return Err(format!("its name has two values of {}", part.name));
+                return Err(Problem::TwoValues { part: part.name.clone() });
             }
             continue;
         };
-        let number = digits(text).ok_or_else(|| format!("{text} is no date"))?;
+        let number = digits(text)
+            .ok_or_else(|| Problem::PartValue { text: text.to_owned(), part: "date".to_owned() })?;
         let before = dates.entry(part.name.as_str()).or_default().insert(field, number);
         if before.is_some_and(|before| before != number) {
-            return Err(format!("its name has two dates of {}", part.name));
+            return Err(Problem::TwoDates { part: part.name.clone() });
         }
     }
     for (name, fields) in dates {
-        let seconds =
-            seconds(&fields).ok_or_else(|| format!("its name has no date that there is, for {name}"))?;
+        let seconds = seconds(&fields).ok_or_else(|| Problem::NoSuchDate { part: name.to_owned() })?;
         given.insert(name.to_owned(), time_value(seconds));
     }
     Ok(given)
@@ -346,7 +348,7 @@ mod tests {
             given("{t:%Y}/{t:%m}/x_{t:%d}.nc", "s3://b/2020/02/x_29.nc").unwrap()["t"],
             time_value(1_582_934_400)
         );
-        assert!(given("x_{t:%Y%m%d}.nc", "x_20190229.nc").unwrap_err().contains("no date that there is"));
+        assert!(given("x_{t:%Y%m%d}.nc", "x_20190229.nc").unwrap_err().contains("no date that exists"));
     }
 
     #[test]

@@ -33,6 +33,16 @@ pub enum ListError {
         /// What.
         reason: String,
     },
+    /// An item of a catalogue has several assets that could be read.
+    #[error("{name}: item {item}: it has several assets: {}", assets.join(", "))]
+    Assets {
+        /// The document.
+        name: String,
+        /// Id of the item.
+        item: String,
+        /// Keys of the assets.
+        assets: Vec<String>,
+    },
     /// Nothing is where files were looked for.
     #[error("{sought}: no file was found; {near}")]
     Nothing {
@@ -72,6 +82,7 @@ impl ListError {
             Self::Line { .. } => {
                 Remedy::advice("write a path, a url, or a JSON object with \"url\" on each line")
             }
+            Self::Assets { .. } => Remedy::turn_on(OptionName::Asset, "choose those to read"),
             Self::Nothing { .. } => Remedy::advice("check the pattern; * does not match a slash, ** does"),
             Self::AllLeftOut { without_asset: 1.., .. } => {
                 Remedy::turn_on(OptionName::Asset, "name assets").or(Remedy::advice("widen the filter"))

@@ -179,11 +179,11 @@ impl Crawl {
         let wanted = &self.options.assets;
         let chosen: Vec<_> = assets.iter().filter(|(key, asset)| wanted.has(key, asset)).collect();
         if wanted.say_nothing() && chosen.len() > 1 {
-            let keys: Vec<_> = chosen.iter().map(|(key, _)| key.as_str()).collect();
-            return Err(named(&format!(
-                "it has the assets {}: name those to read with --asset",
-                keys.join(", ")
-            )));
+            return Err(ListError::Assets {
+                name: plain(url),
+                item: id.to_owned(),
+                assets: chosen.iter().map(|(key, _)| (*key).clone()).collect(),
+            });
         }
         if chosen.is_empty() {
             let keys: Vec<_> = assets.keys().take(20).map(String::as_str).collect();
@@ -322,8 +322,12 @@ fn links(document: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn wrong(url: &str, reason: &str) -> ListError {
-    let name = url.split('?').next().unwrap_or(url).to_owned();
-    ListError::Catalogue { name, reason: reason.to_owned() }
+    ListError::Catalogue { name: plain(url), reason: reason.to_owned() }
+}
+
+/// Returns a url without its query, which may hold a signature.
+fn plain(url: &str) -> String {
+    url.split('?').next().unwrap_or(url).to_owned()
 }
 
 /// What a reference in a document leads to: urls are kept, others start from the document's folder.

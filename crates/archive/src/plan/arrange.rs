@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 
 use super::{
-    duplicates::one,
-    extent::{Brief, two},
+    duplicates::resolve_duplicates,
+    extent::{FileExtent, conflict},
     model::Plan,
     natural::natural,
     options::PlanOptions,
     order,
 };
-use crate::{Layout, error::CombineError};
+use crate::{
+    Layout,
+    error::{CombineError, Problem},
+};
 
 /// Files by place, and the elements of each place along each dimension.
-pub(super) type Arranged<'a> = (BTreeMap<Vec<usize>, &'a Brief>, Vec<Vec<u64>>);
+pub(super) type Arranged<'a> = (BTreeMap<Vec<usize>, &'a FileExtent>, Vec<Vec<u64>>);
 
 /// Puts files at their places.
 pub(super) fn arrange<'a>(
-    briefs: &[&'a Brief],
+    briefs: &[&'a FileExtent],
     layout: &Layout,
     options: &PlanOptions,
     plan: &mut Plan,
@@ -31,7 +34,7 @@ pub(super) fn arrange<'a>(
     let cells = cells(briefs, &known, layout)?;
     let mut blocks = BTreeMap::new();
     for (at, files) in cells {
-        let kept = one(&files, briefs, options.on_duplicate, plan)?;
+        let kept = resolve_duplicates(&files, briefs, options.on_duplicate, plan)?;
         if let Some(brief) = kept {
             blocks.insert(at, brief);
         }
@@ -43,14 +46,17 @@ pub(super) fn arrange<'a>(
 type Cells = BTreeMap<Vec<usize>, Vec<usize>>;
 
 /// Files (by index) at each place. Along a dimension without coordinates they follow in the order of their names.
-fn cells(briefs: &[&Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Result<Cells, CombineError> {
+fn cells(
+    briefs: &[&FileExtent],
+    known: &[Option<Vec<usize>>],
+    layout: &Layout,
+) -> Result<Cells, CombineError> {
     let unknown: Vec<usize> =
         known.iter().enumerate().filter(|(_, placed)| placed.is_none()).map(|(n, _)| n).collect();
     if let [left, right, ..] = unknown.as_slice() {
         let name = |n: &usize| layout.along.get(*n).map_or("", |along| along.name());
         let option = format!("dimensions {} and {}", name(left), name(right));
-        let what = "neither has a coordinate, so that files have no place; --coord-from-name gives them one";
-        return Err(CombineError::Option { option, what: what.to_owned() });
+        return Err(CombineError::option(option, Problem::NoOrder));
     }
     let mut cells = Cells::new();
     for n in 0..briefs.len() {
@@ -73,14 +79,17 @@ fn cells(briefs: &[&Brief], known: &[Option<Vec<usize>>], layout: &Layout) -> Re
 }
 
 /// Sizes at each place of each dimension, on which all files must agree.
-fn sizes(blocks: &BTreeMap<Vec<usize>, &Brief>, dimensions: usize) -> Result<Vec<Vec<u64>>, CombineError> {
-    let mut found: Vec<BTreeMap<usize, (u64, &Brief)>> = vec![BTreeMap::new(); dimensions];
+fn sizes(
+    blocks: &BTreeMap<Vec<usize>, &FileExtent>,
+    dimensions: usize,
+) -> Result<Vec<Vec<u64>>, CombineError> {
+    let mut found: Vec<BTreeMap<usize, (u64, &FileExtent)>> = vec![BTreeMap::new(); dimensions];
     for (at, brief) in blocks {
         for ((places, n), extent) in found.iter_mut().zip(at).zip(&brief.extents) {
             let (size, first) = *places.entry(*n).or_insert((extent.size, brief));
             if size != extent.size {
-                let what = format!("{size} and {} elements at the same place", extent.size);
-                return Err(two(first, brief, what));
+                let problem = Problem::UnequalSizes { left: size, right: extent.size };
+                return Err(conflict(first, brief, problem));
             }
         }
     }

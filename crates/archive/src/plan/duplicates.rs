@@ -1,20 +1,20 @@
 //! Files with the same coordinates.
 
 use super::{
-    extent::{Brief, two},
+    extent::{FileExtent, conflict},
     model::{LeftOut, Plan},
     options::OnDuplicate,
 };
-use crate::error::CombineError;
+use crate::error::{CombineError, Problem};
 
 /// The one of the files at a place that is kept.
-pub(super) fn one<'a>(
+pub(super) fn resolve_duplicates<'a>(
     files: &[usize],
-    briefs: &[&'a Brief],
+    briefs: &[&'a FileExtent],
     on_duplicate: OnDuplicate,
     plan: &mut Plan,
-) -> Result<Option<&'a Brief>, CombineError> {
-    let mut there: Vec<&Brief> = files.iter().filter_map(|n| briefs.get(*n).copied()).collect();
+) -> Result<Option<&'a FileExtent>, CombineError> {
+    let mut there: Vec<&FileExtent> = files.iter().filter_map(|n| briefs.get(*n).copied()).collect();
     let kept = match on_duplicate {
         OnDuplicate::Last => there.pop(),
         OnDuplicate::First | OnDuplicate::Error => (!there.is_empty()).then(|| there.remove(0)),
@@ -22,8 +22,7 @@ pub(super) fn one<'a>(
     let Some(kept) = kept else { return Ok(None) };
     for other in there {
         if on_duplicate == OnDuplicate::Error {
-            let what = "they have the same coordinates; --on-duplicate first or last keeps one of them";
-            return Err(two(kept, other, what.to_owned()));
+            return Err(conflict(kept, other, Problem::SameCoordinates));
         }
         let reason = format!("it has the same coordinates as {}", kept.url);
         plan.left_out.push(LeftOut { row: other.row, url: other.url.clone(), reason });

@@ -5,7 +5,7 @@ use virtualize::zarr::{Array, Hierarchy, NodePath};
 use crate::{
     Along, Layout, Member,
     compat::{Signature, is_coordinate, times::text},
-    error::CombineError,
+    error::{CombineError, Problem},
     values::{
         Scalar,
         scalar::{Given, elements},
@@ -15,26 +15,28 @@ use crate::{
 
 /// What must be known of a file to find its place among the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Brief {
+pub struct FileExtent {
     /// The file's row in the journal.
     pub row: u64,
     /// Its url.
     pub url: String,
-    /// Digest of its signature: files of one era agree.
-    pub era: String,
-    /// Digest of how it stores what it holds, of which it depends whether files of different eras can be put together.
-    #[serde(default)]
-    pub kind: String,
+    /// [`Signature::digest`]: files of equal signatures are compatible.
+    #[serde(rename = "era")]
+    pub signature: String,
+    /// [`Signature::storage_digest`]: how the file stores its arrays decides whether files of different signatures are
+    /// compatible.
+    #[serde(default, rename = "kind")]
+    pub storage: String,
     /// What it covers of each dimension, in the layout's order.
     pub extents: Vec<Extent>,
     /// What is taken of it along the only dimension, where that is not all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taken: Option<Taken>,
+    #[serde(default, rename = "taken", skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
 }
 
 /// Elements that are taken of a file along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Taken {
+pub struct Selection {
     /// The first.
     pub start: u64,
     /// The first behind them.
@@ -82,7 +84,7 @@ pub enum Direction {
     Neither,
 }
 
-impl Brief {
+impl FileExtent {
     /// What must be known of a file.
     ///
     /// # Errors
@@ -95,27 +97,31 @@ impl Brief {
     ) -> Result<Self, CombineError> {
         let url = member.item.url.clone();
         let extent = |along| {
-            extent(member, along, layout)
-                .map_err(|what| CombineError::File { url: member.item.url.clone(), what })
+            extent(member, along, layout).map_err(|problem| CombineError::file(&member.item.url, problem))
         };
         let extents = layout.along.iter().map(extent).collect::<Result<_, _>>()?;
-        Ok(Self { row, url, era: signature.digest(), kind: signature.kind(), extents, taken: None })
+        Ok(Self {
+            row,
+            url,
+            signature: signature.digest(),
+            storage: signature.storage_digest(),
+            extents,
+            selection: None,
+        })
     }
 }
 
-fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent, String> {
+fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent, Problem> {
     match along {
         Along::Concat(name) => existing(member, name),
         Along::Stack(name) => Ok(Extent { size: 1, range: stacked(member, name, layout)? }),
     }
 }
 
-fn existing(member: &Member, name: &str) -> Result<Extent, String> {
+fn existing(member: &Member, name: &str) -> Result<Extent, Problem> {
     let Some((path, array, axis)) = bearer(&member.hierarchy, name) else {
-        let names = dimensions(&member.hierarchy).join(", ");
-        return Err(format!(
-            "no array has a dimension {name} (there are {names}); a new one is a --stack-dim"
-        ));
+        let existing = dimensions(&member.hierarchy).join(", ");
+        return Err(Problem::NoDimension { name: name.to_owned(), existing });
     };
     let size = array.shape.get(axis).copied().unwrap_or(0);
     if is_coordinate(&path, array) && !member.given.contains_key(name) {
@@ -123,11 +129,8 @@ fn existing(member: &Member, name: &str) -> Result<Extent, String> {
             return Ok(Extent { size, range: None });
         }
         let values = member.values.get(&path).ok_or_else(|| match array.data_type.size() {
-            Some(_) => format!("the values of {path} were not read"),
-            None => format!(
-                "the values of {path}, which are of variable length, were not read; --coord-from-name can tell the \
-                 order of files"
-            ),
+            Some(_) => Problem::ValuesNotRead { path: path.clone() },
+            None => Problem::VariableLengthNotRead { path: path.clone() },
         })?;
         return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });
     }
@@ -151,31 +154,33 @@ fn dimensions(hierarchy: &Hierarchy) -> Vec<String> {
     names
 }
 
-fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>, String> {
+fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>, Problem> {
     if bearer(&member.hierarchy, name).is_some_and(|(path, array, _)| path != name || array.shape != [1]) {
-        return Err(format!("arrays have a dimension {name} already; an existing one is a --concat-dim"));
+        return Err(Problem::DimensionExists { name: name.to_owned() });
     }
     if let Some(array) = member.hierarchy.array(name) {
         if member.given.contains_key(name) {
-            return Err(format!("there is an array {name}, and a coordinate {name} from elsewhere"));
+            return Err(Problem::TwoCoordinates { name: name.to_owned() });
         }
-        let values = member.values.get(name).ok_or_else(|| format!("the values of {name} were not read"))?;
+        let values =
+            member.values.get(name).ok_or_else(|| Problem::ValuesNotRead { path: name.to_owned() })?;
         return Ok(range(array, values, member.hierarchy.format));
     }
     match layout.coordinate_attributes.get(name) {
         Some(attribute) => {
             let value = member.hierarchy.root.attributes.get(attribute);
             let scalar = value.and_then(Scalar::of_json);
-            let scalar = scalar.ok_or_else(|| format!("no attribute {attribute} that is a single value"))?;
+            let scalar = scalar.ok_or_else(|| Problem::NoAttribute { attribute: attribute.clone() })?;
             Ok(Some(Range::of_one(scalar, None, None)))
         }
         None => given(member, name),
     }
 }
 
-fn given(member: &Member, name: &str) -> Result<Option<Range>, String> {
+fn given(member: &Member, name: &str) -> Result<Option<Range>, Problem> {
     let Some(value) = member.given.get(name) else { return Ok(None) };
-    let given = Given::of(value).ok_or_else(|| format!("coordinate {name} is {value}, no single value"))?;
+    let given = Given::of(value)
+        .ok_or_else(|| Problem::NotScalar { name: name.to_owned(), value: value.to_string() })?;
     let (units, calendar) = (given.units, given.calendar());
     Ok(Some(Range::of_one(given.value, units.map(str::to_owned), calendar.map(str::to_owned))))
 }
@@ -260,6 +265,7 @@ impl Direction {
     }
 }
 
-pub(super) fn two(left: &Brief, right: &Brief, what: String) -> CombineError {
-    CombineError::Files { left: left.url.clone(), right: right.url.clone(), what }
+/// Returns the error of two files that exclude each other.
+pub(super) fn conflict(left: &FileExtent, right: &FileExtent, problem: Problem) -> CombineError {
+    CombineError::Files { left: left.url.clone(), right: right.url.clone(), problem: Box::new(problem) }
 }

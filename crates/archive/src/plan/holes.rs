@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{extent::Brief, model::Plan, options::PlanOptions};
+use super::{extent::FileExtent, model::Plan, options::PlanOptions};
 use crate::{
     Layout,
     error::{CombineError, Note},
 };
 
 pub(super) fn holes(
-    blocks: &BTreeMap<Vec<usize>, &Brief>,
+    blocks: &BTreeMap<Vec<usize>, &FileExtent>,
     sizes: &[Vec<u64>],
     options: &PlanOptions,
     layout: &Layout,
@@ -56,7 +56,7 @@ fn step(at: &mut [usize], sizes: &[Vec<u64>]) -> bool {
 }
 
 /// A place by the coordinates that files beside it have.
-fn place_name(at: &[usize], blocks: &BTreeMap<Vec<usize>, &Brief>, layout: &Layout) -> String {
+fn place_name(at: &[usize], blocks: &BTreeMap<Vec<usize>, &FileExtent>, layout: &Layout) -> String {
     let one = |(dimension, n): (usize, &usize)| {
         let name = layout.along.get(dimension).map_or("", |along| along.name());
         let beside = blocks.iter().find(|(other, _)| other.get(dimension) == Some(n));

@@ -1,4 +1,4 @@
-//! Eras of files that can stand beside each other though they are stored in several ways.
+//! Merges eras whose files are compatible though their storage, or the types of their numbers, differ.
 
 use std::{
     cell::RefCell,
@@ -7,114 +7,112 @@ use std::{
 
 use super::{
     arrange::arrange,
-    extent::Brief,
-    model::{Era, Kinds, Known, Plan},
+    extent::FileExtent,
+    model::{Era, Known, Plan, Signatures},
     options::PlanOptions,
     overlap::resolve,
 };
 use crate::{
     Layout,
     compat::{
-        Place, Signature, Stored,
+        DimRole, MAX_KEPT, Signature,
         geometry::Geometry,
         numbers_agree,
-        storage::{Allowed, Laid, MOST_KEPT, Parts, decide},
+        storage::{ArrayParts, StorageOptions},
     },
     values::Scalar,
 };
 
-/// Most eras of which it is tried.
-const MOST: usize = 1024;
+/// Maximum number of eras for which merging is tried.
+const MAX_ERAS: usize = 1024;
 
-/// Joins eras whose files agree in all but what their parts' places, or their numbers, decide.
+/// Maximum number of files whose coordinates are cached.
+const MAX_COORDINATES: usize = 10_000;
+
+/// Merges eras whose files differ only in what the files' places, or conversion of numbers, can reconcile.
 pub(crate) fn merge(eras: Vec<Era>, known: &Known<'_>, layout: &Layout, options: &PlanOptions) -> Vec<Era> {
-    if eras.len() < 2 || eras.len() > MOST || layout.along.is_empty() {
+    if eras.len() < 2 || eras.len() > MAX_ERAS || layout.along.is_empty() {
         return eras;
     }
-    let agreements: BTreeMap<&str, String> =
-        known.kinds.iter().map(|(kind, signature)| (kind.as_str(), signature.agreement())).collect();
-    let mut alike: BTreeMap<&String, Vec<Era>> = BTreeMap::new();
+    let cores: BTreeMap<&str, String> = known
+        .signatures
+        .iter()
+        .map(|(storage, signature)| (storage.as_str(), signature.core_digest()))
+        .collect();
+    let mut of_core: BTreeMap<&String, Vec<Era>> = BTreeMap::new();
     let mut merged = Vec::new();
     for era in eras {
-        match common(&era.1, &agreements) {
-            Some(agreement) => alike.entry(agreement).or_default().push(era),
+        match common(&era.1, &cores) {
+            Some(core) => of_core.entry(core).or_default().push(era),
             None => merged.push(era),
         }
     }
     let merging = Merging { known, layout, options, coordinates: RefCell::default() };
-    merged.extend(alike.into_values().flat_map(|eras| merging.groups(eras)));
-    merged.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
+    merged.extend(of_core.into_values().flat_map(|eras| merging.merge(eras)));
+    merged.sort_by_key(|(_, files)| files.first().map(|file| file.row));
     merged
 }
 
-/// What all files of an era agree in.
-fn common<'a>(briefs: &[Brief], agreements: &'a BTreeMap<&str, String>) -> Option<&'a String> {
-    let kinds: BTreeSet<&str> = briefs.iter().map(|brief| brief.kind.as_str()).collect();
-    let mut found = kinds.into_iter().map(|kind| agreements.get(kind));
+/// Returns the core digest that all files of an era share.
+fn common<'a>(files: &[FileExtent], cores: &'a BTreeMap<&str, String>) -> Option<&'a String> {
+    let storages: BTreeSet<&str> = files.iter().map(|file| file.storage.as_str()).collect();
+    let mut found = storages.into_iter().map(|storage| cores.get(storage));
     let first = found.next()??;
     found.all(|other| other == Some(first)).then_some(first)
 }
 
-/// Eras of one agreement on their way to fewer.
+type RowAndDimension = (u64, String);
+
+/// Merges eras of one core digest.
 struct Merging<'a> {
     known: &'a Known<'a>,
     layout: &'a Layout,
     options: &'a PlanOptions,
-    /// Coordinates of files that overlap others, by row and dimension, so that each is read once.
-    coordinates: RefCell<HashMap<OfRow, Option<Vec<Scalar>>>>,
+    /// Coordinates of files that overlap others, by row and dimension; each file is read once.
+    coordinates: RefCell<HashMap<RowAndDimension, Option<Vec<Scalar>>>>,
 }
 
-/// Row and dimension.
-type OfRow = (u64, String);
-
-/// Most files whose coordinates are kept.
-const MOST_COORDINATES: usize = 10_000;
-
 impl Merging<'_> {
-    /// All of them together if they can be, else each half by itself, and then one half's with the other's.
-    fn groups(&self, mut eras: Vec<Era>) -> Vec<Era> {
+    /// Merges all eras if they are compatible; otherwise each half by itself, and then one half's eras with the other's.
+    fn merge(&self, mut eras: Vec<Era>) -> Vec<Era> {
         if eras.len() < 2 || self.is_possible(&eras.iter().collect::<Vec<_>>()) {
-            return eras.into_iter().reduce(together).into_iter().collect();
+            return eras.into_iter().reduce(concatenated).into_iter().collect();
         }
         let others = eras.split_off(eras.len().div_ceil(2));
-        let mut groups = self.groups(eras);
-        for era in self.groups(others) {
-            match groups
+        let mut merged = self.merge(eras);
+        for era in self.merge(others) {
+            match merged
                 .iter()
                 .position(|there| self.may_be_possible(there, &era) && self.is_possible(&[there, &era]))
             {
                 Some(at) => {
-                    let there = groups.remove(at);
-                    groups.insert(at, together(there, era));
+                    let there = merged.remove(at);
+                    merged.insert(at, concatenated(there, era));
                 }
-                None => groups.push(era),
+                None => merged.push(era),
             }
         }
-        groups
+        merged
     }
 
-    /// Whether the first kinds of two eras do not rule it out, wherever the files are.
+    /// Returns false if the first signatures of two eras rule it out, wherever the files are placed.
     fn may_be_possible(&self, one: &Era, other: &Era) -> bool {
-        let kind = |(_, briefs): &Era| self.known.kinds.get(&briefs.first()?.kind);
-        let (Some(one), Some(other)) = (kind(one), kind(other)) else { return false };
-        one.stored.iter().all(|(path, stored)| {
-            let Some(others) = other.stored.get(path) else { return false };
-            (stored.is_read && others.is_read) || stored.codecs == others.codecs
-        })
+        let signature = |(_, files): &Era| self.known.signatures.get(&files.first()?.storage);
+        signature(one).zip(signature(other)).is_some_and(|(one, other)| one.may_share_storage(other))
     }
 
     fn is_possible(&self, eras: &[&Era]) -> bool {
-        let mut briefs: Vec<&Brief> = eras.iter().flat_map(|(_, briefs)| briefs).collect();
-        briefs.sort_by_key(|brief| brief.row);
+        let mut files: Vec<&FileExtent> = eras.iter().flat_map(|(_, files)| files).collect();
+        files.sort_by_key(|file| file.row);
         let Self { known, layout, options, .. } = self;
         let coordinates = |row: u64, name: &str| self.coordinates(row, name);
-        // Files that cannot be cut are refused with the reason where nothing else tells them apart.
-        let cut = resolve(&briefs, &coordinates, layout, options.on_duplicate, &mut Plan::default());
-        let cut = cut.unwrap_or_default();
-        if let Some(cut) = &cut {
-            briefs = cut.iter().collect();
+        // Files that no selection separates are refused later, with the reason, if nothing else distinguishes them.
+        let clipped = resolve(&files, &coordinates, layout, options.on_duplicate, &mut Plan::default());
+        let clipped = clipped.unwrap_or_default();
+        if let Some(clipped) = &clipped {
+            files = clipped.iter().collect();
         }
-        Together { briefs: &briefs, kinds: &known.kinds, layout, options }.is_possible().is_some()
+        Candidate { files: &files, signatures: &known.signatures, layout, options }.check().is_some()
     }
 
     fn coordinates(&self, row: u64, name: &str) -> Option<Vec<Scalar>> {
@@ -124,133 +122,84 @@ impl Merging<'_> {
         }
         let found = (self.known.coordinates)(row, name);
         let mut kept = self.coordinates.borrow_mut();
-        if kept.len() < MOST_COORDINATES {
+        if kept.len() < MAX_COORDINATES {
             kept.insert(key, found.clone());
         }
         found
     }
 }
 
-fn together((name, mut briefs): Era, (_, mut others): Era) -> Era {
-    briefs.append(&mut others);
-    briefs.sort_by_key(|brief| brief.row);
-    (name, briefs)
+fn concatenated((name, mut files): Era, (_, mut others): Era) -> Era {
+    files.append(&mut others);
+    files.sort_by_key(|file| file.row);
+    (name, files)
 }
 
-/// Files of several kinds that may be put together.
-struct Together<'a> {
-    briefs: &'a [&'a Brief],
-    kinds: &'a Kinds,
+/// Files of several signatures that may be compatible.
+struct Candidate<'a> {
+    files: &'a [&'a FileExtent],
+    signatures: &'a Signatures,
     layout: &'a Layout,
     options: &'a PlanOptions,
 }
 
-impl Together<'_> {
-    /// Something where all their arrays can be.
-    fn is_possible(&self) -> Option<()> {
-        let names: BTreeSet<&str> = self.briefs.iter().map(|brief| brief.kind.as_str()).collect();
-        let kinds: Vec<&Signature> =
-            names.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
-        let first = kinds.first()?;
-        if !first.numbers.keys().all(|path| numbers_agree(path, &kinds)) {
+impl Candidate<'_> {
+    /// Returns `Some` if all arrays can be joined.
+    fn check(&self) -> Option<()> {
+        let storages: BTreeSet<&str> = self.files.iter().map(|file| file.storage.as_str()).collect();
+        let signatures: Vec<&Signature> =
+            storages.into_iter().map(|storage| self.signatures.get(storage)).collect::<Option<_>>()?;
+        let first = signatures.first()?;
+        if !first.numbers.keys().all(|path| numbers_agree(path, &signatures)) {
             return None;
         }
-        // Where those of no array differ, the reason is told when files are put together.
+        // If all arrays are stored alike, joining the files reports the reason why that fails.
         let differing: Vec<&String> =
-            first.stored.keys().filter(|path| !stored_alike(path, &kinds)).collect();
+            first.stored.keys().filter(|path| !Signature::is_stored_alike(path, &signatures)).collect();
         if differing.is_empty() {
             return Some(());
         }
-        let (blocks, sizes) = arrange(self.briefs, self.layout, self.options, &mut Plan::default()).ok()?;
-        differing.into_iter().all(|path| self.array(path, &blocks, &sizes).is_some()).then_some(())
+        let (blocks, sizes) = arrange(self.files, self.layout, self.options, &mut Plan::default()).ok()?;
+        differing.into_iter().all(|path| self.check_array(path, &blocks, &sizes).is_some()).then_some(())
     }
 
-    fn array(&self, path: &str, blocks: &BTreeMap<Vec<usize>, &Brief>, sizes: &[Vec<u64>]) -> Option<()> {
+    fn check_array(
+        &self,
+        path: &str,
+        blocks: &BTreeMap<Vec<usize>, &FileExtent>,
+        sizes: &[Vec<u64>],
+    ) -> Option<()> {
         let mut sizes = sizes.to_vec();
-        let mut parts: BTreeMap<Vec<usize>, Part<'_>> = BTreeMap::new();
+        let mut parts = BTreeMap::new();
         let (mut first, mut bytes) = (None, 0_u64);
-        for (at, brief) in blocks {
-            let signature = self.kinds.get(&brief.kind)?;
+        for (at, file) in blocks {
+            let signature = self.signatures.get(&file.storage)?;
             let stored = signature.stored.get(path)?;
             let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
-            let part = Part::of(brief, stored, stored.codecs == leading.codecs)?;
-            for ((place, n), sizes) in stored.places.iter().zip(at).zip(&mut sizes) {
-                if let Place::Axis(axis) = place {
+            let lengths: Vec<u64> = file.extents.iter().map(|extent| extent.size).collect();
+            let part = stored.chunk_layout(&file.url, &lengths, stored.codecs == leading.codecs)?;
+            for ((role, n), sizes) in stored.roles.iter().zip(at).zip(&mut sizes) {
+                if let DimRole::Axis(axis) = role {
                     *sizes.get_mut(*n)? = *part.shape.get(*axis)?;
                 }
             }
             bytes =
                 bytes.saturating_add(part.shape.iter().fold(stored.element, |all, n| all.saturating_mul(*n)));
-            let places = stored.places.iter().zip(at);
-            parts.insert(
-                places.map(|(place, n)| if *place == Place::Absent { 0 } else { *n }).collect(),
-                part,
-            );
+            let at = stored.roles.iter().zip(at);
+            let at = at.map(|(role, n)| if *role == DimRole::Invariant { 0 } else { *n }).collect();
+            parts.insert(at, part);
         }
-        if bytes > MOST_KEPT {
+        if bytes > MAX_KEPT {
             parts.values_mut().for_each(|part| part.is_read = false);
         }
         let (stored, signed) = first?;
-        let shape = parts.values().next()?.shape.clone();
+        let shape = parts.values().next()?.shape.to_vec();
         let names: Vec<String> = self.layout.along.iter().map(|along| along.name().to_owned()).collect();
         let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
-        let geometry = Geometry::new(&stored.places, &shape, &signed.dimensions, &names, &sizes)?;
-        let allowed =
-            Allowed { rectilinear: self.layout.rectilinear, inline_limit: self.layout.inline_limit };
-        let parts = Parts { url: "", always: false, is_plain: stored.is_plain, pieces: &parts };
-        decide(&parts, &geometry, allowed).ok().map(drop)
+        let geometry = Geometry::new(&stored.roles, &shape, &signed.dimensions, &names, &sizes)?;
+        let Layout { rectilinear, inline_limit, .. } = *self.layout;
+        let options = StorageOptions { rectilinear, inline_limit };
+        let parts = ArrayParts { url: "", always_copied: false, is_plain: stored.is_plain, parts };
+        parts.storage(&geometry, options).ok().map(drop)
     }
-}
-
-/// The part of an array that is in one file.
-struct Part<'a> {
-    url: &'a str,
-    shape: Vec<u64>,
-    chunk: Option<Vec<u64>>,
-    fits: bool,
-    is_read: bool,
-}
-
-impl<'a> Part<'a> {
-    fn of(brief: &'a Brief, stored: &Stored, fits: bool) -> Option<Self> {
-        let extent = |axis: usize| {
-            let dimension = stored.places.iter().position(|place| *place == Place::Axis(axis))?;
-            brief.extents.get(dimension).map(|extent| extent.size)
-        };
-        let shape = stored.shape.iter().enumerate().map(|(axis, n)| n.or_else(|| extent(axis)));
-        let shape: Vec<u64> = shape.collect::<Option<_>>()?;
-        let chunk = stored.chunks.as_ref().map(|chunks| {
-            chunks.iter().zip(&shape).map(|(chunk, n)| chunk.unwrap_or(*n)).collect::<Vec<_>>()
-        });
-        Some(Self { url: &brief.url, shape, chunk, fits, is_read: stored.is_read })
-    }
-}
-
-impl Laid for Part<'_> {
-    fn url(&self) -> &str {
-        self.url
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk(&self) -> Option<&[u64]> {
-        self.chunk.as_deref()
-    }
-
-    fn fits(&self) -> bool {
-        self.fits
-    }
-
-    fn is_read(&self) -> bool {
-        self.is_read
-    }
-}
-
-/// Whether chunks and codecs of an array agree, as far as they must.
-fn stored_alike(path: &str, kinds: &[&Signature]) -> bool {
-    let mut all = kinds.iter().map(|kind| kind.arrays.get(path).map(|array| (&array.chunks, &array.codecs)));
-    let first = all.next();
-    all.all(|other| Some(other) == first)
 }

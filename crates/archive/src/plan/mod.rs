@@ -16,9 +16,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(crate) use extent::coordinates;
-pub use extent::{Brief, Direction, Extent, Range, Taken};
+pub use extent::{Direction, Extent, FileExtent, Range, Selection};
 pub(crate) use merge::merge;
-pub use model::{Block, Kinds, Known, LeftOut, Plan, PlannedEra};
+pub use model::{Block, Known, LeftOut, Plan, PlannedEra, Signatures};
 pub use options::{OnDuplicate, OnMismatch, PlanOptions};
 
 use crate::{Layout, error::CombineError};
@@ -33,20 +33,20 @@ use model::Era;
 /// # Errors
 /// Files that overlap, that are not monotone, that have the same coordinates, that are of several eras; holes.
 pub fn plan(
-    briefs: Vec<Brief>,
+    briefs: Vec<FileExtent>,
     known: &Known<'_>,
     layout: &Layout,
     options: &PlanOptions,
 ) -> Result<Plan, CombineError> {
     let mut plan = Plan::default();
-    let mut eras: BTreeMap<String, Vec<Brief>> = BTreeMap::new();
+    let mut eras: BTreeMap<String, Vec<FileExtent>> = BTreeMap::new();
     for brief in briefs {
         let empty = layout.along.iter().zip(&brief.extents).find(|(_, extent)| extent.size == 0);
         if let Some((along, _)) = empty {
             let reason = format!("dimension {} has length 0", along.name());
             plan.left_out.push(LeftOut { row: brief.row, url: brief.url, reason });
         } else {
-            eras.entry(brief.era.clone()).or_default().push(brief);
+            eras.entry(brief.signature.clone()).or_default().push(brief);
         }
     }
     let mut eras: Vec<_> = eras.into_iter().collect();
@@ -57,12 +57,12 @@ pub fn plan(
     let eras = merge(eras, known, layout, options);
     let eras = settle(eras, options.on_mismatch, &mut plan)?;
     let several = eras.len() > 1;
-    for (n, (era, briefs)) in eras.into_iter().enumerate() {
+    for (n, (signature, briefs)) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
-        let all: Vec<&Brief> = briefs.iter().collect();
+        let all: Vec<&FileExtent> = briefs.iter().collect();
         let cut = overlap::resolve(&all, known.coordinates, layout, options.on_duplicate, &mut plan)?;
         let briefs = cut.unwrap_or(briefs);
-        let planned = plan_era(era, group, briefs, layout, options, &mut plan)?;
+        let planned = plan_era(signature, group, briefs, layout, options, &mut plan)?;
         plan.eras.push(planned);
     }
     if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
@@ -73,7 +73,7 @@ fn settle(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Ve
         return Ok(eras);
     }
     if on_mismatch == OnMismatch::Stop {
-        let first = |briefs: &[Brief]| briefs.first().map(|brief| brief.url.clone()).unwrap_or_default();
+        let first = |briefs: &[FileExtent]| briefs.first().map(|brief| brief.url.clone()).unwrap_or_default();
         let eras = eras.iter().map(|(_, briefs)| (briefs.len() as u64, first(briefs))).collect();
         return Err(CombineError::Eras { eras });
     }
@@ -83,7 +83,7 @@ fn settle(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Ve
         if kept.is_none() && Some(briefs.len()) == most {
             kept = Some((era, briefs));
         } else {
-            let out = |brief: Brief| LeftOut {
+            let out = |brief: FileExtent| LeftOut {
                 row: brief.row,
                 url: brief.url,
                 reason: "it disagrees with the files that are most".to_owned(),
@@ -95,21 +95,21 @@ fn settle(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Ve
 }
 
 fn plan_era(
-    era: String,
+    signature: String,
     group: String,
-    briefs: Vec<Brief>,
+    briefs: Vec<FileExtent>,
     layout: &Layout,
     options: &PlanOptions,
     plan: &mut Plan,
 ) -> Result<PlannedEra, CombineError> {
-    let briefs: Vec<&Brief> = briefs.iter().collect();
+    let briefs: Vec<&FileExtent> = briefs.iter().collect();
     let (blocks, sizes) = arrange(&briefs, layout, options, plan)?;
     holes(&blocks, &sizes, options, layout, plan)?;
-    let block = |(at, brief): (Vec<usize>, &Brief)| Block {
+    let block = |(at, brief): (Vec<usize>, &FileExtent)| Block {
         row: brief.row,
         url: brief.url.clone(),
         at,
-        taken: brief.taken,
+        selection: brief.selection,
     };
-    Ok(PlannedEra { era, group, sizes, blocks: blocks.into_iter().map(block).collect() })
+    Ok(PlannedEra { signature, group, sizes, blocks: blocks.into_iter().map(block).collect() })
 }

@@ -1,15 +1,15 @@
 use std::collections::BTreeMap;
 
-use super::extent::{Brief, Taken};
+use super::extent::{FileExtent, Selection};
 use crate::{compat::Signature, error::Note, values::Scalar};
 
-/// Signatures of the kinds of files that there are, by their digests ([`Brief::kind`]).
-pub type Kinds = BTreeMap<String, Signature>;
+/// The signatures of all files, by [`FileExtent::storage`].
+pub type Signatures = BTreeMap<String, Signature>;
 
 /// What is known of files beside their briefs.
 pub struct Known<'a> {
-    /// Their kinds.
-    pub kinds: Kinds,
+    /// Their signatures.
+    pub signatures: Signatures,
     /// All coordinates of a file, by its row, along a dimension; nothing where they are not known. It is asked of files
     /// that overlap.
     pub coordinates: &'a dyn Fn(u64, &str) -> Option<Vec<Scalar>>,
@@ -18,7 +18,7 @@ pub struct Known<'a> {
 impl Known<'_> {
     /// Nothing is known.
     pub fn nothing() -> Self {
-        Self { kinds: Kinds::new(), coordinates: &|_, _| None }
+        Self { signatures: Signatures::new(), coordinates: &|_, _| None }
     }
 }
 
@@ -47,8 +47,8 @@ pub struct LeftOut {
 /// Files that agree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlannedEra {
-    /// Digest of their signature.
-    pub era: String,
+    /// Digest of their signature; that of the first files, if several signatures are compatible.
+    pub signature: String,
     /// Path of the group that they become; "" where there is only one era.
     pub group: String,
     /// Number of elements of each place along each dimension, in the layout's order.
@@ -67,8 +67,8 @@ pub struct Block {
     /// Its place along each dimension, from 0, in the layout's order.
     pub at: Vec<usize>,
     /// What is taken of it along the only dimension, where that is not all.
-    pub taken: Option<Taken>,
+    pub selection: Option<Selection>,
 }
 
 /// Its digest, and its files in the order of rows.
-pub(super) type Era = (String, Vec<Brief>);
+pub(super) type Era = (String, Vec<FileExtent>);

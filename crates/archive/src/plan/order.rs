@@ -2,16 +2,16 @@
 
 use std::cmp::Ordering;
 
-use super::extent::{Brief, Direction, Range, two};
+use super::extent::{Direction, FileExtent, Range, conflict};
 use crate::{
-    error::{CombineError, Note},
+    error::{CombineError, Note, Problem},
     values::{Scalar, calendar::TimeUnits, dates::date_of, scalar::Key},
 };
 
 /// A file's coordinates along the dimension, ready to be compared.
 pub(super) struct Span<'a> {
     pub(super) index: usize,
-    pub(super) brief: &'a Brief,
+    pub(super) brief: &'a FileExtent,
     pub(super) range: &'a Range,
     pub(super) size: u64,
     pub(super) low: Key,
@@ -21,7 +21,7 @@ pub(super) struct Span<'a> {
 type Placed = (Option<Vec<usize>>, Vec<Note>);
 
 /// The place of each file along dimension number `dimension`; nothing where no file has a coordinate.
-pub(super) fn place(name: &str, dimension: usize, briefs: &[&Brief]) -> Result<Placed, CombineError> {
+pub(super) fn place(name: &str, dimension: usize, briefs: &[&FileExtent]) -> Result<Placed, CombineError> {
     let Some(mut spans) = spans(name, dimension, briefs)? else { return Ok((None, Vec::new())) };
     let down = direction(name, &spans)? == Direction::Decreasing;
     spans.sort_by(|left, right| {
@@ -53,33 +53,29 @@ pub(super) fn place(name: &str, dimension: usize, briefs: &[&Brief]) -> Result<P
 pub(super) fn spans<'a>(
     name: &str,
     dimension: usize,
-    briefs: &[&'a Brief],
+    briefs: &[&'a FileExtent],
 ) -> Result<Option<Vec<Span<'a>>>, CombineError> {
-    let range = |brief: &'a Brief| brief.extents.get(dimension).and_then(|extent| extent.range.as_ref());
+    let range = |brief: &'a FileExtent| brief.extents.get(dimension).and_then(|extent| extent.range.as_ref());
     let Some(first) = briefs.iter().copied().find(|brief| range(brief).is_some()) else { return Ok(None) };
     if let Some(bare) = briefs.iter().copied().find(|brief| range(brief).is_none()) {
-        return Err(two(first, bare, format!("the second has no coordinate {name}")));
+        return Err(conflict(first, bare, Problem::NoCoordinate { name: name.to_owned() }));
     }
     let kind = kind_of(dimension, briefs);
     let mut spans: Vec<Span<'a>> = Vec::with_capacity(briefs.len());
     for (index, brief) in briefs.iter().copied().enumerate() {
         let Some(range) = range(brief) else { continue };
         let Some((left, right)) = keys(range, kind) else {
-            let what = format!("{name} has units \"{}\", which cannot be compared", units_of(range));
-            return Err(two(first, brief, what));
+            let units = range.units.clone().unwrap_or_default();
+            return Err(conflict(first, brief, Problem::UnitsNotComparable { name: name.to_owned(), units }));
         };
         if spans.first().is_some_and(|span| !span.low.same_kind(&left)) || !left.same_kind(&right) {
-            return Err(two(first, brief, format!("coordinates {name} of different kinds")));
+            return Err(conflict(first, brief, Problem::CoordinateKinds { name: name.to_owned() }));
         }
         let (low, high) = if left.order(&right) == Ordering::Greater { (right, left) } else { (left, right) };
         let size = brief.extents.get(dimension).map_or(0, |extent| extent.size);
         spans.push(Span { index, brief, range, size, low, high });
     }
     Ok(Some(spans))
-}
-
-fn units_of(range: &Range) -> &str {
-    range.units.as_deref().unwrap_or("")
 }
 
 /// How coordinates are compared.
@@ -110,7 +106,7 @@ impl Kind {
 }
 
 /// How the coordinates of files along a dimension are compared.
-pub(super) fn kind_of(dimension: usize, briefs: &[&Brief]) -> Kind {
+pub(super) fn kind_of(dimension: usize, briefs: &[&FileExtent]) -> Kind {
     let ranges = || briefs.iter().filter_map(|brief| brief.extents.get(dimension)?.range.as_ref());
     let mut units = ranges().map(|range| (range.units.as_deref(), range.calendar.as_deref()));
     let first = units.next();
@@ -139,14 +135,14 @@ fn direction(name: &str, spans: &[Span<'_>]) -> Result<Direction, CombineError> 
     for span in spans {
         let own = span.range.direction;
         if !own.is_monotone() {
-            let what = format!("{name} neither increases nor decreases throughout");
-            return Err(CombineError::File { url: span.brief.url.clone(), what });
+            let problem = Problem::NotMonotone { name: name.to_owned() };
+            return Err(CombineError::file(&span.brief.url, problem));
         }
         match found {
             None if own != Direction::Single => found = Some(span),
             Some(first) if own != Direction::Single && own != first.range.direction => {
-                let what = format!("{name} increases in one of them and decreases in the other");
-                return Err(two(first.brief, span.brief, what));
+                let problem = Problem::Directions { name: name.to_owned() };
+                return Err(conflict(first.brief, span.brief, problem));
             }
             _ => {}
         }
@@ -161,8 +157,8 @@ pub(super) fn is_same(name: &str, left: &Span<'_>, right: &Span<'_>) -> Result<b
     }
     let comparable = left.range.units == right.range.units;
     if comparable && left.range.digest != right.range.digest {
-        let what = format!("{name} has the same ends ({}) and other values between them", shown(left));
-        return Err(two(left.brief, right.brief, what));
+        let problem = Problem::SameEnds { name: name.to_owned(), ends: shown(left) };
+        return Err(conflict(left.brief, right.brief, problem));
     }
     Ok(true)
 }
@@ -173,9 +169,9 @@ fn apart(name: &str, left: &Span<'_>, right: &Span<'_>, down: bool) -> Result<()
     match below.high.order(&above.low) {
         Ordering::Less => Ok(()),
         _ => {
-            let hint = "--on-duplicate first or last takes each coordinate from one of them";
-            let what = format!("{name} overlaps: {} and {}; {hint}", shown(left), shown(right));
-            Err(two(left.brief, right.brief, what))
+            let (name, [left_end, right_end]) = (name.to_owned(), [left, right].map(shown));
+            let problem = Problem::Overlap { name, left: left_end, right: right_end };
+            Err(conflict(left.brief, right.brief, problem))
         }
     }
 }

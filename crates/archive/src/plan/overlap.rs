@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 
 use super::{
-    extent::{Brief, Taken, two},
+    extent::{FileExtent, Selection, conflict},
     model::{LeftOut, Plan},
     options::OnDuplicate,
     order::{Kind, Span, is_same, key_of, kind_of, spans},
 };
 use crate::{
     Along, Layout,
-    error::{CombineError, Note},
+    error::{CombineError, Note, Problem},
     values::{Scalar, scalar::Key},
 };
 
@@ -23,19 +23,19 @@ pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;
 /// # Errors
 /// Files of which more than one stretch would be taken, or whose coordinates lie between each other.
 pub(super) fn resolve(
-    briefs: &[&Brief],
+    briefs: &[&FileExtent],
     coordinates: &Coordinates<'_>,
     layout: &Layout,
     on_duplicate: OnDuplicate,
     plan: &mut Plan,
-) -> Result<Option<Vec<Brief>>, CombineError> {
+) -> Result<Option<Vec<FileExtent>>, CombineError> {
     let ([Along::Concat(name)], false) = (layout.along.as_slice(), on_duplicate == OnDuplicate::Error) else {
         return Ok(None);
     };
     let Some(mut spans) = spans(name, 0, briefs)? else { return Ok(None) };
     let kind = kind_of(0, briefs);
     spans.sort_by(|left, right| left.low.order(&right.low));
-    let mut changed: Vec<(usize, Option<Taken>)> = Vec::new();
+    let mut changed: Vec<(usize, Option<Selection>)> = Vec::new();
     for cluster in clusters(&spans) {
         if overlaps(name, cluster)? {
             changed.extend(Cluster { name, files: cluster, kind, coordinates, on_duplicate }.taken()?);
@@ -51,7 +51,7 @@ pub(super) fn resolve(
         }
     }
     let files = briefs.iter().zip(of_file);
-    let clip = |(brief, taken): (&&Brief, _)| clipped((*brief).clone(), taken, name, coordinates, plan);
+    let clip = |(brief, taken): (&&FileExtent, _)| clipped((*brief).clone(), taken, name, coordinates, plan);
     Ok(Some(files.filter_map(clip).collect()))
 }
 
@@ -95,7 +95,7 @@ struct Cluster<'a, 'b> {
 
 impl Cluster<'_, '_> {
     /// What is taken of each file, by its index: nothing where all of it is.
-    fn taken(&self) -> Result<Vec<(usize, Option<Taken>)>, CombineError> {
+    fn taken(&self) -> Result<Vec<(usize, Option<Selection>)>, CombineError> {
         // Coordinate, number of the file here, and place in the file.
         let mut all: Vec<(Key, usize, u64)> = Vec::new();
         for (n, file) in self.files.iter().enumerate() {
@@ -109,13 +109,13 @@ impl Cluster<'_, '_> {
             left.0.order(&right.0).then(order)
         });
         all.dedup_by(|later, first| later.0.order(&first.0) == Ordering::Equal);
-        let mut taken: Vec<Option<Taken>> = vec![None; self.files.len()];
+        let mut taken: Vec<Option<Selection>> = vec![None; self.files.len()];
         let mut before: Option<usize> = None;
         for (_, n, at) in all {
             let (Some(slot), Some(file)) = (taken.get_mut(n), self.files.get(n)) else { continue };
             let last = before.replace(n).filter(|last| *last != n);
             match slot {
-                None => *slot = Some(Taken { start: at, end: at + 1, of: file.size }),
+                None => *slot = Some(Selection { start: at, end: at + 1, of: file.size }),
                 Some(_) if last.is_some() => return Err(self.between(n, last)),
                 Some(taken) if at == taken.end => taken.end += 1,
                 Some(taken) if at.checked_add(1) == Some(taken.start) => taken.start = at,
@@ -130,21 +130,16 @@ impl Cluster<'_, '_> {
         let values = (self.coordinates)(file.brief.row, self.name);
         let key = |value: &Scalar| key_of(value, file.range, self.kind);
         let keys: Option<Vec<Key>> = values.and_then(|values| values.iter().map(key).collect());
-        keys.filter(|keys| keys.len() as u64 == file.size).ok_or_else(|| CombineError::File {
-            url: file.brief.url.clone(),
-            what: format!("{} overlaps that of other files, and some of its values are missing", self.name),
+        keys.filter(|keys| keys.len() as u64 == file.size).ok_or_else(|| {
+            CombineError::file(&file.brief.url, Problem::OverlapWithMissing { name: self.name.to_owned() })
         })
     }
 
     fn between(&self, n: usize, other: Option<usize>) -> CombineError {
-        let name = self.name;
-        let what = format!(
-            "{name} overlaps, and coordinates of the one lie between those of the other, so that neither is taken in one \
-             stretch"
-        );
+        let problem = Problem::Interleaved { name: self.name.to_owned() };
         let other = other.or(if n == 0 { Some(1) } else { Some(n - 1) });
         match (self.files.get(n), other.and_then(|other| self.files.get(other))) {
-            (Some(one), Some(other)) => two(other.brief, one.brief, what),
+            (Some(one), Some(other)) => conflict(other.brief, one.brief, problem),
             _ => CombineError::Nothing,
         }
     }
@@ -152,18 +147,19 @@ impl Cluster<'_, '_> {
 
 /// The brief of what is taken of a file: nothing where nothing is.
 fn clipped(
-    mut brief: Brief,
-    taken: Option<Option<Taken>>,
+    mut brief: FileExtent,
+    taken: Option<Option<Selection>>,
     name: &str,
     coordinates: &Coordinates<'_>,
     plan: &mut Plan,
-) -> Option<Brief> {
+) -> Option<FileExtent> {
     let Some(taken) = taken else {
         let reason = format!("other files have all of its coordinates {name}");
         plan.left_out.push(LeftOut { row: brief.row, url: brief.url, reason });
         return None;
     };
-    let Some(taken) = taken.filter(|taken| *taken != Taken { start: 0, end: taken.of, of: taken.of }) else {
+    let Some(taken) = taken.filter(|taken| *taken != Selection { start: 0, end: taken.of, of: taken.of })
+    else {
         return Some(brief);
     };
     let values = coordinates(brief.row, name)?;
@@ -178,6 +174,6 @@ fn clipped(
         taken.of
     );
     plan.notes.push(Note::new(&brief.url, text));
-    brief.taken = Some(taken);
+    brief.selection = Some(taken);
     Some(brief)
 }

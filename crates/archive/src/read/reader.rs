@@ -53,14 +53,15 @@ impl Failure {
         Self { class: error.class(), error: text.replace('\n', " ") }
     }
 
-    /// Returns the failure of a file whose content does not suit the layout.
-    pub(crate) fn of_content(error: &impl ToString) -> Self {
-        Self { class: ErrorClass::File, error: error.to_string().replace('\n', " ") }
+    /// Returns the failure of a file that does not suit the layout.
+    pub(crate) fn of_layout(error: &CombineError, notation: Notation) -> Self {
+        let remedy = error.remedy().and_then(|remedy| remedy.render(notation));
+        let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();
+        Self::of_file(format!("{error}{remedy}"))
     }
-}
 
-impl From<CombineError> for Failure {
-    fn from(error: CombineError) -> Self {
-        Self::of_content(&error)
+    /// Returns a failure that is due to the file.
+    pub(crate) fn of_file(error: impl Into<String>) -> Self {
+        Self { class: ErrorClass::File, error: error.into().replace('\n', " ") }
     }
 }

@@ -6,7 +6,7 @@ use virtualize::ArrayValues;
 use virtualize::zarr::FillValue;
 
 use crate::compat::{ArraySignature, Difference, Signature, differences, role::length_along};
-use crate::plan::{Brief, Kinds, Known, OnDuplicate, PlanOptions, merge};
+use crate::plan::{FileExtent, Known, OnDuplicate, PlanOptions, Signatures, merge};
 use crate::values::{
     dates::{self, Number},
     scalar::SECONDS,
@@ -33,7 +33,7 @@ pub struct Seen {
     pub extents: Vec<u64>,
     /// What decides whether it can stand beside files that store what they hold in another way; nothing where that cannot
     /// be known.
-    pub brief: Option<Brief>,
+    pub brief: Option<FileExtent>,
 }
 
 /// First and last coordinate of a file along a dimension.
@@ -54,7 +54,7 @@ impl Seen {
         let listed = hierarchy.sources.first().map(|source| source.size);
         let signature = Signature::of(member, layout);
         Self {
-            brief: Brief::of(0, member, &signature, layout).ok(),
+            brief: FileExtent::of(0, member, &signature, layout).ok(),
             url: member.item.url.clone(),
             bytes: member.item.size.or(listed).unwrap_or(0),
             chunks: hierarchy.arrays().iter().map(|(_, array)| array.chunks.len()).sum(),
@@ -125,7 +125,7 @@ pub struct Eras {
     eras: Vec<Era>,
     by_digest: HashMap<String, Vec<usize>>,
     files: Vec<File>,
-    kinds: Kinds,
+    signatures: Signatures,
 }
 
 /// Files of one signature.
@@ -151,7 +151,7 @@ struct File {
     era: usize,
     coordinates: Box<[Option<Coordinate>]>,
     /// Until eras are settled.
-    brief: Option<Box<Brief>>,
+    brief: Option<Box<FileExtent>>,
 }
 
 /// Files of one era that follow each other.
@@ -178,8 +178,8 @@ impl Eras {
             era.add(&seen);
         }
         let coordinates = seen.coordinates.into_boxed_slice();
-        if let Some(brief) = seen.brief.as_ref().filter(|_| self.kinds.len() < KEPT) {
-            self.kinds.entry(brief.kind.clone()).or_insert(seen.signature);
+        if let Some(brief) = seen.brief.as_ref().filter(|_| self.signatures.len() < KEPT) {
+            self.signatures.entry(brief.storage.clone()).or_insert(seen.signature);
         }
         let brief = seen.brief.map(Box::new);
         self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates, brief });
@@ -188,16 +188,16 @@ impl Eras {
     /// Makes one of eras whose files can stand beside each other though they are stored in several ways, once all files
     /// are known.
     pub fn settle(&mut self, layout: &Layout) {
-        let mut eras: Vec<(String, Vec<Brief>)> = vec![Default::default(); self.eras.len()];
+        let mut eras: Vec<(String, Vec<FileExtent>)> = vec![Default::default(); self.eras.len()];
         for (row, file) in (0..).zip(&mut self.files) {
             let Some((brief, (_, era))) = file.brief.take().zip(eras.get_mut(file.era)) else { return };
-            era.push(Brief { row, ..*brief });
+            era.push(FileExtent { row, ..*brief });
         }
         if self.eras.iter().any(Era::has_optional) {
             return;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
-        let known = Known { kinds: std::mem::take(&mut self.kinds), ..Known::nothing() };
+        let known = Known { signatures: std::mem::take(&mut self.signatures), ..Known::nothing() };
         let merged = merge(eras, &known, layout, &options);
         let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
         for (era, (_, briefs)) in merged.into_iter().enumerate() {
@@ -328,7 +328,7 @@ impl Era {
         let Some((own, others)) = self.signature.as_mut().zip(other.signature.as_ref()) else { return };
         for (path, array) in &mut own.arrays {
             if let Some(other) = others.arrays.get(path) {
-                array.join(other);
+                array.merge(other);
             }
         }
     }

@@ -9,7 +9,7 @@ pub(crate) fn is_variable(data_type: &DataType) -> bool {
 }
 
 /// Bytes of all values; nothing where they are of variable length and not all within the references.
-pub(crate) fn bytes_of(array: &Array) -> Option<u64> {
+pub(crate) fn value_bytes(array: &Array) -> Option<u64> {
     if is_variable(&array.data_type) {
         return stored_bytes(array);
     }

@@ -4,7 +4,10 @@ mod references;
 mod times;
 
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue};
+use virtualize::ArrayValues;
+use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
+
+use super::accumulate::Read;
 
 /// An array of plain elements; axes are name, size and chunk size.
 fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> Array {
@@ -21,5 +24,17 @@ fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> A
         dimension_names: axes.iter().map(|axis| Some(axis.0.to_owned())).collect(),
         attributes,
         chunks: ChunkManifest::default(),
+    }
+}
+
+/// What is known of an array that no digest was computed of.
+fn read(values: Option<ArrayValues>) -> Read {
+    Read {
+        values,
+        digest: None,
+        format: ZarrFormat::V2,
+        are_times: false,
+        assume_equal: false,
+        is_optional: false,
     }
 }

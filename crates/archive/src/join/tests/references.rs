@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId, ZarrFormat,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId,
 };
 
 use super::super::{
@@ -10,10 +10,10 @@ use super::super::{
     grid::grid,
     references,
 };
-use super::array;
+use super::{array, read};
 use crate::compat::{
-    Place,
-    storage::{Allowed, Storing, decide},
+    DimRole,
+    storage::{Storage, StorageOptions},
 };
 
 /// Bytes of an element of the axis `x`.
@@ -39,19 +39,12 @@ fn file(n: u64, chunk: u64, zlib: bool) -> Array {
 }
 
 fn growing(files: Vec<Array>) -> Growing {
-    let mut all = Growing::new(&files[0], "0".into(), vec![Place::Axis(0)], false, false);
+    let mut all = Growing::new(&files[0], "0".into(), vec![DimRole::Axis(0)], false, false);
     for (at, mut file) in files.into_iter().enumerate() {
         for references in &mut file.chunks.references {
             references.source = SourceId(u32::try_from(at).unwrap());
         }
-        all.add(
-            &[at],
-            &at.to_string().into(),
-            file,
-            Read { values: None, digest: None, format: ZarrFormat::V2, times: false },
-            false,
-        )
-        .unwrap();
+        all.add(&[at], &at.to_string().into(), file, read(None)).unwrap();
     }
     all
 }
@@ -63,8 +56,11 @@ fn joined(files: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
     let sizes: Vec<u64> = files.iter().map(|file| file.shape[0]).collect();
     let mut growing = growing(files);
     let geometry = growing.geometry(&["time".to_owned()], &[&sizes]).unwrap();
-    let storing = decide(&growing.parts(), &geometry, Allowed { rectilinear, inline_limit: 0 })?;
-    assert_ne!(storing, Storing::Copied);
+    let storing = growing
+        .parts()
+        .storage(&geometry, StorageOptions { rectilinear, inline_limit: 0 })
+        .map_err(|problem| problem.to_string())?;
+    assert_ne!(storing, Storage::Copied);
     let grid = grid(&storing, &growing, &geometry).unwrap();
     let counts = grid.counts(&geometry.shape());
     let chunks =
@@ -134,14 +130,14 @@ fn chunks_of_varying_sizes() {
 }
 
 #[test]
-fn what_chunks_hold_must_agree() {
+fn arrays_that_no_signature_has_must_agree() {
     let changed = |change: &dyn Fn(&mut Array)| {
         let mut other = file(2, 2, true);
         change(&mut other);
-        let mut growing = Growing::new(&file(2, 2, true), "0".into(), vec![Place::Axis(0)], false, false);
-        let read = || Read { values: None, digest: None, format: ZarrFormat::V2, times: false };
-        growing.add(&[0], &"0".into(), file(2, 2, true), read(), false).unwrap();
-        growing.add(&[1], &"1".into(), other, read(), false)
+        let mut growing = Growing::new(&file(2, 2, true), "0".into(), vec![DimRole::Axis(0)], false, false);
+        let optional = || Read { is_optional: true, ..read(None) };
+        growing.add(&[0], &"0".into(), file(2, 2, true), optional()).unwrap();
+        growing.add(&[1], &"1".into(), other, optional())
     };
     assert_eq!(changed(&|other| other.codecs[1] = Codec::Zlib { level: 9 }), Ok(()));
     for (what, change) in [
@@ -154,10 +150,10 @@ fn what_chunks_hold_must_agree() {
         ("_FillValue", &|other| {
             other.attributes.insert("_FillValue".to_owned(), 7.into());
         }),
-        ("elements along axis 1", &|other| other.shape[1] = 3),
+        ("sizes (time, x 3), and (time, x 2) before", &|other| other.shape[1] = 3),
         ("dimensions", &|other| other.dimension_names[1] = Some("y".to_owned())),
     ] {
-        let error = changed(change).unwrap_err();
+        let error = changed(change).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
     let codecs = |change: &dyn Fn(&mut Array)| {

@@ -12,8 +12,8 @@ use super::super::{
     accumulate::{Growing, Read},
     times::unify,
 };
-use super::array;
-use crate::compat::Place;
+use super::{array, read};
+use crate::{compat::DimRole, error::Problem};
 
 /// Times of files, each in its units.
 fn times(
@@ -21,7 +21,7 @@ fn times(
     calendar: &str,
     files: &[(&str, Vec<[u8; 8]>)],
     more: &Value,
-) -> Result<Growing, String> {
+) -> Result<Growing, Problem> {
     let of = |units: &str, n: u64| {
         let mut attributes = json!({"units": units, "calendar": calendar});
         for (name, value) in more.as_object().into_iter().flatten() {
@@ -30,21 +30,15 @@ fn times(
         array(data_type.clone(), &[("time", n, n)], attributes)
     };
     let first = of(files[0].0, files[0].1.len() as u64);
-    let mut growing = Growing::new(&first, "a.nc".into(), vec![Place::Axis(0)], true, true);
+    let mut growing = Growing::new(&first, "a.nc".into(), vec![DimRole::Axis(0)], true, true);
     for (at, (units, values)) in files.iter().enumerate() {
-        let read = ArrayValues {
+        let read_values = ArrayValues {
             shape: vec![values.len() as u64],
             data_type: data_type.clone(),
             bytes: values.concat().into(),
         };
         let own = of(units, values.len() as u64);
-        growing.add(
-            &[at],
-            &"a.nc".into(),
-            own,
-            Read { values: Some(read), digest: None, format: ZarrFormat::V2, times: false },
-            false,
-        )?;
+        growing.add(&[at], &"a.nc".into(), own, Read { is_optional: true, ..read(Some(read_values)) })?;
     }
     Ok(growing)
 }
@@ -58,7 +52,7 @@ fn ints(values: &[i64]) -> Vec<[u8; 8]> {
 }
 
 /// Type, units and numbers of what comes out.
-fn unified(growing: Growing) -> Result<(String, String, Vec<f64>), String> {
+fn unified(growing: Growing) -> Result<(String, String, Vec<f64>), Problem> {
     let mut arrays: BTreeMap<NodePath, Growing> = [("time".to_owned(), growing)].into();
     unify(&mut arrays, "time", &[], ZarrFormat::V3)?;
     let growing = arrays.remove("time").unwrap();
@@ -72,7 +66,7 @@ fn unified(growing: Growing) -> Result<(String, String, Vec<f64>), String> {
     Ok((growing.first.data_type.to_string(), units, all.chunks_exact(8).map(number).collect()))
 }
 
-fn of_floats(calendar: &str, files: &[(&str, &[f64])]) -> Result<(String, String, Vec<f64>), String> {
+fn of_floats(calendar: &str, files: &[(&str, &[f64])]) -> Result<(String, String, Vec<f64>), Problem> {
     let files: Vec<_> = files.iter().map(|(units, values)| (*units, floats(values))).collect();
     unified(times(&DataType::Float64, calendar, &files, &json!({}))?)
 }
@@ -122,7 +116,7 @@ fn floats_that_no_unit_counts_are_kept_where_that_is_exact() {
         ("float64".to_owned(), files[0].0.to_owned(), vec![part, 2.0])
     );
     let files: [(&str, &[f64]); 2] = [("days since 2000-01-01", &[0.1]), ("days since 2010-01-01", &[0.1])];
-    assert!(of_floats("standard", &files).unwrap_err().contains("no exact value"));
+    assert!(of_floats("standard", &files).unwrap_err().to_string().contains("no exact value"));
 }
 
 #[test]
@@ -132,12 +126,14 @@ fn what_cannot_be_converted_is_refused() {
         ("noleap", "days since 2000-02-29", "attribute units"),
         ("lunar", "days since 2001-01-01", "attribute units"),
     ] {
-        let error = of_floats(calendar, &[("days since 2000-01-01", &[0.0]), (second, &[0.0])]).unwrap_err();
+        let error = of_floats(calendar, &[("days since 2000-01-01", &[0.0]), (second, &[0.0])])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(what), "{error}");
     }
     let files = [("days since 2000-01-01", ints(&[0])), ("days since 2001-01-01", ints(&[0]))];
     let packed = times(&DataType::Int64, "standard", &files, &json!({"scale_factor": 0.5})).unwrap();
-    assert!(unified(packed).unwrap_err().contains("scale_factor"));
+    assert!(unified(packed).unwrap_err().to_string().contains("scale_factor"));
     let far = [("days since 2000-01-01", ints(&[0])), ("days since 2001-01-01", ints(&[i64::MAX]))];
     assert!(unified(times(&DataType::Int64, "standard", &far, &json!({})).unwrap()).is_err());
 }
@@ -151,5 +147,5 @@ fn missing_times_stay_missing() {
     // A time that becomes the number which means "missing".
     let files = [("hours since 2000-01-01", ints(&[25, -99])), ("hours since 1999-12-31", ints(&[-75]))];
     let clash = times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap();
-    assert!(unified(clash).unwrap_err().contains("missing"));
+    assert!(unified(clash).unwrap_err().to_string().contains("missing"));
 }

@@ -2,10 +2,10 @@
 
 use std::{cell::Cell, collections::BTreeMap};
 
-use super::super::{Brief, Direction, Extent, Kinds, Known, OnDuplicate, PlanOptions, Range, plan};
+use super::super::{Direction, Extent, FileExtent, Known, OnDuplicate, PlanOptions, Range, Signatures, plan};
 use crate::{
     Along, Layout,
-    compat::{ArraySignature, Place, Signature, Stored},
+    compat::{ArraySignature, DimRole, Signature, Stored},
     values::Scalar,
 };
 
@@ -23,7 +23,7 @@ fn kind(number: usize, is_read: bool) -> Signature {
         values: None,
     };
     let stored = Stored {
-        places: vec![Place::Axis(0)],
+        roles: vec![DimRole::Axis(0)],
         shape: vec![None],
         chunks: Some(vec![Some(2)]),
         codecs,
@@ -39,7 +39,7 @@ fn kind(number: usize, is_read: bool) -> Signature {
 }
 
 /// Files of two times each, of which the second is the next one's first; their kinds by turns.
-fn briefs(kinds: &[Signature], files: usize) -> Vec<Brief> {
+fn briefs(kinds: &[Signature], files: usize) -> Vec<FileExtent> {
     let one = |row: usize| {
         let kind = &kinds[row % kinds.len()];
         let range = Range {
@@ -50,13 +50,13 @@ fn briefs(kinds: &[Signature], files: usize) -> Vec<Brief> {
             units: None,
             calendar: None,
         };
-        Brief {
+        FileExtent {
             row: row as u64,
             url: format!("{row}.nc"),
-            era: kind.digest(),
-            kind: kind.kind(),
+            signature: kind.digest(),
+            storage: kind.storage_digest(),
             extents: vec![Extent { size: 2, range: Some(range) }],
-            taken: None,
+            selection: None,
         }
     };
     (0..files).map(one).collect()
@@ -70,8 +70,8 @@ fn planned(kinds: &[Signature], files: usize) -> (usize, usize) {
         asked.set(asked.get() + 1);
         Some(vec![Scalar::Unsigned(row), Scalar::Unsigned(row + 1)])
     };
-    let by_kind: Kinds = kinds.iter().map(|kind| (kind.kind(), kind.clone())).collect();
-    let known = Known { kinds: by_kind, coordinates: &coordinates };
+    let by_kind: Signatures = kinds.iter().map(|kind| (kind.storage_digest(), kind.clone())).collect();
+    let known = Known { signatures: by_kind, coordinates: &coordinates };
     let options = PlanOptions {
         on_duplicate: OnDuplicate::First,
         on_mismatch: super::super::OnMismatch::Split,

@@ -1,7 +1,7 @@
 //! Places of files by what is known of them.
 
 use super::super::{
-    Brief, Direction, Extent, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, plan,
+    Direction, Extent, FileExtent, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, plan,
 };
 use crate::{Along, Layout, error::CombineError, values::Scalar};
 
@@ -31,18 +31,25 @@ fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
     Extent { size: first.abs_diff(last) + 1, range: Some(range) }
 }
 
-fn brief(row: u64, extents: Vec<Extent>) -> Brief {
-    Brief { row, url: format!("{row}.nc"), era: "a".to_owned(), kind: String::new(), extents, taken: None }
+fn brief(row: u64, extents: Vec<Extent>) -> FileExtent {
+    FileExtent {
+        row,
+        url: format!("{row}.nc"),
+        signature: "a".to_owned(),
+        storage: String::new(),
+        extents,
+        selection: None,
+    }
 }
 
 /// Files from a first to a last time.
-fn files(ranges: &[(i64, i64)]) -> Vec<Brief> {
+fn files(ranges: &[(i64, i64)]) -> Vec<FileExtent> {
     let one =
         |(row, (first, last)): (usize, &(i64, i64))| brief(row as u64, vec![extent(*first, *last, None)]);
     ranges.iter().enumerate().map(one).collect()
 }
 
-fn planned(briefs: Vec<Brief>) -> Result<Plan, CombineError> {
+fn planned(briefs: Vec<FileExtent>) -> Result<Plan, CombineError> {
     plan(briefs, &Known::nothing(), &layout(), &PlanOptions::default())
 }
 
@@ -125,7 +132,7 @@ fn files_of_length_0_are_left_out() {
 fn eras() {
     let mixed = || {
         let mut all = files(&[(0, 3), (4, 7), (8, 9)]);
-        all[1].era = "b".to_owned();
+        all[1].signature = "b".to_owned();
         all
     };
     assert!(matches!(planned(mixed()).unwrap_err(), CombineError::Eras { eras } if eras.len() == 2));

@@ -1,0 +1,46 @@
+use virtualize::{OptionName, Remedy};
+
+/// Options of a run that exclude each other, or do not suffice.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptionConflict {
+    /// One output per file, and dimensions to join files along.
+    #[error("an output of each file excludes dimensions along which files are put together")]
+    EachWithDimensions,
+    /// Neither one output per file nor a dimension.
+    #[error("no dimension is given along which the files are put together")]
+    NoDimension,
+    /// One output per file in an Icechunk repository.
+    #[error("an Icechunk repository holds one dataset, not one of each file")]
+    EachInRepository,
+    /// A repository that has data, in a run that does not append.
+    #[error("the repository has the files of the last run")]
+    NotAppended,
+    /// Two files whose outputs would have one name.
+    #[error("{one} and {other} would have one output, {output}")]
+    SameOutput {
+        /// The first file.
+        one: String,
+        /// The second file.
+        other: String,
+        /// The output.
+        output: String,
+    },
+}
+
+impl OptionConflict {
+    /// Returns what the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        use OptionName as O;
+        let each = Remedy::turn_on(O::Each, "write an output of each file");
+        Some(match self {
+            Self::NoDimension => {
+                Remedy::turn_on(O::ConcatDim, "join the files along a dimension that they have")
+                    .or(Remedy::turn_on(O::StackDim, "add a new dimension"))
+                    .or(each)
+            }
+            Self::NotAppended => Remedy::turn_on(O::Append, "add what is new"),
+            Self::SameOutput { .. } => Remedy::advice("read them in separate runs, with different outputs"),
+            Self::EachWithDimensions | Self::EachInRepository => return None,
+        })
+    }
+}
