@@ -17,7 +17,7 @@ pub enum Error {
         /// What was found and what was expected.
         problem: String,
     },
-    /// Stored bytes lie past the end of the file.
+    /// Stored bytes end past the end of the file.
     #[error("{structure}: ends at {end:#x}, past the end of the file ({size:#x})")]
     Truncated {
         /// What is stored there.
@@ -65,7 +65,7 @@ pub enum Error {
     /// A value has no representation in JSON, and so in attributes.
     #[error("JSON has no representation of {0}")]
     NotJson(String),
-    /// Chunks are missing, and no scalar says what their elements read as.
+    /// Chunks are missing, and no scalar equals what their elements read as.
     #[error("{missing} chunks are missing, and {problem}")]
     NoFillValue {
         /// Number of missing chunks.

@@ -208,7 +208,7 @@ impl UnpackTransform {
         if !self.is_single() || self.is_exact() {
             return steps(offset, scale).into_iter().chain([last]).collect();
         }
-        // Beyond the largest 32-bit float lies infinity, as in IEEE 754.
+        // As in IEEE 754, numbers beyond the largest 32-bit float become infinity.
         let clamp = self.stored.is_float().then_some(OutOfRange::Clamp);
         let wide = cast(DataType::Float64, clamp, ScalarMap::default());
         steps(offset, None).into_iter().chain([wide]).chain(steps(None, scale)).chain([last]).collect()

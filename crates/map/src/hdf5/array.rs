@@ -115,7 +115,7 @@ impl Mapper<'_> {
         padded.unwrap_or(None)
     }
 
-    /// Takes memory for the chunks of an array, and for their references, each of which repeats the path.
+    /// Takes memory for the chunks of an array, and for their references, whose keys repeat the path.
     fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<()> {
         let name = path.len() as u64;
         let chunk = CHUNK.saturating_add(name / 4);

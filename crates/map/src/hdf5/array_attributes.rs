@@ -1,4 +1,4 @@
-//! Attributes of an array beside those that every object has: fill values, flags of enumerations, units of NumPy times.
+//! Attributes of an array that follow from its type and fill value: fill values, flags of enumerations, units of NumPy times.
 
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{Attribute, Dataset, Datatype};
@@ -14,7 +14,7 @@ use crate::json_numbers::number_json;
 
 impl Mapper<'_> {
     /// Returns the attributes of an array: those of the dataset, the fill values in the notation of the Zarr format, and
-    /// what its datatype says of its values.
+    /// what follows from its datatype.
     pub(super) fn array_attributes(
         &mut self,
         path: &str,

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// The fill value of a dataset as one element of the array.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct DatasetFill {
-    /// The value of the message; the type's zero where `problem` says that no scalar equals it.
+    /// The value of the message; the type's zero if there is a `problem`.
     pub(super) header: FillValue,
     /// What unallocated elements read as: `header`, or zero where the library never writes it.
     pub(super) unallocated: FillValue,
@@ -45,8 +45,8 @@ impl DatasetFill {
     }
 }
 
-/// Decodes a message; the inner error says why no scalar equals its value. Undefined values, and the library's default, are
-/// the type's zero.
+/// Decodes a message; the inner error is the reason that no scalar equals its value. Undefined values, and the library's
+/// default, are the type's zero.
 fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillValue, &'static str>> {
     let Stored::User(stored) = &message.value else { return Ok(Ok(FillValue::zero(&element.data_type))) };
     let items = element.axes.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));

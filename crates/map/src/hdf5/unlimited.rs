@@ -178,7 +178,7 @@ impl View<'_> {
         Ok(ResolvedExtent { shape, mappings: made })
     }
 
-    /// Adds the bounded mappings that a mapping stands for, and what they add to the extent.
+    /// Adds the bounded mappings of a mapping, and what they add to the extent.
     fn resolve_mapping(
         &self,
         own: &str,
@@ -271,7 +271,7 @@ impl View<'_> {
     }
 }
 
-/// The names of a mapping's source, in which a block number may stand.
+/// The names of a mapping's source, which may contain a block number.
 struct Names {
     file: Pattern,
     dataset: Pattern,
@@ -364,7 +364,7 @@ fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     Ok(block)
 }
 
-/// The name of a source file or dataset: `%b` stands for the number of the block, `%%` for a percent sign.
+/// The name of a source file or dataset. `%b` is replaced by the number of the block, `%%` by a percent sign.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Pattern(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! One image → one array with what belongs to it.
+//! Mapping of one image to one array with its coordinates and georeferencing.
 
 use virtualize_remedy::Remedy;
 use virtualize_tiff::model::{Ifd, Image};
@@ -21,7 +21,7 @@ use crate::{
     ArrayReport, ChunkGridChoice, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity,
 };
 
-/// What the mapping of each image depends on.
+/// Maps the images of a file.
 pub(super) struct ImageMapper<'a> {
     /// Byte order of the file.
     pub(super) endian: Endian,
@@ -33,7 +33,7 @@ pub(super) struct ImageMapper<'a> {
     pub(super) options: &'a MapOptions,
 }
 
-/// The parts of an array, on their way.
+/// The parts of an array before they are assembled.
 struct Parts {
     geometry: Geometry,
     sample: Sample,
@@ -42,7 +42,7 @@ struct Parts {
 }
 
 impl ImageMapper<'_> {
-    /// Adds an image to what was mapped, or says why not.
+    /// Maps an image to an array in `group`, or reports why it is left out.
     pub(super) fn map(&self, ifd: &Ifd, group: &str, mapped: &mut Mapped) {
         let path = join(group, ARRAY);
         let mut report = ArrayReport::default();
@@ -142,6 +142,7 @@ fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -
     }
 }
 
+/// Describes type, layout and compression of an image in the words of the specification.
 fn describe(image: &Image, endian: Endian) -> ArrayReport {
     let order = if endian == Endian::Big { "big-endian" } else { "little-endian" };
     let kind = match (image.bits_per_sample.first(), image.sample_format.first()) {
@@ -162,6 +163,7 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
     }
 }
 
+/// Returns the diagnostic of a coordinate reference system that is left out, at least in part.
 fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
     let (code, left_out, problem) = match (&crs.problem, &crs.vertical_problem) {
         (Some(problem), _) => ("tiff-crs", "coordinate reference system", problem),

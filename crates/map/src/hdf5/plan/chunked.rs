@@ -149,8 +149,8 @@ impl ChunkPlanner<'_> {
 }
 
 impl Chunks<'_> {
-    /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks skip all filters if
-    /// the layout says so.
+    /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks may skip all
+    /// filters, by a flag of the layout.
     fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
         if self.chunked.unfiltered_edges && self.is_partial(position) {
             return u32::MAX;

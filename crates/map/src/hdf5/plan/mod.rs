@@ -1,4 +1,4 @@
-//! Planning of chunks: which bytes of which file each chunk of an array is, and which chunks have to be made.
+//! Planning of chunks: the file and range that store each chunk of an array, and the chunks that have to be made.
 //!
 //! [`ChunkPlanner`] holds what a plan depends on; each file of this folder plans one storage layout, or one filter whose
 //! chunks cannot be referenced as they are stored.

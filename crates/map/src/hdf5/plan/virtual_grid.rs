@@ -308,7 +308,11 @@ impl VirtualGrid {
                 self.here = self.here.saturating_add(bytes.len() as u64);
             }
         }
-        if self.pieces > PIECES || self.here > limit.saturating_mul(DECODED) {
+        if self.here > limit.saturating_mul(DECODED) {
+            let content = format!("pieces of {} bytes", self.here);
+            return Err(Error::InlineLimit { reason: MADE.into(), content, limit });
+        }
+        if self.pieces > PIECES {
             return Err(Error::Limit {
                 what: "pieces in the chunks of a virtual dataset",
                 limit: PIECES as u64,

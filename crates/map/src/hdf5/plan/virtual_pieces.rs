@@ -32,7 +32,8 @@ struct Window {
 }
 
 impl ChunkPlanner<'_> {
-    /// The pieces that a overlap (one an axis of the block) puts into a chunk. `chunk` is the source's, of shape `shape`.
+    /// Returns the pieces that a combination of overlaps, one for each axis of the block, puts into a chunk of the destination.
+    /// `chunk` is that of the source, of shape `shape`; `None` if it is missing.
     pub(super) fn pieces(
         &self,
         block: &Block,
