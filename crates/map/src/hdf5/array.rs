@@ -64,10 +64,7 @@ impl Mapper<'_> {
             context: self.file_context(),
         };
         let mut plan = planner.plan()?;
-        let padded = planner.padded(&mut plan, &axes);
-        let padded = self.report_padding(path, padded);
-        let Padded { shape, fill: unallocated } =
-            padded.unwrap_or_else(|| Padded { shape: shape.clone(), fill: stored_fill.unallocated.clone() });
+        let Padded { shape, fill: unallocated } = self.pad(path, &planner, &mut plan, &axes, &stored_fill);
         let array_fill = DatasetFill { unallocated, ..stored_fill.clone() };
         let planner = ChunkPlanner { shape: &shape, background: array_fill.background(), ..planner };
         self.take_chunks(path, &planner, &plan)?;
@@ -95,24 +92,31 @@ impl Mapper<'_> {
         Ok(Array { chunks: plan.chunks, ..array })
     }
 
-    /// Reports whether an array was padded to its unlimited dimensions; `None` if it was not.
-    fn report_padding(&mut self, path: &str, padded: Result<Option<Padded>>) -> Option<Padded> {
-        match &padded {
-            Ok(Some(Padded { shape, .. })) => {
-                let message = format!(
-                    "the variable is shorter than its unlimited dimensions: padded with its fill value to {shape:?}"
-                );
+    /// Pads an array to its unlimited dimensions, and reports it. Returns its shape and fill value as they are if it is not
+    /// padded.
+    fn pad(
+        &mut self,
+        path: &str,
+        planner: &ChunkPlanner<'_>,
+        plan: &mut ChunkPlan,
+        axes: &[AxisDimension],
+        fill: &DatasetFill,
+    ) -> Padded {
+        const SHORT: &str = "the variable is shorter than its unlimited dimensions";
+        let unpadded = || Padded { shape: planner.shape.to_vec(), fill: fill.unallocated.clone() };
+        match planner.padded(plan, axes) {
+            Ok(None) => unpadded(),
+            Ok(Some(padded)) => {
+                let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
                 self.diagnose(Severity::Info, "array-padded", path, message);
+                padded
             }
-            Ok(None) => {}
-            Err(why) => {
-                let message = format!(
-                    "the variable is shorter than its unlimited dimensions and cannot be padded: {why}"
-                );
+            Err(error) => {
+                let message = format!("{SHORT} and cannot be padded: {error}");
                 self.diagnose(Severity::Warning, "array-not-padded", path, message);
+                unpadded()
             }
         }
-        padded.unwrap_or(None)
     }
 
     /// Takes memory for the chunks of an array, and for their references, whose keys repeat the path.

@@ -31,11 +31,6 @@ pub(super) fn malformed(problem: String) -> Error {
     Error::malformed("chunk table", problem)
 }
 
-/// Chunks whose shape does not fit the extent of the array.
-pub(super) fn mismatched_shape(chunk_shape: &[u64], shape: &[u64]) -> Error {
-    malformed(format!("chunks of {chunk_shape:?} in an extent of {shape:?}"))
-}
-
 /// Refuses tables with chunks outside of the grid, of 0 bytes, or with columns of different lengths. `grid` is the number of
 /// chunks along each axis.
 pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
-use virtualize_zarr::{ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
+use virtualize_zarr::{ChunkGrid, ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
 
-use super::chunk_table::{check_table, entries, furthest_end, malformed, mismatched_shape};
+use super::chunk_table::{check_table, entries, furthest_end, malformed};
 use super::filters::Pipeline;
 use super::lzo::LZO;
 use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
@@ -82,12 +82,9 @@ impl ChunkPlanner<'_> {
     }
 
     fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>> {
-        let shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
-        if shape.len() != self.shape.len() || shape.contains(&0) {
-            return Err(mismatched_shape(&chunked.chunk_shape, self.shape));
-        }
+        let shape = self.chunk_shape(chunked)?;
         let bytes = self.stored_bytes(&shape).ok_or(Error::Overflow("a chunk"))?;
-        let grid = self.shape.iter().zip(&shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+        let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         Ok(Chunks {
             chunked,
             pipeline: Pipeline::new(&self.dataset.filters)?,
@@ -96,6 +93,18 @@ impl ChunkPlanner<'_> {
             extent: self.shape,
             bytes,
         })
+    }
+
+    /// Returns the shape of a chunk, with the axes of an array type.
+    ///
+    /// # Errors
+    /// It does not fit the extent.
+    pub(super) fn chunk_shape(&self, chunked: &Chunked) -> Result<Vec<u64>> {
+        let shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
+        match shape.len() == self.shape.len() && !shape.contains(&0) {
+            true => Ok(shape),
+            false => Err(malformed(format!("chunks of {shape:?} in an extent of {:?}", self.shape))),
+        }
     }
 
     /// Sets the codecs of an array without allocated chunks, in which constant chunks may be encoded.

@@ -11,6 +11,7 @@ mod filters;
 mod lzo;
 mod padding;
 mod planner;
+mod prefixed;
 mod spans;
 mod virtual_grid;
 mod virtual_pieces;

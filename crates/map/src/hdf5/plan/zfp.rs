@@ -3,19 +3,17 @@
 
 use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
-use virtualize_zarr::{Codec, DataType, SourceId};
+use virtualize_zarr::{Codec, DataType};
 
-use super::chunk_table::{check_table, entries, furthest_end, mismatched_shape};
-use super::planner::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS};
-use crate::{ChunkContent, Error, Result};
+use super::planner::{ChunkPlan, ChunkPlanner};
+use super::prefixed::PrefixedFilter;
+use crate::{Error, Result};
 
 /// Number of the filter in the registry of the HDF Group.
 pub(super) const ZFP: u16 = 32013;
 
 /// The filter in error messages.
 const NAME: &str = "ZFP (32013)";
-
-const REASON: &str = "the headers of ZFP chunks are in the filter's client data";
 
 /// Newest version of the stream format that released decoders know.
 const NEWEST_CODEC: u32 = 5;
@@ -37,38 +35,18 @@ impl ChunkPlanner<'_> {
             return Err(Error::undecodable(NAME, "other filters beside it are not supported"));
         };
         let head = head(&filter.parameters)?;
-        let chunk_shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
+        let chunk_shape = self.chunk_shape(chunked)?;
         self.fits(&head, &chunk_shape)?;
-        let grid: Vec<u64> =
-            self.shape.iter().zip(&chunk_shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
-        let table = &chunked.chunks;
-        check_table(table, &grid)?;
-        self.check_end(furthest_end(table))?;
-        if chunked.unfiltered_edges || !table.filter_masks.is_empty() {
-            return Err(Error::undecodable(NAME, "some chunks skipped the filter"));
-        }
-        let codec = Codec::Image { name: "imagecodecs_zfp", configuration: serde_json::Map::new() };
-        let codecs = vec![codec];
+        let codecs = vec![Codec::Image { name: "imagecodecs_zfp", configuration: serde_json::Map::new() }];
         self.clients_decode(&codecs, &[], 0)?;
-        let bytes = entries(table).fold(0, |sum: u64, (_, range)| sum.saturating_add(range.length));
-        if bytes > self.options.inline_limit || table.addresses.len() as u64 > INLINE_CHUNKS {
-            return Err(Error::InlineLimit {
-                reason: REASON.into(),
-                content: format!("{bytes} bytes"),
-                limit: self.options.inline_limit,
-            });
-        }
-        let made = |(position, range)| {
-            let (prefix, prefix_bits) = (head.bytes.clone(), head.bits);
-            (position, ChunkContent::Prefixed { source: SourceId(0), range, prefix, prefix_bits, word: 8 })
+        let filter = PrefixedFilter {
+            name: NAME,
+            reason: "the headers of ZFP chunks are in the filter's client data",
+            prefix: head.bytes,
+            prefix_bits: head.bits,
+            word: 8,
         };
-        Ok(ChunkPlan {
-            chunk_shape,
-            codecs,
-            inline: entries(table).map(made).collect(),
-            inline_reason: Some(REASON.to_owned()),
-            ..self.one_missing_chunk()
-        })
+        self.prefixed(chunked, chunk_shape, codecs, &filter)
     }
 
     /// Checks that a header describes chunks of this shape. ZFP omits axes of length 1, and stores unsigned integers as signed
@@ -81,9 +59,6 @@ impl ChunkPlanner<'_> {
             DataType::UInt64 => &DataType::Int64,
             other => other,
         };
-        if chunk_shape.contains(&0) || self.shape.len() != chunk_shape.len() {
-            return Err(mismatched_shape(chunk_shape, self.shape));
-        }
         match head.data_type == *signed && long(&head.shape) == long(chunk_shape) {
             true if self.element.is_stored_as_it_is() => Ok(()),
             _ => Err(Error::malformed(
