@@ -1,4 +1,4 @@
-//! Drives the real binary: exit status, messages, outputs.
+//! Runs the real binary: exit status, messages, outputs.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// It failed with this status and one line that holds these words, and wrote nothing.
+/// Checks that a run failed with this status, wrote no output, and printed one line that contains these words.
 fn fails(output: &Output, status: i32, words: &[&str]) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{said}");

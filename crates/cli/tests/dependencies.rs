@@ -1,4 +1,4 @@
-//! The architecture's invariants (docs/architecture.md), read from `cargo metadata` and the sources.
+//! Checks the architecture's invariants (docs/architecture.md) against `cargo metadata` and the sources.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// Which of our crates each may use: the one direction in which data flow.
+/// The crates of this workspace that each crate may use. Data flows in one direction.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-remedy", &[]),
     ("virtualize-bytes", &["virtualize-remedy"]),
@@ -48,19 +48,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-cli", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-server"]),
 ];
 
-/// Crates that may name a runtime or an object store: where bytes come in, and the edges.
+/// Crates that may use a runtime or an object store: the store and the edges.
 const MAY_DO_IO: &[&str] =
     &["virtualize-store", "virtualize-icechunk", "virtualize-archive", "virtualize-server", "virtualize-cli"];
 
-/// Folders of sources in which nothing waits.
+/// Source folders without asynchronous code.
 const WITHOUT_ASYNC: &[&str] =
     &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src", "references/src"];
 
-/// The top-level modules of a crate, and those that each may import.
+/// The top-level modules of a crate, each with those that it may import.
 type Modules = &'static [(&'static str, &'static [&'static str])];
 
-/// Which top-level modules of a crate each of them may import. A module imports only those listed above it, so that no
-/// table can hold a circle.
+/// Imports that are permitted between the top-level modules of a crate. A module may only import modules that are
+/// listed above it, so the table cannot contain a cycle.
 const MODULES: &[(&str, Modules)] = &[(
     "archive",
     &[
@@ -108,7 +108,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Dependencies of each of our crates, those for tests alone aside.
+/// Returns the dependencies of each crate of the workspace, except for those of tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -130,7 +130,7 @@ fn text(value: &serde_json::Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// The Rust files under a folder of `crates/`.
+/// Returns the Rust files below a folder of `crates/`.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries
@@ -142,7 +142,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Lines of code that hold one of the words; comments do not count.
+/// Returns the lines of code that contain one of the words, not counting comments.
 fn uses(folder: &Path, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources(folder) {
@@ -262,8 +262,8 @@ fn imports_are_found_in_paths_and_nested_groups() {
     assert_eq!(roots.into_iter().collect::<Vec<_>>().len(), 3);
 }
 
-/// The names that a file takes from the root of its crate: the first part of each path behind `crate::`, or behind as
-/// many `super::` as lead there from the module at `path`.
+/// Returns the names that a file imports from the root of its crate: the first segment of each path after `crate::`, or
+/// after as many `super::` as lead from the module at `path` to the root.
 fn imports(source: &str, path: &[String]) -> BTreeSet<String> {
     let code = without_comments(source);
     let depth = path.iter().filter(|part| *part != "mod").count();
@@ -281,7 +281,7 @@ fn imports(source: &str, path: &[String]) -> BTreeSet<String> {
     found
 }
 
-/// The first name of a path, or of each path in a group between braces.
+/// Returns the first segment of a path, or of each path in a group in braces.
 fn first_names(tree: &str) -> Vec<String> {
     let name = |text: &str| {
         text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
@@ -305,7 +305,7 @@ fn first_names(tree: &str) -> Vec<String> {
     names
 }
 
-/// The module from which the root of a crate takes each of its names.
+/// Returns the module from which the crate root re-exports each name.
 fn reexports(root: &str) -> BTreeMap<String, String> {
     let code = without_comments(root);
     let uses = code.split(" use ").skip(1).filter_map(|rest| rest.split_once(';')?.0.split_once("::"));

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their bytes.
+//! The entry points of the fuzz targets.
 
 mod texts;
 
@@ -10,7 +10,7 @@ use virtualize_emit::Format;
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_zarr::Source;
 
-/// Small enough that a run which keeps to them needs little time and memory.
+/// Limits that keep each run short and small.
 const LIMITS: Limits = Limits {
     objects: 10_000,
     depth: 32,
@@ -36,7 +36,7 @@ pub fn tiff(data: &[u8]) {
     }
 }
 
-/// All that the library does with a file, inlined chunks included.
+/// Runs everything that the library does with a file, including inlining of chunks.
 pub fn open(data: &[u8]) {
     for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let map = MapOptions { format: format.zarr_format(), inline_limit: 1 << 16, ..MapOptions::default() };
@@ -48,7 +48,7 @@ pub fn open(data: &[u8]) {
     }
 }
 
-/// A TIFF file of one byte whose GDAL metadata are these.
+/// Builds a TIFF file of one byte with this GDAL metadata.
 pub fn gdal_metadata(data: &[u8]) {
     const ENTRIES: u16 = 10;
     let after = 8 + 2 + u32::from(ENTRIES) * 12 + 4;
@@ -75,7 +75,7 @@ pub fn gdal_metadata(data: &[u8]) {
     tiff(&file);
 }
 
-/// Decodes a chunk. The first bytes choose codec, parameters and size.
+/// Decodes a chunk. The first bytes select codec, parameters and size.
 pub fn codecs(data: &[u8]) {
     use virtualize_zarr::Codec;
     let Some((&[which, parameter, low, high], rest)) = data.split_first_chunk() else { return };
@@ -113,14 +113,14 @@ pub fn codecs(data: &[u8]) {
     drop(virtualize_codec::decode(&[codec], bytes, expected));
 }
 
-/// Reads the header, the mask and the values of LERC blobs.
+/// Parses the header, the mask and the values of LERC blobs.
 fn lerc(data: &[u8], rows: u64, columns: u64) {
     use virtualize_codec::lerc::{Layout, decode};
     use virtualize_zarr::DataType::{Float32, Float64, Int16, UInt8};
     for (data_type, size) in [(UInt8, 1), (Int16, 2), (Float32, 4), (Float64, 8)] {
         let layout = Layout { rows, columns, samples: 2, has_alpha: true };
         if let Ok(values) = decode(data, &data_type, &layout) {
-            assert_eq!(values.len() as u64, rows * columns * 2 * size, "as many values as were asked for");
+            assert_eq!(values.len() as u64, rows * columns * 2 * size, "the requested number of values");
         }
     }
 }
@@ -129,7 +129,7 @@ fn origin(data: &[u8]) -> Source {
     Source { url: "file:///fuzz".to_owned(), etag: None, size: data.len() as u64, modified: None }
 }
 
-/// Maps for both formats and writes what no task is left for.
+/// Maps a file for both formats and emits it, if no inline tasks remain.
 fn spell(map: impl Fn(&MapOptions) -> Mapped) {
     for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let options = MapOptions {

@@ -1,4 +1,4 @@
-//! Documents, patterns and requests that strangers write.
+//! Untrusted documents, patterns and requests.
 
 use std::{fs, path::PathBuf, sync::LazyLock};
 
@@ -18,7 +18,7 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 });
 
-/// A folder of this process with a file in it.
+/// Returns a folder of this process with a file in it.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("virtualize-fuzz-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
@@ -26,7 +26,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Reads kerchunk's JSON, says it in the other format, and writes both.
+/// Reads kerchunk JSON, converts it to the other Zarr format, and writes both.
 pub fn references(data: &[u8]) {
     if let Ok(set) = from_json(data) {
         written(set);
@@ -47,11 +47,11 @@ fn written(set: ReferenceSet) {
     for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let said = translate(set.hierarchy.clone(), format.zarr_format());
         drop(virtualize_emit::write(&said.hierarchy, format, &mut std::io::sink()));
-        assert!(format.zarr_format() != own || said.changed.is_empty(), "nothing changes without need");
+        assert!(format.zarr_format() != own || said.changed.is_empty(), "nothing changes within a format");
     }
 }
 
-/// Reads an array's document of Zarr v3, and of v2, and writes what was read.
+/// Parses a Zarr v3 and a Zarr v2 array document, and writes the result.
 pub fn zarr_metadata(data: &[u8]) {
     let Ok(document) = serde_json::from_slice::<Value>(data) else { return };
     let none = Value::Object(serde_json::Map::new());
@@ -75,7 +75,7 @@ pub fn zarr_metadata(data: &[u8]) {
     }
 }
 
-/// Lists what a STAC document, a list of files or a pattern names, within one folder.
+/// Lists the files that a STAC document, a list of files or a pattern refers to, within one folder.
 pub fn listing(data: &[u8]) {
     let Some((which, text)) = data.split_first() else { return };
     let folder = format!("file://{}", FOLDER.display());
@@ -104,7 +104,7 @@ fn document(name: &str, text: &[u8]) -> String {
     path.display().to_string()
 }
 
-/// A pattern of names, and a name; times as catalogues and options have them.
+/// Parses a pattern of names, and times as in catalogues and options.
 pub fn names(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (pattern, name) = text.split_once('\n').unwrap_or((text, text));
@@ -117,7 +117,7 @@ pub fn names(data: &[u8]) {
     drop(catalogue_value(&Value::String(text.to_owned())));
 }
 
-/// Asks the service for a path and query, of one allowed file.
+/// Requests a path and query from the service, which allows one file.
 pub fn service(data: &[u8]) {
     static SERVICE: LazyLock<axum::Router> = LazyLock::new(|| {
         let allow = vec![format!("file://{}/", FOLDER.display())];
@@ -127,10 +127,10 @@ pub fn service(data: &[u8]) {
     });
     let Ok(text) = std::str::from_utf8(data) else { return };
     let file = format!("file://{}/a.tif", FOLDER.display());
-    // `@` stands for the url of the file, `#` for that in base64, as paths of the service have it.
+    // `@` stands for the url of the file, `#` for its base64 form, as in paths of the service.
     let encoded = base64::Engine::encode(&base64::prelude::BASE64_URL_SAFE_NO_PAD, &file);
     let target = format!("/v1/{}", text.replace('@', &file).replace('#', &encoded));
     let Ok(request) = axum::http::Request::get(target).body(axum::body::Body::empty()) else { return };
     let answer = RUNTIME.block_on(SERVICE.clone().oneshot(request)).expect("an answer");
-    assert_ne!(answer.status(), 500, "no fault of the service");
+    assert_ne!(answer.status(), 500, "no internal error");
 }

@@ -57,7 +57,7 @@ def undefined(path):
 
 
 def netcdf_name(name, path, node):
-    """Returns the path of a dataset in the output: netCDF renames a variable that has the name of a dimension; None for a pure dimension."""
+    """Returns the path of a dataset with the name that netCDF gives it; None for a dimension without a variable."""
     title = node.get("attributes", {}).get("NAME", {}).get("value", "")
     title = bytes.fromhex(title["hex"]).decode() if isinstance(title, dict) else title
     return None if name.endswith(".nc") and title.startswith(NO_VARIABLE) else path.replace("/_nc4_non_coord_", "/")
