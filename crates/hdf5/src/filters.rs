@@ -86,9 +86,9 @@ fn fletcher32(bytes: &[u8]) -> u32 {
 
 fn inflate(bytes: &[u8], size: u64, address: u64) -> Result<Vec<u8>, Error> {
     // The deflated data may include a checksum of four bytes.
-    let most = size.saturating_add(16);
+    let limit = size.saturating_add(16);
     let mut plain = Vec::new();
-    match flate2::read::ZlibDecoder::new(bytes).take(most).read_to_end(&mut plain) {
+    match flate2::read::ZlibDecoder::new(bytes).take(limit).read_to_end(&mut plain) {
         Ok(_) => Ok(plain),
         Err(error) => Err(Error::malformed(STRUCTURE, address, format!("deflate: {error}"))),
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Limit on the size of an attribute's value in memory, in bytes.
-const LARGEST: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Returns the attributes of an open object, and the errors of those that could not be read.
 pub(crate) fn read_all(
@@ -68,7 +68,7 @@ fn open(at: At, object: &Handle, order: (H5_index_t, H5_iter_order_t), index: u6
 }
 
 fn read_one(at: At, attribute: &Handle, format: Format) -> Result<Attribute> {
-    // SAFETY: the buffer has as many bytes as the library is told.
+    // SAFETY: the size that is passed is that of the buffer.
     let name = at.text(|text, size| unsafe { h5a::H5Aget_name(attribute.id(), size, text) })?;
     // SAFETY: the handle is open.
     let (datatype, space) = unsafe {
@@ -95,7 +95,7 @@ fn read_one(at: At, attribute: &Handle, format: Format) -> Result<Attribute> {
 fn buffer(at: At, datatype: &Type, elements: u64) -> Result<Vec<u8>> {
     let bytes = (datatype.size as u64).saturating_mul(elements);
     match usize::try_from(bytes) {
-        Ok(size) if bytes <= LARGEST => Ok(vec![0; size]),
-        _ => Err(at.malformed(format!("value of {bytes} bytes, expected at most {LARGEST}"))),
+        Ok(size) if bytes <= MAX_BYTES => Ok(vec![0; size]),
+        _ => Err(at.malformed(format!("value of {bytes} bytes, expected at most {MAX_BYTES}"))),
     }
 }

@@ -12,7 +12,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub(crate) const UNDEFINED: u64 = u64::MAX;
 
 /// Limit on the length of a name or path, in bytes.
-const LONGEST_NAME: usize = 1 << 20;
+const MAX_NAME: usize = 1 << 20;
 
 /// An open identifier, which is closed when dropped.
 #[derive(Debug)]
@@ -80,8 +80,8 @@ impl At {
     /// Returns the text of a call that writes at most `size` bytes, including a NUL, and returns the full length.
     pub(crate) fn text<T: TryInto<usize>>(self, call: impl Fn(*mut c_char, usize) -> T) -> Result<String> {
         let length = self.number(call(std::ptr::null_mut(), 0))?;
-        if length > LONGEST_NAME {
-            return Err(self.malformed(format!("name of {length} bytes, expected at most {LONGEST_NAME}")));
+        if length > MAX_NAME {
+            return Err(self.malformed(format!("name of {length} bytes, expected at most {MAX_NAME}")));
         }
         let mut bytes = vec![0_u8; length.saturating_add(1)];
         self.number(call(bytes.as_mut_ptr().cast(), bytes.len()))?;

@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// Number of filter parameters to request.
-const MOST_PARAMETERS: usize = 256;
+const MAX_PARAMETERS: usize = 256;
 /// Size of the buffer for a filter's name.
-const LONGEST_NAME: usize = 1 << 10;
+const MAX_NAME: usize = 1 << 10;
 
 /// Reads an open dataset.
 pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> {
@@ -139,10 +139,10 @@ fn filters(at: At, properties: &Handle) -> Result<Vec<Filter>> {
 fn filter(at: At, properties: &Handle, index: u32) -> Result<Filter> {
     const OPTIONAL: c_uint = 1;
     let (mut flags, mut configuration): (c_uint, c_uint) = (0, 0);
-    let mut parameters = vec![0_u32; MOST_PARAMETERS];
+    let mut parameters = vec![0_u32; MAX_PARAMETERS];
     let mut count = parameters.len();
-    let mut name = vec![0_u8; LONGEST_NAME];
-    // SAFETY: the library is told the sizes of both buffers; the numbers outlive the call.
+    let mut name = vec![0_u8; MAX_NAME];
+    // SAFETY: the sizes that are passed are those of both buffers; the numbers outlive the call.
     let id = unsafe {
         h5p::H5Pget_filter2(
             properties.id(),

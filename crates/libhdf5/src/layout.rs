@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// Limit on the size of a compact dataset in bytes, that of its message.
-const LARGEST_COMPACT: u64 = 1 << 16;
+const MAX_COMPACT: u64 = 1 << 16;
 /// Size of the buffer for an external file name, whose length the library does not report.
-const LONGEST_NAME: usize = 1 << 16;
+const MAX_NAME: usize = 1 << 16;
 
 /// An open dataset.
 pub(crate) struct Opened<'a> {
@@ -52,7 +52,7 @@ impl Opened<'_> {
     /// Returns the stored bytes of a compact dataset, which the library only returns as elements.
     fn compact(&self, at: At) -> Result<Bytes> {
         let bytes = dataspace::elements(self.dataspace).saturating_mul(self.datatype.size as u64);
-        if !self.datatype.memory.is_flat() || bytes > LARGEST_COMPACT {
+        if !self.datatype.memory.is_flat() || bytes > MAX_COMPACT {
             return Err(at.malformed("the library does not give the stored bytes of such elements"));
         }
         let mut value = vec![0_u8; usize::try_from(bytes).unwrap_or(0)];
@@ -81,8 +81,8 @@ impl Opened<'_> {
     }
 
     fn segment(&self, at: At, index: u32) -> Result<ExternalSegment> {
-        let (mut name, mut offset, mut size) = (vec![0_u8; LONGEST_NAME], 0, 0);
-        // SAFETY: the buffer has as many bytes as the library is told; both numbers outlive the call.
+        let (mut name, mut offset, mut size) = (vec![0_u8; MAX_NAME], 0, 0);
+        // SAFETY: the size that is passed is that of the buffer; both numbers outlive the call.
         at.done(unsafe {
             h5p::H5Pget_external(
                 self.properties.id(),

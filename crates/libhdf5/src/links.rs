@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Limit on the size of a soft or external link's value, in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// `H5L_info2_t`. Declared here because in the bindings, its link class is an enumeration that lacks user-defined
 /// classes.
@@ -138,12 +138,12 @@ fn target(
 fn value(at: At, group: &Handle, listed: &Listed) -> Result<Vec<u8>> {
     // SAFETY: the value of such a link is its size.
     let size = unsafe { listed.info.value.size };
-    if size > LARGEST {
-        return Err(at.malformed(format!("link value of {size} bytes, expected at most {LARGEST}")));
+    if size > MAX_BYTES {
+        return Err(at.malformed(format!("link value of {size} bytes, expected at most {MAX_BYTES}")));
     }
     let mut value = vec![0_u8; size];
     let (group, name) = (group.id(), listed.name.as_ptr());
-    // SAFETY: the name ends with a NUL, and the buffer has as many bytes as the library is told.
+    // SAFETY: the name ends with a NUL, and the size that is passed is that of the buffer.
     at.done(unsafe { h5l::H5Lget_val(group, name, value.as_mut_ptr().cast(), size, 0) })?;
     Ok(value)
 }

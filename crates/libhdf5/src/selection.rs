@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Limit on the number of blocks or points in an irregular selection.
-const LARGEST: usize = 1 << 24;
+const MAX_PARTS: usize = 1 << 24;
 
 /// Reads the mappings of a virtual dataset.
 pub(crate) fn mappings(at: At, properties: &Handle) -> Result<Vec<VirtualMapping>> {
@@ -29,7 +29,7 @@ fn mapping(at: At, id: hid_t, index: usize) -> Result<VirtualMapping> {
     let spaces = unsafe { (h5p::H5Pget_virtual_srcspace(id, index), h5p::H5Pget_virtual_vspace(id, index)) };
     let (source, destination) = (at.handle(spaces.0), at.handle(spaces.1));
     Ok(VirtualMapping {
-        // SAFETY: the buffer has as many bytes as the library is told.
+        // SAFETY: the size that is passed is that of the buffer.
         file: at.text(|text, size| unsafe { h5p::H5Pget_virtual_filename(id, index, text, size) })?,
         // SAFETY: as above.
         dataset: at.text(|text, size| unsafe { h5p::H5Pget_virtual_dsetname(id, index, text, size) })?,
@@ -102,7 +102,7 @@ fn points(at: At, space: hid_t) -> Result<Selection> {
 
 fn room(at: At, count: usize, width: usize) -> Result<Vec<u64>> {
     match count.checked_mul(width) {
-        Some(size) if size <= LARGEST => Ok(vec![0; size]),
+        Some(size) if size <= MAX_PARTS => Ok(vec![0; size]),
         _ => Err(at.malformed(format!("selection of {count} parts"))),
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 const STRUCTURE: &str = "dataspace selection";
 
 /// Maximum rank of a dataspace.
-const MOST_AXES: u32 = 32;
+const MAX_RANK: u32 = 32;
 
 /// Reads the selection at the cursor.
 pub(crate) fn parse_selection(cursor: &mut Cursor<'_>) -> Result<Selection, Error> {
@@ -68,7 +68,7 @@ impl Shape {
 
     fn new(parts: Result<(u8, u8, u32), NeedBytes>, address: u64) -> Result<Self, Error> {
         let (flags, width, rank) = parts.map_err(Error::truncated(STRUCTURE, address))?;
-        let known = flags <= 1 && matches!(width, 2 | 4 | 8) && (1..=MOST_AXES).contains(&rank);
+        let known = flags <= 1 && matches!(width, 2 | 4 | 8) && (1..=MAX_RANK).contains(&rank);
         let rank = usize::try_from(rank).ok().filter(|_| known).ok_or_else(|| {
             let problem = format!("flags {flags:#x}, numbers of {width} bytes, rank {rank}");
             Error::malformed(STRUCTURE, address, problem)

@@ -211,14 +211,14 @@ async fn decode_all(io: &Io<'_>, format: Format, pending: &mut [Pending]) -> Res
         let mut missing = BTreeSet::new();
         for Pending { stage, .. } in &mut *pending {
             let Stage::Typed(typed) = &mut *stage else { continue };
-            let most = io.limits().structure_bytes.min(io.left());
-            let mut decoder = Decoder::new(Some((format, &collections)), most);
+            let limit = io.limits().structure_bytes.min(io.left());
+            let mut decoder = Decoder::new(Some((format, &collections)), limit);
             let elements = decoder.elements(&typed.datatype, count(&typed.dataspace), &typed.data);
             if elements.is_ok() && !decoder.missing.is_empty() {
                 missing.append(&mut decoder.missing);
                 continue;
             }
-            let spent = most.saturating_sub(decoder.left()).saturating_add(ATTRIBUTE_BYTES);
+            let spent = limit.saturating_sub(decoder.left()).saturating_add(ATTRIBUTE_BYTES);
             io.hold("attributes", spent.saturating_add(typed.name.len() as u64))?;
             *stage = match elements {
                 Ok(elements) => Stage::Done(typed.with(elements)),

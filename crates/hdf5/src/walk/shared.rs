@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Memory in bytes of a parsed message per byte.
-const PARSED: u64 = 4;
+const PARSED_FACTOR: u64 = 4;
 
 /// The body of a message and its address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +56,7 @@ impl SharedMessages {
     /// Charges the memory of a parsed message for one more object that shares it.
     pub(crate) fn hold(&self, io: &Io<'_>, reference: SharedReference) -> Result<(), Error> {
         let bytes = self.get(reference).map_or(0, |body| body.bytes.len());
-        io.hold("shared messages", (bytes as u64).saturating_mul(PARSED))
+        io.hold("shared messages", (bytes as u64).saturating_mul(PARSED_FACTOR))
     }
 
     /// Resolves messages, all in the same batches.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Number of offsets that a table may lack.
-const MOST_LACKING: usize = 100_000;
+const MAX_MISSING: usize = 100_000;
 
 /// Moves the tables from `fields` to `image`, which has `pieces` strips or tiles, in a file of `size` bytes.
 pub(crate) fn fill(
@@ -74,7 +74,7 @@ fn offsets(
         return Err(fields.missing(tag));
     }
     let stored = offsets.len();
-    if pieces.saturating_sub(stored) > MOST_LACKING {
+    if pieces.saturating_sub(stored) > MAX_MISSING {
         return Err(fields.malformed(tag, format!("{stored} values, expected {pieces}")));
     }
     note_if_short(fields, tags.offsets, stored, pieces, doubts);

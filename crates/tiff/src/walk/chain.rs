@@ -12,7 +12,7 @@ use crate::{
 /// Bytes to fetch for a directory: usually all of it, and sometimes the next one.
 const WINDOW: u64 = 8 << 10;
 /// Limit to which the window grows while directories are close to each other, in bytes.
-const MOST_WINDOW: u64 = 1 << 20;
+const MAX_WINDOW: u64 = 1 << 20;
 
 /// Follows the main chain. Returns its directories and the error that ended it early. Each directory takes a round trip
 /// unless it is already fetched.
@@ -51,7 +51,7 @@ fn cycle(offset: u64) -> Error {
 
 fn next_window(next: u64, here: u64, window: u64) -> u64 {
     let near = next > here && next.saturating_sub(here) <= window.saturating_mul(2);
-    if near { window.saturating_mul(2).min(MOST_WINDOW) } else { WINDOW }
+    if near { window.saturating_mul(2).min(MAX_WINDOW) } else { WINDOW }
 }
 
 /// Reads the directories at all offsets together. The outer error is one of fetching bytes.
@@ -62,13 +62,13 @@ pub(crate) async fn read_all(
     window: u64,
 ) -> Result<Vec<Result<Directory, Error>>, Error> {
     let mut results: Vec<Attempt> =
-        offsets.iter().map(|&offset| attempt(io, format, offset, &io.held_from(offset))).collect();
-    for _ in 0..MOST_ATTEMPTS {
+        offsets.iter().map(|&offset| attempt(io, format, offset, &io.cached_from(offset))).collect();
+    for _ in 0..MAX_ATTEMPTS {
         let lacking: Vec<ByteRange> = results.iter().filter_map(|attempt| attempt.lacking(window)).collect();
         if lacking.is_empty() {
             break;
         }
-        let mut parts = io.read_and_hold(&lacking).await?.into_iter();
+        let mut parts = io.read_and_cache(&lacking).await?.into_iter();
         for (result, &offset) in results.iter_mut().zip(offsets) {
             if matches!(result, Attempt::Lacks(_)) {
                 let part = parts.next().unwrap_or_default();
@@ -80,7 +80,7 @@ pub(crate) async fn read_all(
 }
 
 /// The number of entries, the entries, and the offset of the next directory can each be missing once.
-const MOST_ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// Result of parsing a directory from the available bytes.
 enum Attempt {

@@ -24,7 +24,7 @@ const SUB_WINDOW: u64 = 4 << 10;
 /// directory or tag.
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
     let mut io = Io::new(source, *limits);
-    let first = io.read_and_hold(&[ByteRange::new(0, FIRST_READ)]).await?;
+    let first = io.read_and_cache(&[ByteRange::new(0, FIRST_READ)]).await?;
     let header = Header::parse(first.first().map_or(&[], |bytes| bytes), io.size())?;
     let format = header.format;
     let (directories, chain_error) = chain::follow(&mut io, format, header.first_directory).await?;
@@ -186,7 +186,7 @@ fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link
         for (index, &offset) in offsets.iter().enumerate().filter(|&(_, &offset)| offset != 0) {
             if seen.insert(offset) {
                 links.push(Link { parent: first.saturating_add(at), index, offset });
-            } else if again.len() < MOST_NOTES {
+            } else if again.len() < MAX_REPORTED {
                 let problem = format!("directory at {offset:#x} is linked twice");
                 again.push(Error::malformed(Structure::Tag(tag::SUB_IFDS), node.ifd.offset, problem));
             }
@@ -197,7 +197,7 @@ fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link
 }
 
 /// Limit on the number of such errors per directory.
-const MOST_NOTES: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// Reads the directories of `links`. Errors are recorded at their parents.
 async fn sub_directories(
