@@ -71,6 +71,7 @@ impl Default for InlineOptions {
 
 /// Reader of HDF5 files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Hdf5Reader {
     /// The reader in Rust: any store, concurrent requests, safe on untrusted files.
     #[default]
