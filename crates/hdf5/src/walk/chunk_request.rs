@@ -1,7 +1,10 @@
 //! Requests for chunk tables, and the state of each while it is read.
 
 use super::chunk_columns::{ChunkBudget, ChunkColumns};
-use crate::{Error, spec::chunk_grid::ChunkNumbering};
+use crate::{
+    Error,
+    spec::{chunk_element::ElementFormat, chunk_grid::ChunkNumbering},
+};
 
 /// Type and address of a chunk index. The address is undefined for a dataset without chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,5 +67,25 @@ impl Job<'_> {
     pub(super) fn numbering(&self, extensible: bool) -> Result<ChunkNumbering, Error> {
         let new = if extensible { ChunkNumbering::extensible } else { ChunkNumbering::bounded };
         new(self.columns.grid(), &self.request.max_shape, &self.request.chunk_shape)
+    }
+
+    /// Adds the chunks of consecutive array elements to the table. `first` is the index of the first element.
+    pub(super) fn list(
+        &mut self,
+        first: u64,
+        content: &[u8],
+        elements: ElementFormat,
+        numbering: &ChunkNumbering,
+    ) -> Result<(), Error> {
+        let entries = content.chunks_exact(elements.size().max(1));
+        self.budget.take(entries.len() as u64, self.address)?;
+        self.columns.reserve(entries.len() as u64);
+        for (number, entry) in (first..).zip(entries) {
+            let Some(chunk) = elements.parse(entry) else { continue };
+            if let Some(position) = numbering.position(number) {
+                self.columns.push(position, chunk)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -146,25 +146,3 @@ impl Array<'_> {
         }
     }
 }
-
-impl Job<'_> {
-    /// Adds the chunks of consecutive array elements to the table. `first` is the index of the first element.
-    pub(super) fn list(
-        &mut self,
-        first: u64,
-        content: &[u8],
-        elements: ElementFormat,
-        numbering: &ChunkNumbering,
-    ) -> Result<(), Error> {
-        let entries = content.chunks_exact(elements.size().max(1));
-        self.budget.take(entries.len() as u64, self.address)?;
-        self.columns.reserve(entries.len() as u64);
-        for (number, entry) in (first..).zip(entries) {
-            let Some(chunk) = elements.parse(entry) else { continue };
-            if let Some(position) = numbering.position(number) {
-                self.columns.push(position, chunk)?;
-            }
-        }
-        Ok(())
-    }
-}
