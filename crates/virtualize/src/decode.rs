@@ -1,9 +1,7 @@
 //! Decodes the elements of single chunks.
 
-use std::borrow::Cow;
-
 use virtualize_codec::CodecFailure;
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, chunk_indices};
+use virtualize_zarr::{Array, ChunkGrid, Codec, chunk_indices};
 
 use crate::array_error::ArrayError;
 use crate::copy_region::{Region, copy_region};
@@ -69,40 +67,9 @@ pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<
     Ok(ordered)
 }
 
-/// Returns the codecs, completed by what only the array and the chunk's shape tell.
-fn complete_codecs<'a>(array: &'a Array, shape: &[u64]) -> Cow<'a, [Codec]> {
-    let is_incomplete = |codec: &Codec| {
-        matches!(codec, Codec::Delta { .. } | Codec::FloatPredictor { .. } | Codec::PackBitsOfIntegers { .. })
-    };
-    if !array.codecs.iter().any(is_incomplete) {
-        return Cow::Borrowed(&array.codecs);
-    }
+/// Returns the codecs, completed by what follows from the array and the chunk's shape.
+fn complete_codecs(array: &Array, shape: &[u64]) -> Vec<Codec> {
     let mut chain = array.codecs.clone();
-    let (mut here, mut data_type): (Vec<u64>, &DataType) = (shape.to_vec(), &array.data_type);
-    for (codec, declared) in chain.iter_mut().zip(&array.codecs) {
-        match codec {
-            Codec::Transpose { order } => {
-                here = order.iter().filter_map(|axis| here.get(*axis).copied()).collect();
-            }
-            Codec::Delta { dtype, shape, .. } | Codec::FloatPredictor { dtype, shape, .. } => {
-                set_dtype(dtype, data_type, array);
-                shape.clone_from(&here);
-            }
-            Codec::PackBitsOfIntegers { dtype, .. } => set_dtype(dtype, data_type, array),
-            _ => {}
-        }
-        if let Codec::CastValue { data_type: to, .. } = declared {
-            data_type = to;
-        }
-    }
-    Cow::Owned(chain)
-}
-
-/// Sets a codec's type, as a NumPy string.
-fn set_dtype(dtype: &mut String, data_type: &DataType, array: &Array) {
-    if let Ok(numpy) = data_type.to_v2(array.endian())
-        && let Some(numpy) = numpy.as_str()
-    {
-        numpy.clone_into(dtype);
-    }
+    Codec::complete(&mut chain, &array.data_type, shape);
+    chain
 }

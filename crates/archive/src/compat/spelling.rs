@@ -34,12 +34,7 @@ pub(super) fn codecs(array: &Array) -> Vec<String> {
 
 fn spelled(codec: &Codec, plain: bool) -> String {
     match codec {
-        // Their streams say the rest.
-        Codec::Gzip { .. } => "gzip".to_owned(),
-        Codec::Zlib { .. } => "zlib".to_owned(),
-        Codec::Bz2 { .. } => "bz2".to_owned(),
-        Codec::Zstd { .. } => "zstd".to_owned(),
-        Codec::Blosc { .. } => "blosc".to_owned(),
+        codec if codec.is_self_describing() => codec.name().unwrap_or_default().to_owned(),
         Codec::Bytes { .. } if plain => "bytes".to_owned(),
         Codec::Bytes { endian: Some(Endian::Big) } => "bytes (big-endian)".to_owned(),
         Codec::Bytes { endian } => {

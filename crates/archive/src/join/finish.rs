@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use virtualize::zarr::{Array, Codec, CodecKind, Hierarchy, Node, ZarrFormat};
+use virtualize::zarr::{Array, Codec, Hierarchy, Node, ZarrFormat};
 
 use super::{
     accumulate::Growing, coordinate, grid::grid, inline, joiner::Joiner, missing, numbers, references,
@@ -215,35 +215,6 @@ fn element(array: &Array) -> Vec<u8> {
 
 /// A chain for chunks that have further axes of one element in front.
 fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, Problem> {
-    if new == 0 {
-        return Ok(codecs.to_vec());
-    }
-    let further = isize::try_from(new).unwrap_or(0);
-    let moved = |axis: isize| if axis < 0 { axis } else { axis.saturating_add(further) };
-    let longer = |shape: &[u64]| std::iter::repeat_n(1, new).chain(shape.iter().copied()).collect();
-    let one = |codec: &Codec| -> Result<Codec, Problem> {
-        Ok(match codec {
-            Codec::Transpose { order } => Codec::Transpose { order: transposed(order, new) },
-            Codec::Delta { axis, dtype, shape } => {
-                Codec::Delta { axis: moved(*axis), dtype: dtype.clone(), shape: longer(shape) }
-            }
-            Codec::FloatPredictor { axis, dtype, shape } => {
-                Codec::FloatPredictor { axis: moved(*axis), dtype: dtype.clone(), shape: longer(shape) }
-            }
-            Codec::Foreign { kind: CodecKind::ArrayToArray | CodecKind::ArrayToBytes, entry, .. } => {
-                return Err(Problem::ForeignCodec { codec: entry.to_string() });
-            }
-            other => other.clone(),
-        })
-    };
-    codecs.iter().map(one).collect()
-}
-
-/// A reversal stays one, which Zarr v2 can say; the new axes have one element, so that their place means nothing.
-fn transposed(order: &[usize], new: usize) -> Vec<usize> {
-    let moved = order.iter().map(|axis| axis + new);
-    if order.iter().rev().copied().eq(0..order.len()) {
-        return moved.chain((0..new).rev()).collect();
-    }
-    (0..new).chain(moved).collect()
+    let unknown = |codec: &Codec| Problem::ForeignCodec { codec: codec.describe() };
+    codecs.iter().map(|codec| codec.with_leading_axes(new).ok_or_else(|| unknown(codec))).collect()
 }

@@ -61,7 +61,7 @@ pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(Strin
             ChunkGrid::Regular(chunk) => chunk.insert(0, 1),
             ChunkGrid::Rectilinear(edges) => edges.insert(0, vec![1; usize::try_from(*size).ok()?]),
         }
-        array.codecs.iter_mut().for_each(with_an_axis);
+        array.codecs.iter_mut().for_each(add_leading_axis);
     }
     Some(array)
 }
@@ -100,13 +100,9 @@ fn references(source: SourceId, (positions, offsets, lengths): Columns) -> Optio
 }
 
 /// Adjusts a codec to chunks with a new first axis of length 1.
-fn with_an_axis(codec: &mut Codec) {
-    match codec {
-        Codec::Transpose { order } => {
-            *order = std::iter::once(0).chain(order.iter().map(|axis| axis.saturating_add(1))).collect();
-        }
-        Codec::Delta { shape, .. } | Codec::FloatPredictor { shape, .. } => shape.insert(0, 1),
-        _ => {}
+fn add_leading_axis(codec: &mut Codec) {
+    if let Some(longer) = codec.with_leading_axes(1) {
+        *codec = longer;
     }
 }
 
@@ -138,7 +134,7 @@ fn add_an_axis(content: &mut ChunkContent) {
         piece.extent.insert(0, 1);
         piece.from.insert(0, 0);
         piece.to.insert(0, 0);
-        piece.codecs.iter_mut().for_each(with_an_axis);
+        piece.codecs.iter_mut().for_each(add_leading_axis);
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) const DEFINITION: Definition = Definition {
         })
     },
     unchecked_members: &["shuffle", "typesize"],
+    is_self_describing: true,
     readers: &[Reader::Zarrs, Reader::Zarrita, Reader::Gdal],
     limitation: |used, _| {
         let is_snappy = used.configuration.get("cname").is_some_and(|cname| cname == "snappy");

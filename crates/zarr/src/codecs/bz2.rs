@@ -11,6 +11,7 @@ pub(super) const DEFINITION: Definition = Definition {
         _ => None,
     },
     parse: |encoded| Some(Codec::Bz2 { level: encoded.number("level")? }),
+    is_self_describing: true,
     readers: &[Reader::Zarrs],
     examples: || vec![Codec::Bz2 { level: 9 }],
     ..Definition::compressor(Registry::Numcodecs, &["bz2"])

@@ -43,6 +43,10 @@ pub(crate) struct Definition {
     /// Sets the parameters that only v2 encodes, by the data type (a NumPy string) and the shape of the chunk at the codec's
     /// position of the chain.
     pub(crate) complete: fn(&mut Codec, Option<&str>, &[u64]),
+    /// Adapts the parameters to chunks with so many more axes of length 1 in front.
+    pub(crate) add_leading_axes: fn(&mut Codec, usize),
+    /// Whether only encoders need the configuration: streams hold all that decoding them takes.
+    pub(crate) is_self_describing: bool,
     /// Readers other than zarr-python that decode it. zarr-python's support follows from the registry.
     pub(crate) readers: &'static [Reader],
     /// What zarr-python needs besides what the registry implies.
@@ -113,6 +117,8 @@ impl Definition {
             decodes_prefixes: false,
             max_client_ratio: None,
             complete: |_, _, _| {},
+            add_leading_axes: |_, _| {},
+            is_self_describing: false,
             readers: &[],
             zarr_python_needs: None,
             limitation: |_, _| None,
@@ -169,6 +175,14 @@ pub(crate) struct Encoded<'a> {
     pub(crate) members: &'a Map<String, Value>,
     /// Type of the array's elements.
     pub(crate) data_type: &'a DataType,
+}
+
+/// Adapts axis and shape of a predictor to chunks with so many more axes of length 1 in front.
+pub(super) fn add_leading_axes(axis: &mut isize, shape: &mut Vec<u64>, count: usize) {
+    if *axis >= 0 {
+        *axis = axis.saturating_add(isize::try_from(count).unwrap_or(0));
+    }
+    shape.splice(..0, std::iter::repeat_n(1, count));
 }
 
 impl Encoded<'_> {

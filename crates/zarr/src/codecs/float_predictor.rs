@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Codec, Definition, Registry};
+use super::{Codec, Definition, Registry, definition::add_leading_axes};
 use crate::ZarrFormat;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -23,6 +23,11 @@ pub(super) const DEFINITION: Definition = Definition {
         if let Codec::FloatPredictor { dtype, shape, .. } = codec {
             data_type.into_iter().for_each(|name| name.clone_into(dtype));
             chunk_shape.clone_into(shape);
+        }
+    },
+    add_leading_axes: |codec, count| {
+        if let Codec::FloatPredictor { axis, shape, .. } = codec {
+            add_leading_axes(axis, shape, count);
         }
     },
     examples: || vec![Codec::FloatPredictor { axis: -1, dtype: "<f4".into(), shape: vec![4, 3] }],

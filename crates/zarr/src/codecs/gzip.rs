@@ -11,6 +11,7 @@ pub(super) const DEFINITION: Definition = Definition {
         _ => None,
     },
     parse: |encoded| Some(Codec::Gzip { level: encoded.number("level")? }),
+    is_self_describing: true,
     readers: &[Reader::Zarrs, Reader::Zarrita, Reader::Gdal],
     examples: || vec![Codec::Gzip { level: 9 }],
     ..Definition::compressor(Registry::Core, &["gzip"])

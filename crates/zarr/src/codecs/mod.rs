@@ -412,6 +412,23 @@ impl Codec {
         self.definition().decodes_prefixes
     }
 
+    /// Returns the codec for chunks with so many more axes of length 1 in front; `None` where its effect on the shape is
+    /// unknown ([`Codec::Foreign`]).
+    pub fn with_leading_axes(&self, count: usize) -> Option<Self> {
+        let is_unknown = matches!(self, Self::Foreign { .. }) && !self.is_bytes_to_bytes();
+        if is_unknown && count > 0 {
+            return None;
+        }
+        let mut codec = self.clone();
+        (codec.definition().add_leading_axes)(&mut codec, count);
+        Some(codec)
+    }
+
+    /// Whether chunks decode the same whatever the configuration, which only encoders need.
+    pub fn is_self_describing(&self) -> bool {
+        self.definition().is_self_describing
+    }
+
     /// Returns what `crates/codec` implements.
     pub fn implementation(&self) -> Implementation {
         self.definition().implementation

@@ -21,6 +21,11 @@ pub(super) const DEFINITION: Definition = Definition {
         let order = order.map(|axis| usize::try_from(axis.as_u64()?).ok()).collect::<Option<_>>()?;
         Some(Codec::Transpose { order })
     },
+    add_leading_axes: |codec, count| {
+        if let Codec::Transpose { order } = codec {
+            *order = with_leading_axes(order, count);
+        }
+    },
     readers: &[Reader::Zarrs, Reader::Zarrita, Reader::Gdal],
     limitation: |used, reader| {
         let is_wrong = reader == Reader::Gdal && used.format == ZarrFormat::V3 && !is_involution(used);
@@ -33,6 +38,15 @@ pub(super) const DEFINITION: Definition = Definition {
     examples: || vec![Codec::Transpose { order: vec![1, 0] }],
     ..Definition::array_to_array(Registry::Core, &["transpose"])
 };
+
+/// A reversal stays a reversal, which v2 expresses. The new axes have one element, so their position has no effect.
+fn with_leading_axes(order: &[usize], count: usize) -> Vec<usize> {
+    let moved = order.iter().map(|axis| axis.saturating_add(count));
+    match order.iter().rev().copied().eq(0..order.len()) {
+        true => moved.chain((0..count).rev()).collect(),
+        false => (0..count).chain(moved).collect(),
+    }
+}
 
 /// Whether the transposition is its own inverse: GDAL applies the inverse of all others.
 fn is_involution(used: &CodecUse<'_>) -> bool {

@@ -11,6 +11,7 @@ pub(super) const DEFINITION: Definition = Definition {
         _ => None,
     },
     parse: |encoded| Some(Codec::Zlib { level: encoded.number("level")? }),
+    is_self_describing: true,
     readers: &[Reader::Zarrs, Reader::Zarrita, Reader::Gdal],
     examples: || vec![Codec::Zlib { level: 4 }],
     ..Definition::compressor(Registry::Numcodecs, &["zlib"])

@@ -16,6 +16,7 @@ pub(super) const DEFINITION: Definition = Definition {
         Some(Codec::Zstd { level: encoded.number("level")?, checksum: encoded.flag("checksum") })
     },
     unchecked_members: &["checksum"],
+    is_self_describing: true,
     readers: &[Reader::Zarrs, Reader::Zarrita, Reader::Gdal],
     examples: || vec![Codec::Zstd { level: -5, checksum: false }, Codec::Zstd { level: 22, checksum: true }],
     ..Definition::compressor(Registry::Core, &["zstd"])

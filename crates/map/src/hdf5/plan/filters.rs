@@ -44,18 +44,15 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -
     let mut length = Some(bytes);
     for codec in codecs {
         check_name(codec, format)?;
-        match codec {
-            Codec::Shuffle { element_size } => {
-                if length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1)))) {
-                    return Err(Error::undecodable(
-                        format!("shuffle of {element_size}-byte elements"),
-                        "numcodecs undoes it on whole elements only",
-                    ));
-                }
-            }
-            Codec::Fletcher32 => length = length.and_then(|length| length.checked_add(4)),
-            _ => length = None,
+        if let Codec::Shuffle { element_size } = codec
+            && length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1))))
+        {
+            return Err(Error::undecodable(
+                format!("shuffle of {element_size}-byte elements"),
+                "numcodecs undoes it on whole elements only",
+            ));
         }
+        length = length.and_then(|length| codec.encoded_length(length));
     }
     Ok(())
 }

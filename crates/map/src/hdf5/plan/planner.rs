@@ -7,7 +7,7 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{Dataset, Datatype};
 use virtualize_zarr::{
-    ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, SourceId, in_byte_order,
+    ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Implementation, SourceId, in_byte_order,
 };
 
 use super::filters::clients_decode;
@@ -302,19 +302,8 @@ pub(in crate::hdf5) fn item_type(datatype: &Datatype) -> &Datatype {
     }
 }
 
-/// Whether we encode with it so that clients decode the result.
+/// Whether chunks can be encoded with it so that clients decode the result.
 pub(in crate::hdf5) fn can_encode(codec: &Codec) -> bool {
-    matches!(
-        codec,
-        Codec::Bytes { .. }
-            | Codec::Zlib { .. }
-            | Codec::Zstd { .. }
-            | Codec::Blosc { .. }
-            | Codec::Bz2 { .. }
-            | Codec::Lzf
-            | Codec::Hdf5Lz4
-            | Codec::Hdf5Szip(_)
-            | Codec::Shuffle { .. }
-            | Codec::Fletcher32
-    )
+    let is_implemented = codec.implementation() == Implementation::Complete;
+    matches!(codec, Codec::Bytes { .. }) || codec.is_bytes_to_bytes() && is_implemented
 }
