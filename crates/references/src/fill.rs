@@ -7,6 +7,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
 
+use crate::ReferencesError;
+
 const SENTINEL: &str = "_FillValue";
 
 /// Says the fill value of an array of Zarr v2 as Zarr v3 does: the sentinel becomes an attribute, the fill value stays what
@@ -32,14 +34,14 @@ pub fn in_v3(array: &mut Array) -> Option<String> {
 ///
 /// # Errors
 /// A sentinel that is not of the array's type.
-pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, String> {
+pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, ReferencesError> {
     let zero = FillValue::zero(&array.data_type);
     let storage = array.fill_value.take().unwrap_or_else(|| zero.clone());
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     if let Some(value) = attribute {
         let sentinel = decode(&value, &array.data_type)
             .or_else(|| decode(&value, &sentinel_type(array)))
-            .ok_or("its _FillValue is not one of its type")?;
+            .ok_or(ReferencesError::FillValue)?;
         match plain(&sentinel, &sentinel_type(array)).filter(|_| sentinel != storage) {
             Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
             None => array.fill_value = Some(sentinel),

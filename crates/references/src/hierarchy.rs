@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
-    chunk_position, node::join,
+    chunk_position, node,
 };
 
 use crate::{
@@ -73,9 +73,15 @@ struct Documents<'a>(&'a mut BTreeMap<String, Value>);
 
 impl ReferenceSink for Documents<'_> {
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
-        let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
-        let Entry::Inline(text) = entry else { return Err(wrong("it lies in a file".to_owned())) };
-        let document = crate::numbers::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        let key_of = || key.to_owned();
+        let Entry::Inline(text) = entry else {
+            return Err(ReferencesError::MetadataInFile { key: key_of() });
+        };
+        let invalid = |error: serde_json::Error| ReferencesError::MetadataJson {
+            key: key_of(),
+            reason: error.to_string(),
+        };
+        let document = crate::numbers::parse(&text).map_err(invalid)?;
         self.0.insert(key.to_owned(), document);
         Ok(())
     }
@@ -142,9 +148,9 @@ impl Builder {
         };
         self.format = Some(format);
         for (key, document) in &documents {
-            let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+            let (path, name) = node::split(key);
             let attributes = |name: &str| {
-                let key = join(path, name);
+                let key = node::join(path, name);
                 documents.get(&key).unwrap_or(&Value::Null)
             };
             let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
@@ -172,13 +178,18 @@ impl Builder {
         path: &str,
         read: Result<ArrayDocument, virtualize_zarr::ReadError>,
     ) -> Result<(), ReferencesError> {
-        let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
-        if path.is_empty() || path.split('/').count() > DEPTH {
-            return Err(wrong("an array at the root, or too deep".to_owned()));
+        let key = || key.to_owned();
+        if path.is_empty() {
+            return Err(ReferencesError::ArrayAtRoot { key: key() });
+        }
+        if path.split('/').count() > DEPTH {
+            return Err(ReferencesError::Depth { key: key(), limit: DEPTH });
         }
         let document = match read {
             Ok(document) => document,
-            Err(error) if NEEDED.contains(&error.member) => return Err(wrong(error.to_string())),
+            Err(error) if NEEDED.contains(&error.member) => {
+                return Err(ReferencesError::Document { key: key(), error });
+            }
             Err(error) => {
                 self.left_out.insert(path.to_owned(), error.to_string());
                 return Ok(());
@@ -195,8 +206,7 @@ impl Builder {
             return Ok(*id);
         }
         let id = u32::try_from(self.sources.len());
-        let id =
-            id.map_err(|_| ReferencesError::Limit { what: "files".to_owned(), limit: u32::MAX.into() })?;
+        let id = id.map_err(|_| ReferencesError::Limit { what: "files", limit: u32::MAX.into() })?;
         self.sources.push(Source { url: url.clone().into_owned(), ..Source::default() });
         self.source_ids.insert(url.into_owned(), id);
         Ok(id)
@@ -233,7 +243,7 @@ impl Builder {
         hierarchy.sources = std::mem::take(&mut self.sources);
         for (path, group) in std::mem::take(&mut self.groups) {
             if path.split('/').count() > DEPTH {
-                return Err(ReferencesError::Metadata { key: path, reason: "it is too deep".to_owned() });
+                return Err(ReferencesError::Depth { key: path, limit: DEPTH });
             }
             if let Some(place) = hierarchy.root.make_group(&path) {
                 place.attributes = group.attributes;
@@ -243,11 +253,9 @@ impl Builder {
         arrays.sort_by(|one, other| one.0.cmp(&other.0));
         for (path, growing) in arrays {
             let array = growing.finish(&path)?;
-            let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
-            let place = hierarchy.root.make_group(parent).ok_or_else(|| ReferencesError::Metadata {
-                key: path.clone(),
-                reason: "it lies in an array".to_owned(),
-            })?;
+            let (parent, name) = node::split(&path);
+            let place = hierarchy.root.make_group(parent);
+            let place = place.ok_or_else(|| ReferencesError::InsideArray { path: path.clone() })?;
             place.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         }
         let Self { whole_files, ignored, left_out, .. } = self;
@@ -309,8 +317,7 @@ impl Growing {
         let mut last = None;
         for (position, _) in array.chunks.iter() {
             if last.is_some_and(|last| last >= position) {
-                let reason = format!("chunk {position} is there twice");
-                return Err(ReferencesError::Metadata { key: path.to_owned(), reason });
+                return Err(ReferencesError::RepeatedChunk { path: path.to_owned(), position });
             }
             last = Some(position);
         }

@@ -13,7 +13,7 @@ mod templates;
 mod translate;
 
 pub use document::{Entries, Entry, ReferenceSink, read_json};
-pub use error::ReferencesError;
+pub use error::{PageFault, ParquetFault, ReferencesError, RowFault};
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
 pub use parquet::ParquetReferences;

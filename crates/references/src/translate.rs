@@ -6,7 +6,7 @@ use virtualize_zarr::{
     node::join, readers::in_stored_order,
 };
 
-use crate::fill;
+use crate::{ReferencesError, fill};
 
 /// A hierarchy in the other format, and what could not go along.
 #[derive(Clone, PartialEq, Debug)]
@@ -67,8 +67,8 @@ impl Translator {
                 }
                 Node::Array(array) => match self.array(&path, name, array) {
                     Ok(()) => true,
-                    Err(reason) => {
-                        self.left_out.push((path, reason));
+                    Err(error) => {
+                        self.left_out.push((path, error.to_string()));
                         false
                     }
                 },
@@ -76,26 +76,26 @@ impl Translator {
         });
     }
 
-    fn array(&mut self, path: &str, name: &str, array: &mut Array) -> Result<(), String> {
+    fn array(&mut self, path: &str, name: &str, array: &mut Array) -> Result<(), ReferencesError> {
         match self.format {
             ZarrFormat::V3 => self.in_v3(path, name, array),
             ZarrFormat::V2 => self.in_v2(path, array),
         }
     }
 
-    fn in_v3(&mut self, path: &str, name: &str, array: &mut Array) -> Result<(), String> {
+    fn in_v3(&mut self, path: &str, name: &str, array: &mut Array) -> Result<(), ReferencesError> {
         if let Some(what) = fill::in_v3(array) {
             self.changed.push((path.to_owned(), what));
         }
         let Err(error) = array.to_zarr_json(name) else { return Ok(()) };
         let pending = without_reversed_bits(array).or_else(|| in_one_byte_order(array));
-        let pending = pending.ok_or_else(|| error.to_string())?;
-        array.to_zarr_json(name).map_err(|_| error.to_string())?;
+        let pending = pending.ok_or_else(|| error.clone())?;
+        array.to_zarr_json(name).map_err(|_| error)?;
         self.pending.push((path.to_owned(), pending));
         Ok(())
     }
 
-    fn in_v2(&mut self, path: &str, array: &mut Array) -> Result<(), String> {
+    fn in_v2(&mut self, path: &str, array: &mut Array) -> Result<(), ReferencesError> {
         if let Some(moved) = in_stored_order(array).filter(|_| !has_order_of_v2(&array.codecs)) {
             *array = moved;
             let names: Vec<_> =
@@ -110,7 +110,8 @@ impl Translator {
         if let Some(value) = fill::in_v2(array)? {
             self.pending.push((path.to_owned(), PendingChunks::Fill(value)));
         }
-        array.to_zarray().map(drop).map_err(|error| error.to_string())
+        array.to_zarray()?;
+        Ok(())
     }
 }
 
@@ -161,9 +162,9 @@ fn is_decoded_here(codec: &Codec) -> bool {
 ///
 /// # Errors
 /// A grid that Zarr v2 has not.
-fn complete(array: &mut Array) -> Result<(), String> {
+fn complete(array: &mut Array) -> Result<(), ReferencesError> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else {
-        return Err("Zarr v2 has no chunks of several sizes".to_owned());
+        return Err(ReferencesError::RectilinearGrid);
     };
     Codec::complete(&mut array.codecs, &array.data_type, chunk);
     Ok(())

@@ -113,9 +113,9 @@ fn what_is_no_reference_is_named() {
         (refs(json!({"g/a/0.0": 5})), "found 5"),
         (refs(json!({"g/a/0.0": "base64:!"})), "base64"),
         (refs(json!({"x/.zarray": "{}"})), "x/.zarray: zarr_format"),
-        (refs(json!({"x/.zarray": ["s3://b", 0, 5]})), "it lies in a file"),
+        (refs(json!({"x/.zarray": ["s3://b", 0, 5]})), "metadata is stored in another file"),
         (refs(json!({".zarray": zarray(json!([1]), json!([1]))})), "an array at the root"),
-        (refs(json!({"g/a/b/.zarray": zarray(json!([1]), json!([1]))})), "it lies in an array"),
+        (refs(json!({"g/a/b/.zarray": zarray(json!([1]), json!([1]))})), "inside an array"),
         (json!({"refs": refs(json!({"g/a/0.0": ["{{u"]})), "templates": {"u": "x"}}), "g/a/0.0"),
         (
             json!({"refs": refs(json!({})), "gen": [{"key": "k{{i}}", "url": "u", "dimensions": {"i": {"stop": 9_000_000_000_u64}}}]}),

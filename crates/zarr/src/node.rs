@@ -9,9 +9,29 @@ use crate::{ChunkManifest, Codec, DataType, FillValue, SourceId, ZarrFormat};
 /// Path of a node from the root, without a leading slash: "" is the root, "a/b" an array or group in group "a".
 pub type NodePath = String;
 
-/// Path of a node in a group, "" being the root.
+/// Returns the path of a node in a group.
 pub fn join(group: &str, name: &str) -> NodePath {
     if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+}
+
+/// Splits a path into the path of the node's group and the node's name, which is "" for the root.
+pub fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// Returns the path of the group that a node is in; "" for the root too.
+pub fn parent(path: &str) -> &str {
+    split(path).0
+}
+
+/// Returns the last name of a path; "" for the root.
+pub fn name(path: &str) -> &str {
+    split(path).1
+}
+
+/// Returns a path and those of all groups above it, up to the root.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| (!path.is_empty()).then(|| parent(path)))
 }
 
 /// A whole virtual store.
@@ -109,7 +129,7 @@ impl Hierarchy {
 
     /// The node at a path.
     pub fn node(&self, path: &str) -> Option<&Node> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (parent, name) = split(path);
         self.group(parent)?.children.get(name)
     }
 
@@ -131,7 +151,7 @@ impl Hierarchy {
 
     /// The array at a path, to be changed.
     pub fn array_mut(&mut self, path: &str) -> Option<&mut Array> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (parent, name) = split(path);
         match self.root.group_mut(parent)?.children.get_mut(name) {
             Some(Node::Array(array)) => Some(array),
             _ => None,

@@ -12,7 +12,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{ReferenceSet, ReferencesError, document::Entry, hierarchy::Builder};
+use crate::{
+    ReferenceSet, ReferencesError,
+    document::Entry,
+    error::{ParquetFault, RowFault},
+    hierarchy::Builder,
+};
 use quiet::quietly;
 use rows::{Batch, Rows};
 
@@ -45,8 +50,7 @@ impl ParquetReferences {
         let document = crate::numbers::parse(zmetadata).map_err(json)?;
         let read: Metadata = serde_json::from_value(document).map_err(json)?;
         if read.record_size == 0 || read.record_size > ROWS {
-            let reason = format!("record_size {}, expected 1 to {ROWS}", read.record_size);
-            return Err(ReferencesError::Metadata { key: ".zmetadata".to_owned(), reason });
+            return Err(ReferencesError::RecordSize { found: read.record_size, limit: ROWS });
         }
         let mut builder = Builder::of(read.metadata.into_iter().collect());
         builder.nodes()?;
@@ -70,7 +74,7 @@ impl ParquetReferences {
             self.builder.ignore(key);
             return Ok(());
         };
-        let wrong = |reason: String| ReferencesError::Metadata { key: key.to_owned(), reason };
+        let wrong = |fault| ReferencesError::Parquet { key: key.to_owned(), fault };
         let start = number.saturating_mul(self.record_size);
         let mut file = File::open(file, self.record_size).map_err(wrong)?;
         let mut first = 0_u64;
@@ -78,19 +82,23 @@ impl ParquetReferences {
             for (row, entry) in batch.entries() {
                 let row = first.saturating_add(row as u64);
                 let position = start.checked_add(row).filter(|at| *at < total);
-                let position =
-                    position.ok_or_else(|| wrong(format!("a chunk in row {row}, outside the grid")))?;
-                let entry = entry.map_err(|reason| wrong(format!("row {row}: {reason}")))?;
-                if let Entry::Inline(bytes) = &entry {
-                    let left = self.inline.checked_sub(bytes.len() as u64);
-                    self.inline =
-                        left.ok_or_else(|| wrong(format!("row {row}: more than {INLINE} bytes are inline")))?;
-                }
+                let position = position.ok_or_else(|| wrong(ParquetFault::OutsideGrid(row)))?;
+                let entry = entry.and_then(|entry| self.bounded(entry));
+                let entry = entry.map_err(|fault| wrong(ParquetFault::Row { row, fault }))?;
                 self.builder.put(&path, position, entry)?;
             }
             first = first.saturating_add(batch.len() as u64);
         }
         Ok(())
+    }
+
+    /// Counts the bytes of inline chunks.
+    fn bounded<'a>(&mut self, entry: Entry<'a>) -> Result<Entry<'a>, RowFault> {
+        if let Entry::Inline(bytes) = &entry {
+            let left = self.inline.checked_sub(bytes.len() as u64);
+            self.inline = left.ok_or(RowFault::Inline(INLINE))?;
+        }
+        Ok(entry)
     }
 
     /// The hierarchy, when all files were added.
@@ -120,24 +128,24 @@ struct File {
 
 impl File {
     /// Opens a file of at most so many rows.
-    fn open(file: Bytes, most: u64) -> Result<Self, String> {
+    fn open(file: Bytes, most: u64) -> Result<Self, ParquetFault> {
         pages::check_footer(&file)?;
-        let reader = told(quietly(|| SerializedFileReader::new(file.clone())))?;
+        let reader = checked(quietly(|| SerializedFileReader::new(file.clone())))?;
         let metadata = reader.metadata();
         let groups = metadata.row_groups().iter();
         let rows = groups.fold(0, |rows: u64, group| {
             rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
         });
         if rows > most {
-            return Err(format!("{rows} rows, expected at most {most}"));
+            return Err(ParquetFault::Rows { rows, limit: most });
         }
         pages::check_pages(&file, metadata)?;
         Ok(Self { reader, next: 0, rows: None })
     }
 
     /// The next rows; `None` at the end.
-    fn batch(&mut self) -> Result<Option<Batch>, String> {
-        told(quietly(|| {
+    fn batch(&mut self) -> Result<Option<Batch>, ParquetFault> {
+        checked(quietly(|| {
             loop {
                 if let Some(batch) = self.rows.as_mut().map_or(Ok(None), Rows::batch)? {
                     return Ok(Some(batch));
@@ -152,7 +160,7 @@ impl File {
     }
 }
 
-fn told<T>(done: Option<Result<T, ParquetError>>) -> Result<T, String> {
-    let damaged = || "no Parquet file that can be read".to_owned();
-    done.ok_or_else(damaged)?.map_err(|error| error.to_string())
+/// Turns the outcome of the `parquet` crate, `None` after a panic, into a fault.
+fn checked<T>(outcome: Option<Result<T, ParquetError>>) -> Result<T, ParquetFault> {
+    outcome.ok_or(ParquetFault::Unreadable)?.map_err(|error| ParquetFault::Library(error.to_string()))
 }

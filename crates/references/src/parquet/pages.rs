@@ -4,6 +4,8 @@
 
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
+use crate::error::{PageFault, ParquetFault};
+
 /// Longest footer, in bytes; four columns in one row group take about 1 KB.
 const FOOTER: u64 = 1 << 20;
 /// Most bytes that all pages of a file may have when they are decompressed.
@@ -18,19 +20,19 @@ const END: usize = 8;
 const ENCODINGS: [i64; 3] = [0, 2, 8];
 
 /// Refuses a footer that is longer than the file, or than any that is needed.
-pub(super) fn check_footer(file: &[u8]) -> Result<(), String> {
+pub(super) fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
     let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
     let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
-    let length = length.ok_or_else(|| format!("{} bytes, too few for a footer", file.len()))?;
-    let most = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
-    match length <= most {
+    let length = length.ok_or_else(|| ParquetFault::NoFooter(file.len()))?;
+    let limit = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
+    match length <= limit {
         true => Ok(()),
-        false => Err(format!("footer of {length} bytes, expected at most {most}")),
+        false => Err(ParquetFault::Footer { length, limit }),
     }
 }
 
 /// Refuses pages that reach out of their columns, or that would take too much memory.
-pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(), String> {
+pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(), ParquetFault> {
     let mut left = PAGES;
     for group in metadata.row_groups() {
         check_group(file, group, &mut left)?;
@@ -38,47 +40,36 @@ pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(),
     Ok(())
 }
 
-fn check_group(file: &[u8], group: &RowGroupMetaData, left: &mut u64) -> Result<(), String> {
+fn check_group(file: &[u8], group: &RowGroupMetaData, left: &mut u64) -> Result<(), ParquetFault> {
     let rows = group.num_rows();
     for column in group.columns() {
         let name = column.column_path().string();
         let first = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let range = usize::try_from(first).ok().zip(usize::try_from(column.compressed_size()).ok());
         let pages = range.and_then(|(at, length)| file.get(at..at.checked_add(length)?));
-        let pages = pages.ok_or_else(|| format!("column {name} lies outside the file"))?;
-        check_column(pages, rows, left).map_err(|reason| format!("column {name}: {reason}"))?;
+        let pages = pages.ok_or_else(|| ParquetFault::ColumnOutside(name.clone()))?;
+        check_column(pages, rows, left).map_err(|(at, fault)| ParquetFault::PageHeader {
+            column: name,
+            at,
+            fault,
+        })?;
     }
     Ok(())
 }
 
-fn check_column(pages: &[u8], rows: i64, left: &mut u64) -> Result<(), String> {
+/// Checks all pages of a column. A fault comes with the offset of its header in the column.
+fn check_column(pages: &[u8], rows: i64, left: &mut u64) -> Result<(), (usize, PageFault)> {
     let mut reader = Compact { bytes: pages, at: 0 };
     while reader.at < pages.len() {
         let start = reader.at;
-        let wrong = |what: String| format!("page header at {start} of the column: {what}");
-        let header = reader.page_header().map_err(wrong)?;
-        let rest = pages.len().saturating_sub(reader.at);
-        let compressed = usize::try_from(header.compressed).ok().filter(|size| *size <= rest);
-        let compressed = compressed
-            .ok_or_else(|| wrong(format!("a page of {} bytes, {rest} are there", header.compressed)))?;
-        let size = u64::try_from(header.uncompressed).unwrap_or(u64::MAX);
-        *left = left.checked_sub(size).ok_or_else(|| {
-            wrong(format!("{} bytes decompressed, expected at most {PAGES} in the file", header.uncompressed))
-        })?;
-        // Values of a dictionary take room before they are read. Rows of other pages may all be one value.
-        let most = if header.is_dictionary { header.uncompressed } else { rows };
-        if !(0..=most).contains(&header.values) {
-            return Err(wrong(format!("{} values, expected at most {most}", header.values)));
-        }
-        if !ENCODINGS.contains(&header.encoding) {
-            return Err(wrong(format!("encoding {}, expected plain or a dictionary", header.encoding)));
-        }
-        reader.at = reader.at.saturating_add(compressed);
+        let length =
+            reader.page_header().and_then(|header| header.check(pages.len() - reader.at, rows, left));
+        reader.at = reader.at.saturating_add(length.map_err(|fault| (start, fault))?);
     }
     Ok(())
 }
 
-/// What a page header says.
+/// A page header.
 #[derive(Default)]
 struct PageHeader {
     uncompressed: i64,
@@ -86,6 +77,26 @@ struct PageHeader {
     values: i64,
     encoding: i64,
     is_dictionary: bool,
+}
+
+impl PageHeader {
+    /// Checks the header of a page in a column with so many bytes after it, and returns the page's stored size in bytes.
+    fn check(&self, rest: usize, rows: i64, left: &mut u64) -> Result<usize, PageFault> {
+        let stored = usize::try_from(self.compressed).ok().filter(|size| *size <= rest);
+        let stored = stored.ok_or(PageFault::Page { found: self.compressed, left: rest })?;
+        let size = u64::try_from(self.uncompressed).unwrap_or(u64::MAX);
+        let too_large = PageFault::Decompressed { found: self.uncompressed, limit: PAGES };
+        *left = left.checked_sub(size).ok_or(too_large)?;
+        // Values of a dictionary take memory before they are read. Rows of other pages may all be one value.
+        let limit = if self.is_dictionary { self.uncompressed } else { rows };
+        if !(0..=limit).contains(&self.values) {
+            return Err(PageFault::Values { found: self.values, limit });
+        }
+        match ENCODINGS.contains(&self.encoding) {
+            true => Ok(stored),
+            false => Err(PageFault::Encoding(self.encoding)),
+        }
+    }
 }
 
 /// A reader of Thrift's compact protocol.
@@ -101,7 +112,7 @@ const STRUCT: u8 = 12;
 impl Compact<'_> {
     /// Fields: 2 uncompressed_page_size, 3 compressed_page_size, 5 data_page_header, 7 dictionary_page_header,
     /// 8 data_page_header_v2. Just one of the last three is there.
-    fn page_header(&mut self) -> Result<PageHeader, String> {
+    fn page_header(&mut self) -> Result<PageHeader, PageFault> {
         let mut header = PageHeader::default();
         let mut pages = 0_u32;
         self.fields(|reader, id, kind| {
@@ -113,26 +124,26 @@ impl Compact<'_> {
                     header.is_dictionary = id == 7;
                     reader.page(id, &mut header)?;
                 }
-                (2 | 3 | 5 | 7 | 8, _) => return Err(format!("field {id} of type {kind}")),
+                (2 | 3 | 5 | 7 | 8, _) => return Err(PageFault::FieldType { id, kind }),
                 _ => reader.skip(kind, DEPTH)?,
             }
             Ok(())
         })?;
         match pages {
             1 => Ok(header),
-            _ => Err(format!("{pages} kinds of page, expected 1")),
+            _ => Err(PageFault::PageKinds(pages)),
         }
     }
 
     /// Fields: 1 num_values; encoding is 4 in data_page_header_v2, 2 in the others.
-    fn page(&mut self, page: i64, header: &mut PageHeader) -> Result<(), String> {
+    fn page(&mut self, page: i64, header: &mut PageHeader) -> Result<(), PageFault> {
         let encoding = if page == 8 { 4 } else { 2 };
         self.fields(|reader, id, kind| {
             match (id, kind) {
                 (1, I32) => header.values = reader.number()?,
                 (id, I32) if id == encoding => header.encoding = reader.number()?,
-                (1, _) => return Err(format!("field {id} of type {kind}")),
-                (id, _) if id == encoding => return Err(format!("field {id} of type {kind}")),
+                (1, _) => return Err(PageFault::FieldType { id, kind }),
+                (id, _) if id == encoding => return Err(PageFault::FieldType { id, kind }),
                 _ => reader.skip(kind, DEPTH)?,
             }
             Ok(())
@@ -142,8 +153,8 @@ impl Compact<'_> {
     /// Reads a struct: each field has its own id, ascending.
     fn fields(
         &mut self,
-        mut field: impl FnMut(&mut Self, i64, u8) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut field: impl FnMut(&mut Self, i64, u8) -> Result<(), PageFault>,
+    ) -> Result<(), PageFault> {
         let mut last = 0;
         loop {
             let byte = self.byte()?;
@@ -155,15 +166,15 @@ impl Compact<'_> {
                 step => last + i64::from(step),
             };
             if id <= last || id > i64::from(i16::MAX) {
-                return Err(format!("field {id} after field {last}"));
+                return Err(PageFault::FieldOrder { id, last });
             }
             last = id;
             field(self, id, byte & 15)?;
         }
     }
 
-    fn skip(&mut self, kind: u8, depth: u32) -> Result<(), String> {
-        let depth = depth.checked_sub(1).ok_or("too many structs in each other")?;
+    fn skip(&mut self, kind: u8, depth: u32) -> Result<(), PageFault> {
+        let depth = depth.checked_sub(1).ok_or(PageFault::Depth)?;
         match kind {
             // Booleans stand in the type.
             1 | 2 => Ok(()),
@@ -176,11 +187,11 @@ impl Compact<'_> {
             }
             9 | 10 => self.skip_list(depth),
             STRUCT => self.fields(|reader, _, kind| reader.skip(kind, depth)),
-            kind => Err(format!("a field of type {kind}")),
+            kind => Err(PageFault::Type(kind)),
         }
     }
 
-    fn skip_list(&mut self, depth: u32) -> Result<(), String> {
+    fn skip_list(&mut self, depth: u32) -> Result<(), PageFault> {
         let byte = self.byte()?;
         let count = match byte >> 4 {
             15 => self.varint()?,
@@ -196,14 +207,14 @@ impl Compact<'_> {
     }
 
     /// A number of 32 bits, zigzag.
-    fn number(&mut self) -> Result<i64, String> {
+    fn number(&mut self) -> Result<i64, PageFault> {
         let read = self.varint()?;
-        let number = u32::try_from(read).map_err(|_| format!("number {read} has more than 32 bits"))?;
+        let number = u32::try_from(read).map_err(|_| PageFault::Number(32))?;
         let half = i64::from(number >> 1);
         Ok(if number & 1 == 1 { -half - 1 } else { half })
     }
 
-    fn varint(&mut self) -> Result<u64, String> {
+    fn varint(&mut self) -> Result<u64, PageFault> {
         let mut value = 0_u64;
         for shift in (0..63).step_by(7) {
             let byte = self.byte()?;
@@ -212,20 +223,18 @@ impl Compact<'_> {
                 return Ok(value);
             }
         }
-        Err("a number of more than 63 bits".to_owned())
+        Err(PageFault::Number(63))
     }
 
-    fn byte(&mut self) -> Result<u8, String> {
+    fn byte(&mut self) -> Result<u8, PageFault> {
         let byte = self.bytes.get(self.at).copied();
         self.at = self.at.saturating_add(1);
-        byte.ok_or_else(|| "it reaches out of the column".to_owned())
+        byte.ok_or(PageFault::CutOff)
     }
 
-    fn take(&mut self, length: u64) -> Result<(), String> {
+    fn take(&mut self, length: u64) -> Result<(), PageFault> {
         let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
-        self.at = end
-            .filter(|end| *end <= self.bytes.len())
-            .ok_or_else(|| "it reaches out of the column".to_owned())?;
+        self.at = end.filter(|end| *end <= self.bytes.len()).ok_or(PageFault::CutOff)?;
         Ok(())
     }
 }
@@ -239,7 +248,7 @@ mod tests {
         [0x15, 0, 0x15, 80, 0x15, 6, 0x2C, 0x15, 10, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0, 0xAA, 0xBB, 0xCC, 0];
     const HEADER: usize = 17;
 
-    fn check(bytes: &[u8], rows: i64) -> Result<u64, String> {
+    fn check(bytes: &[u8], rows: i64) -> Result<u64, (usize, PageFault)> {
         let mut left = PAGES;
         check_column(bytes, rows, &mut left)?;
         Ok(PAGES - left)
@@ -249,7 +258,7 @@ mod tests {
     fn pages_follow_their_headers() {
         assert_eq!(check(&PAGE[..20], 5), Ok(40));
         assert_eq!(check(&[&PAGE[..20], &PAGE[..20]].concat(), 5), Ok(80));
-        assert!(check(&PAGE, 5).unwrap_err().contains("at 20 of the column"));
+        assert_eq!(check(&PAGE, 5).unwrap_err().0, 20);
     }
 
     #[test]
@@ -257,7 +266,7 @@ mod tests {
         let with = |at: usize, byte: u8| {
             let mut page = PAGE[..HEADER + 3].to_vec();
             page[at] = byte;
-            check(&page, 5).unwrap_err()
+            check(&page, 5).unwrap_err().1.to_string()
         };
         assert!(with(5, 8).ends_with("a page of 4 bytes, 3 are there"));
         assert!(with(5, 5).ends_with("a page of -3 bytes, 3 are there"));

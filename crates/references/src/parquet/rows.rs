@@ -9,7 +9,10 @@ use ::parquet::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 
-use crate::document::{Entry, Place};
+use crate::{
+    document::{Entry, Place},
+    error::RowFault,
+};
 
 /// Rows that are decoded at once.
 const BATCH: usize = 8192;
@@ -96,7 +99,7 @@ impl Batch {
 
     /// The rows that have a chunk. Where there are bytes, a path does not count; without offset and size it is a whole
     /// file. All as fsspec has it.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Result<Entry<'_>, String>)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Result<Entry<'_>, RowFault>)> {
         (0..self.count).filter_map(|row| {
             let entry = match (value(&self.raws, row), value(&self.paths, row)) {
                 (Some(raw), _) => inline(raw),
@@ -107,8 +110,8 @@ impl Batch {
         })
     }
 
-    fn place<'a>(&self, row: usize, path: &'a ByteArray) -> Result<Entry<'a>, String> {
-        let url = std::str::from_utf8(path.data()).map_err(|_| "a path that is not UTF-8".to_owned())?;
+    fn place<'a>(&self, row: usize, path: &'a ByteArray) -> Result<Entry<'a>, RowFault> {
+        let url = std::str::from_utf8(path.data()).map_err(|_| RowFault::Path)?;
         let number = |column: &[Option<i64>]| match column.is_empty() {
             true => Ok(0),
             false => column
@@ -116,7 +119,7 @@ impl Batch {
                 .copied()
                 .flatten()
                 .and_then(|number| u64::try_from(number).ok())
-                .ok_or_else(|| "an offset or size that is missing or negative".to_owned()),
+                .ok_or(RowFault::Range),
         };
         let part = (number(&self.offsets)?, number(&self.sizes)?);
         Ok(Entry::Place(Place { url: url.into(), part: (part != (0, 0)).then_some(part) }))
@@ -127,12 +130,9 @@ fn value(column: &[Option<ByteArray>], row: usize) -> Option<&ByteArray> {
     column.get(row)?.as_ref()
 }
 
-fn inline(raw: &ByteArray) -> Result<Entry<'static>, String> {
+fn inline(raw: &ByteArray) -> Result<Entry<'static>, RowFault> {
     match raw.data().strip_prefix(b"base64:") {
-        Some(encoded) => BASE64_STANDARD
-            .decode(encoded)
-            .map(|bytes| Entry::Inline(bytes.into()))
-            .map_err(|e| e.to_string()),
+        Some(encoded) => Ok(Entry::Inline(BASE64_STANDARD.decode(encoded)?.into())),
         // A copy: the value's own buffer is a whole page.
         None => Ok(Entry::Inline(Bytes::copy_from_slice(raw.data()))),
     }
