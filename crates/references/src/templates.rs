@@ -78,7 +78,7 @@ impl Templates {
                 dimensions.iter().try_fold(1_u64, |all, (_, values)| all.checked_mul(values.len() as u64));
             left = count
                 .and_then(|count| left.checked_sub(count))
-                .ok_or_else(|| ReferencesError::Limit { what: "generated references", limit: GENERATED })?;
+                .ok_or(ReferencesError::Limit { what: "generated references", limit: GENERATED })?;
             for at in 0..count.unwrap_or(0) {
                 self.generate_one(generator, &dimensions, at, sink)?;
             }

@@ -23,7 +23,7 @@ const ENCODINGS: [i64; 3] = [0, 2, 8];
 pub(super) fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
     let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
     let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
-    let length = length.ok_or_else(|| ParquetFault::NoFooter(file.len()))?;
+    let length = length.ok_or(ParquetFault::NoFooter(file.len()))?;
     let limit = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
     match length <= limit {
         true => Ok(()),
