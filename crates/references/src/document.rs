@@ -1,4 +1,5 @@
-//! The JSON, entry by entry: a document of ten million references is never held as a tree.
+//! kerchunk's JSON, parsed entry by entry: a document of ten million references is never held as a tree.
+//! <https://fsspec.github.io/kerchunk/spec.html>
 
 use std::{borrow::Cow, fmt};
 
@@ -12,34 +13,34 @@ use serde_json::{Map, Value};
 
 use crate::{ReferencesError, templates::Templates};
 
-/// Where bytes lie.
+/// Bytes of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place<'a> {
-    /// As the document says it, templates rendered.
+    /// The url in the document, with templates rendered.
     pub url: Cow<'a, str>,
-    /// Offset and length; `None`: the whole file.
+    /// Offset and length in bytes; `None` for the whole file.
     pub part: Option<(u64, u64)>,
 }
 
-/// What a key leads to.
+/// The value of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
-    /// Bytes in the document.
+    /// Bytes in the document itself.
     Inline(Bytes),
     /// Bytes in a file.
     Place(Place<'a>),
 }
 
-/// Takes the entries of a document in their order.
+/// Receives the entries of a document in their order.
 pub trait ReferenceSink {
-    /// One entry.
+    /// Receives one entry.
     ///
     /// # Errors
-    /// What does not fit; reading ends there.
+    /// Entries that do not fit the hierarchy, which end reading.
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError>;
 }
 
-/// Which entries are wanted: a document is read once for its metadata, and once for its chunks.
+/// Kind of entries to read. A document is read twice: first its metadata, then its chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entries {
     /// `.zarray`, `.zgroup`, `.zattrs`, `zarr.json`.
@@ -79,7 +80,7 @@ pub fn read_json(text: &[u8], wanted: Entries, sink: &mut impl ReferenceSink) ->
     }
 }
 
-/// What stands beside the references.
+/// Members of a document other than its references.
 #[derive(Default)]
 struct Head {
     is_version_1: bool,
@@ -89,37 +90,39 @@ struct Head {
 
 impl<'de> Deserialize<'de> for Head {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct HeadVisitor;
-        impl<'de> Visitor<'de> for HeadVisitor {
-            type Value = Head;
+        deserializer.deserialize_map(HeadVisitor)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of references")
-            }
+struct HeadVisitor;
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
-                let mut head = Head::default();
-                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    match key.as_ref() {
-                        "refs" => {
-                            head.is_version_1 = true;
-                            map.next_value::<IgnoredAny>()?;
-                        }
-                        "templates" => head.templates = map.next_value()?,
-                        "gen" => head.generators = map.next_value()?,
-                        "version" => {
-                            let version: Value = map.next_value()?;
-                            if version.as_u64().is_none_or(|version| version > 1) {
-                                return Err(A::Error::custom(format!("version {version}, expected 0 or 1")));
-                            }
-                        }
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+impl<'de> Visitor<'de> for HeadVisitor {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of references")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let mut head = Head::default();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match key.as_ref() {
+                "refs" => {
+                    head.is_version_1 = true;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                "templates" => head.templates = map.next_value()?,
+                "gen" => head.generators = map.next_value()?,
+                "version" => {
+                    let version: Value = map.next_value()?;
+                    if version.as_u64().is_none_or(|version| version > 1) {
+                        return Err(A::Error::custom(format!("version {version}, expected 0 or 1")));
                     }
                 }
-                Ok(head)
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        deserializer.deserialize_map(HeadVisitor)
+        Ok(head)
     }
 }
 
@@ -157,7 +160,7 @@ impl<'de, S: DeserializeSeed<'de, Value = ()>> Visitor<'de> for RefsOf<S> {
     }
 }
 
-/// Hands over the wanted entries of an object.
+/// Passes the wanted entries of an object to a sink.
 struct EntriesSeed<'a, S> {
     wanted: Entries,
     sink: &'a mut S,
@@ -186,9 +189,9 @@ impl<'de, S: ReferenceSink> Visitor<'de> for EntriesSeed<'_, S> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let raw: Raw<'de> = map.next_value()?;
-            let handed = entry(&key, raw, self.templates).and_then(|entry| self.sink.entry(&key, entry));
-            if let Err(error) = handed {
+            let raw: RawEntry<'de> = map.next_value()?;
+            let accepted = resolve(&key, raw, self.templates).and_then(|entry| self.sink.entry(&key, entry));
+            if let Err(error) = accepted {
                 *self.failed = Some(error);
                 return Err(A::Error::custom("an entry was refused"));
             }
@@ -197,96 +200,104 @@ impl<'de, S: ReferenceSink> Visitor<'de> for EntriesSeed<'_, S> {
     }
 }
 
-/// A value as it stands.
-enum Raw<'de> {
+/// The value of a key, before templates are rendered.
+enum RawEntry<'de> {
     Text(Cow<'de, str>),
     Place(Cow<'de, str>, Option<(u64, u64)>),
     Document(Map<String, Value>),
-    Other(String),
+    /// Any other JSON, shortened.
+    Invalid(String),
 }
 
-impl<'de> Deserialize<'de> for Raw<'de> {
+impl<'de> Deserialize<'de> for RawEntry<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct RawVisitor;
-        impl<'de> Visitor<'de> for RawVisitor {
-            type Value = Raw<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text, a list or an object")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Raw<'de>, E> {
-                Ok(Raw::Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Raw<'de>, E> {
-                Ok(Raw::Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Raw<'de>, A::Error> {
-                let Some(url) = list.next_element::<Cow<'de, str>>()? else {
-                    return Ok(Raw::Other("[]".to_owned()));
-                };
-                let part = match (list.next_element::<Value>()?, list.next_element::<Value>()?) {
-                    (None | Some(Value::Null), None | Some(Value::Null)) => Some(None),
-                    (Some(offset), Some(length)) => offset.as_u64().zip(length.as_u64()).map(Some),
-                    _ => None,
-                };
-                let more = list.next_element::<IgnoredAny>()?.is_some();
-                match part {
-                    Some(part) if !more => Ok(Raw::Place(url, part)),
-                    _ => Ok(Raw::Other("another list".to_owned())),
-                }
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Raw<'de>, A::Error> {
-                Map::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(Raw::Document)
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Raw<'de>, E> {
-                Ok(Raw::Other(number.to_string()))
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Raw<'de>, E> {
-                Ok(Raw::Other(number.to_string()))
-            }
-
-            fn visit_f64<E>(self, number: f64) -> Result<Raw<'de>, E> {
-                Ok(Raw::Other(number.to_string()))
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Raw<'de>, E> {
-                Ok(Raw::Other(value.to_string()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Raw<'de>, E> {
-                Ok(Raw::Other("null".to_owned()))
-            }
-        }
-        deserializer.deserialize_any(RawVisitor)
+        deserializer.deserialize_any(RawEntryVisitor)
     }
 }
 
-fn entry<'a>(key: &str, raw: Raw<'a>, templates: &mut Templates) -> Result<Entry<'a>, ReferencesError> {
+struct RawEntryVisitor;
+
+impl<'de> Visitor<'de> for RawEntryVisitor {
+    type Value = RawEntry<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, a list or an object")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Text(Cow::Owned(text.to_owned())))
+    }
+
+    /// `[url]` or `[url, offset, length]`, where `null` counts as missing.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawEntry<'de>, A::Error> {
+        let Some(url) = list.next_element::<Cow<'de, str>>()? else {
+            return Ok(RawEntry::Invalid("[]".to_owned()));
+        };
+        let part = match (list.next_element::<Value>()?, list.next_element::<Value>()?) {
+            (None | Some(Value::Null), None | Some(Value::Null)) => Some(None),
+            (Some(offset), Some(length)) => offset.as_u64().zip(length.as_u64()).map(Some),
+            _ => None,
+        };
+        let has_more = list.next_element::<IgnoredAny>()?.is_some();
+        match part {
+            Some(part) if !has_more => Ok(RawEntry::Place(url, part)),
+            _ => Ok(RawEntry::Invalid("another list".to_owned())),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawEntry<'de>, A::Error> {
+        Map::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(RawEntry::Document)
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Invalid(number.to_string()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Invalid(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Invalid(number.to_string()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Invalid(value.to_string()))
+    }
+
+    fn visit_unit<E>(self) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Invalid("null".to_owned()))
+    }
+}
+
+/// Decodes base64 and renders the templates of a url.
+fn resolve<'a>(
+    key: &str,
+    raw: RawEntry<'a>,
+    templates: &mut Templates,
+) -> Result<Entry<'a>, ReferencesError> {
     let refuse = |found: String| ReferencesError::Reference { key: key.to_owned(), found };
     match raw {
-        Raw::Text(text) => match text.strip_prefix("base64:") {
+        RawEntry::Text(text) => match text.strip_prefix("base64:") {
             Some(encoded) => {
                 let bytes = BASE64_STANDARD.decode(encoded);
-                bytes
-                    .map(|bytes| Entry::Inline(bytes.into()))
-                    .map_err(|error| refuse(format!("base64 with {error}")))
+                let bytes = bytes.map_err(|error| refuse(format!("base64 with {error}")))?;
+                Ok(Entry::Inline(bytes.into()))
             }
             None => Ok(Entry::Inline(text.into_owned().into())),
         },
-        Raw::Document(document) => Ok(Entry::Inline(Value::Object(document).to_string().into())),
-        Raw::Place(url, part) => {
+        RawEntry::Document(document) => Ok(Entry::Inline(Value::Object(document).to_string().into())),
+        RawEntry::Place(url, part) => {
             let url = match url.contains("{{") {
                 true => Cow::Owned(templates.url(key, &url)?),
                 false => url,
             };
             Ok(Entry::Place(Place { url, part }))
         }
-        Raw::Other(found) => Err(refuse(found)),
+        RawEntry::Invalid(found) => Err(refuse(found)),
     }
 }

@@ -1,7 +1,7 @@
-//! Fill values and sentinels from one Zarr format to the other.
+//! Translation of fill values and sentinels between the Zarr formats.
 //!
-//! xarray reads the `fill_value` of a Zarr v2 array as a sentinel (`_FillValue`), and that of a v3 array as storage alone:
-//! there the attribute `_FillValue` says the sentinel, encoded by type. What v2 says is what the mapping of HDF5 says in it.
+//! xarray takes the `fill_value` of a Zarr v2 array as the sentinel (`_FillValue`) of missing data. In v3, `fill_value` is only
+//! what missing chunks read as, and the attribute `_FillValue` holds the sentinel, encoded by type.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
@@ -11,8 +11,8 @@ use crate::ReferencesError;
 
 const SENTINEL: &str = "_FillValue";
 
-/// Says the fill value of an array of Zarr v2 as Zarr v3 does: the sentinel becomes an attribute, the fill value stays what
-/// missing chunks read as. Returns what is lost.
+/// Translates the fill value of a Zarr v2 array to v3: the sentinel becomes an attribute, the fill value remains what missing
+/// chunks read as. Returns a description of what is lost.
 pub fn in_v3(array: &mut Array) -> Option<String> {
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     let sentinel = match &attribute {
@@ -26,11 +26,12 @@ pub fn in_v3(array: &mut Array) -> Option<String> {
     array.attributes.extend(encoded.map(|encoded| (SENTINEL.to_owned(), encoded)));
     let zero = FillValue::zero(&array.data_type);
     array.fill_value.get_or_insert(zero);
-    is_lost.then(|| format!("{SENTINEL} is dropped: Zarr v3 says none for {}", array.data_type))
+    is_lost.then(|| format!("{SENTINEL} is dropped: Zarr v3 has none for {}", array.data_type))
 }
 
-/// The sentinel becomes the fill value where both are the same, or where no attribute can say it; else a plain attribute.
-/// What missing chunks have to be written full of, since they would read as another value.
+/// Translates the fill value and sentinel of a Zarr v3 array to v2. The sentinel becomes the fill value if both are equal or no
+/// attribute can hold it; otherwise it becomes a plain attribute. Returns the value to fill missing chunks with if they would
+/// read as another one.
 ///
 /// # Errors
 /// A sentinel that is not of the array's type.
@@ -53,8 +54,7 @@ pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, ReferencesEr
     Ok((!is_whole && !reads_right).then_some(storage))
 }
 
-/// The type in which a `_FillValue` is written: xarray reads that of unsigned integers with `_Unsigned = "false"` as a signed
-/// number, and refuses one that is not.
+/// Returns the type of `_FillValue`. For unsigned integers with `_Unsigned = "false"`, xarray requires a signed number.
 fn sentinel_type(array: &Array) -> DataType {
     match array.attributes.get("_Unsigned").and_then(Value::as_str) {
         Some("false") => array.data_type.with_sign(true),
@@ -62,7 +62,7 @@ fn sentinel_type(array: &Array) -> DataType {
     }
 }
 
-/// The value of a list of one.
+/// Returns the element of a list of one; other values as they are.
 fn only(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([one]) => one,
@@ -70,7 +70,7 @@ fn only(value: &Value) -> &Value {
     }
 }
 
-/// `_FillValue` as xarray decodes it in Zarr v3; nothing where it refuses the dataset.
+/// Encodes `_FillValue` as xarray decodes it in Zarr v3; `None` where it rejects the dataset.
 fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
     if let Some((half, [real, imaginary])) = halves(value, data_type) {
         return Some(vec![encode(&real, &half)?, encode(&imaginary, &half)?].into());
@@ -82,7 +82,7 @@ fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
     is_number.then(|| value.to_json(data_type, ZarrFormat::V3).ok()).flatten()
 }
 
-/// The reverse of [`encode`]; plain values as well.
+/// Decodes `_FillValue`, encoded as by [`encode`] or plain.
 fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     if let (Some(half), Some([real, imaginary])) = (half(data_type), value.as_array().map(Vec::as_slice)) {
         return match (decode(real, &half)?, decode(imaginary, &half)?) {
@@ -99,18 +99,18 @@ fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     }
 }
 
-/// The sentinel as plain JSON that xarray compares with the data of a Zarr v2 array. NaN, infinities, complex numbers and
-/// byte strings have none.
+/// Returns the sentinel as plain JSON, which xarray compares with the data of a Zarr v2 array. NaN, infinities, complex
+/// numbers and byte strings have no such form.
 fn plain(sentinel: &FillValue, data_type: &DataType) -> Option<Value> {
     let json = sentinel.to_json(data_type, ZarrFormat::V2).ok()?;
-    let says = match data_type {
+    let is_plain = match data_type {
         DataType::String => json.is_string(),
         _ => json.is_number() || json.is_boolean(),
     };
-    says.then_some(json)
+    is_plain.then_some(json)
 }
 
-/// Type of the real and of the imaginary part.
+/// Returns the type of the real and the imaginary part.
 fn half(data_type: &DataType) -> Option<DataType> {
     match data_type {
         DataType::Complex64 => Some(DataType::Float32),

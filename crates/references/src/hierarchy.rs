@@ -1,4 +1,4 @@
-//! A hierarchy out of keys.
+//! A hierarchy assembled from the keys of a reference set: first its nodes from metadata documents, then their chunks.
 
 use std::{
     borrow::Cow,
@@ -17,29 +17,30 @@ use crate::{
     document::{Entries, Entry, Place, ReferenceSink, read_json},
 };
 
-/// Deepest group.
+/// Greatest depth of a node.
 const DEPTH: usize = 256;
 
-/// A set of references that was read.
+/// A reference set, parsed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReferenceSet {
-    /// What it says. Urls of sources are as they stand there: a path, or relative, where it says so.
+    /// The hierarchy. Urls of sources are those of the set, which may be paths or relative.
     pub hierarchy: Hierarchy,
-    /// Chunks that are whole files: their references have a length of 0 until someone has looked how long they are.
+    /// Chunks that are whole files. Their references have a length of 0 until the caller has looked up the file's size.
     pub whole_files: Vec<WholeFile>,
-    /// Keys that belong to no array, at most 100.
+    /// Keys that belong to no array, 100 at most.
     pub ignored: Vec<String>,
-    /// Paths of arrays whose type, codecs, fill value or grid have no place here, with the reason.
+    /// Paths of arrays whose type, codecs, fill value or grid are not supported, with the reason.
     pub left_out: BTreeMap<String, String>,
 }
 
-/// Members of an array's document without which it is none: what is wrong with them is an error.
+/// Members that a document must have to describe an array. An error in one of them fails the set; errors in others omit
+/// the array.
 const NEEDED: [&str; 4] = ["zarr_format", "node_type", "shape", "chunks"];
 
 /// A chunk that is a whole file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WholeFile {
-    /// The array.
+    /// Path of the array.
     pub array: String,
     /// Row-major position of the chunk.
     pub position: u64,
@@ -47,13 +48,13 @@ pub struct WholeFile {
     pub source: SourceId,
 }
 
-/// Reads kerchunk's JSON, or the same with keys of Zarr v3.
+/// Parses kerchunk's JSON, or the same with keys of Zarr v3.
 ///
 /// # Errors
 /// See [`ReferencesError`].
 pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
     match (read(text), std::str::from_utf8(text)) {
-        // Documents that are objects, not text, may have NaN as Python writes it.
+        // Metadata documents that are objects instead of text may contain NaN, as Python writes it.
         (Err(ReferencesError::Json(_)), Ok(text)) if crate::numbers::has_words(text) => {
             read(crate::numbers::quoted(text).as_bytes())
         }
@@ -87,7 +88,7 @@ impl ReferenceSink for Documents<'_> {
     }
 }
 
-/// An array, and what is known of its chunks so far.
+/// An array with the chunks read so far.
 struct Growing {
     document: ArrayDocument,
     counts: Vec<u64>,
@@ -95,7 +96,7 @@ struct Growing {
     inline: BTreeMap<u64, Bytes>,
 }
 
-/// Grows a hierarchy: first its nodes out of documents, then their chunks.
+/// Builds a hierarchy from documents and references.
 #[derive(Default)]
 pub(crate) struct Builder {
     documents: BTreeMap<String, Value>,
@@ -110,22 +111,22 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// One that has the documents, by their keys.
+    /// Creates a builder from metadata documents by key.
     pub(crate) fn of(documents: BTreeMap<String, Value>) -> Self {
         Self { documents, ..Self::default() }
     }
 
-    /// Paths of arrays, and how many chunks each can have; in no order.
+    /// Returns the path and the number of grid cells of each array, in no order.
     pub(crate) fn grids(&self) -> impl Iterator<Item = (&str, u64)> {
         self.arrays.iter().map(|(path, array)| (path.as_str(), array.total()))
     }
 
-    /// How many chunks the array at a path can have.
+    /// Returns the number of grid cells of the array at a path.
     pub(crate) fn grid(&self, path: &str) -> Option<u64> {
         self.arrays.get(path).map(Growing::total)
     }
 
-    /// Keys beside the arrays, such as files of other tools: they are no part of the hierarchy.
+    /// Records a key that belongs to no array, such as a file of another tool.
     pub(crate) fn ignore(&mut self, key: &str) {
         let of_left_out = key
             .rmatch_indices('/')
@@ -135,7 +136,7 @@ impl Builder {
         }
     }
 
-    /// Makes nodes of the documents.
+    /// Parses the documents into groups and arrays.
     pub(crate) fn nodes(&mut self) -> Result<(), ReferencesError> {
         let documents = std::mem::take(&mut self.documents);
         let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
@@ -212,7 +213,7 @@ impl Builder {
         Ok(id)
     }
 
-    /// Takes a chunk of an array that there is.
+    /// Adds a chunk of a known array.
     pub(crate) fn put(&mut self, path: &str, position: u64, entry: Entry<'_>) -> Result<(), ReferencesError> {
         match entry {
             Entry::Inline(bytes) => {
@@ -278,19 +279,19 @@ impl ReferenceSink for Builder {
     }
 }
 
-/// An index as it stands in a key. No reader asks for `+1` or `01`.
+/// Parses a chunk index of a key. No reader asks for `+1` or `01`.
 fn index(number: &str) -> Option<u64> {
     let is_plain = number == "0" || !number.starts_with(['0', '+']);
     number.parse().ok().filter(|_| is_plain)
 }
 
 impl Growing {
-    /// How many chunks its grid has.
+    /// Returns the number of grid cells.
     fn total(&self) -> u64 {
         self.counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count))
     }
 
-    /// Row-major position of a chunk by what stands behind the array's path in its key.
+    /// Returns the row-major position of a chunk from its key without the array's path.
     fn position(&self, name: &str) -> Option<u64> {
         let ArrayDocument { separator, starts_with_c, .. } = self.document;
         let numbers = match starts_with_c {
@@ -302,7 +303,7 @@ impl Growing {
         if numbers.is_empty() {
             return self.counts.is_empty().then_some(0);
         }
-        // What is no number lies outside every grid.
+        // Anything but a number is outside every grid.
         let indices = numbers.split(separator).map(|number| index(number).unwrap_or(u64::MAX));
         chunk_position(indices, &self.counts)
     }

@@ -1,7 +1,9 @@
-//! Reads reference sets back into a virtual Zarr hierarchy: kerchunk's JSON of versions 0 and 1, with templates and
-//! generated references, the same JSON with the keys of Zarr v3, and kerchunk's Parquet layout.
+//! Reads reference sets into a virtual Zarr hierarchy, and translates a hierarchy to the other Zarr format.
 //!
-//! Architecture invariants: no I/O and no waiting; a document is not trusted, so that what it may ask for is bounded.
+//! The formats are kerchunk's JSON of versions 0 and 1, with templates and generated references, the same JSON with the
+//! keys of Zarr v3, and kerchunk's Parquet layout.
+//!
+//! Architecture invariants: no I/O, no `async`; documents are untrusted, so memory and work are bounded.
 
 mod document;
 mod error;

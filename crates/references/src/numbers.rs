@@ -1,12 +1,12 @@
-//! Python writes NaN and infinity into JSON as bare words, which JSON has not.
+//! `NaN` and `Infinity` as Python writes them into JSON: bare words, which JSON does not allow.
 
 use serde_json::Value;
 
-/// Words, as Python writes them, and the text by which Zarr says them. The longer goes first.
+/// Bare words and the text by which Zarr encodes them. `-Infinity` must precede `Infinity`.
 const WORDS: [(&str, &str); 3] =
     [("-Infinity", "\"-Infinity\""), ("Infinity", "\"Infinity\""), ("NaN", "\"NaN\"")];
 
-/// Parses JSON; bare words become text.
+/// Parses JSON in which bare words count as text.
 pub(crate) fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     let strict = serde_json::from_slice(text);
     match (&strict, std::str::from_utf8(text)) {
@@ -15,12 +15,12 @@ pub(crate) fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     }
 }
 
-/// Whether there may be bare words.
+/// Whether the text may contain bare words.
 pub(crate) fn has_words(text: &str) -> bool {
     WORDS.iter().any(|(word, _)| text.contains(word))
 }
 
-/// The text with its bare words in quotes; strings stay as they are.
+/// Returns the text with its bare words quoted. Strings stay as they are.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
@@ -28,8 +28,8 @@ pub(crate) fn quoted(text: &str) -> String {
         let word = WORDS.iter().find(|(word, _)| rest.starts_with(word));
         let taken = match (first, word) {
             ('"', _) => string_len(rest),
-            (_, Some((word, spelled))) => {
-                out.push_str(spelled);
+            (_, Some((word, text))) => {
+                out.push_str(text);
                 rest = rest.get(word.len()..).unwrap_or_default();
                 continue;
             }
@@ -42,7 +42,7 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// Length of a string with its quotes.
+/// Returns the length in bytes of a JSON string with its quotes.
 fn string_len(text: &str) -> usize {
     let mut escaped = false;
     let end = text.char_indices().skip(1).find(|(_, c)| {

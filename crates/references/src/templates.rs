@@ -1,4 +1,5 @@
-//! Templates and generated references of kerchunk's version 1 (its specification calls them `templates` and `gen`).
+//! `templates` and `gen` of kerchunk's version 1: urls with placeholders, and references generated over ranges.
+//! <https://fsspec.github.io/kerchunk/spec.html#version-1>
 
 use std::collections::BTreeMap;
 
@@ -10,21 +11,21 @@ use crate::{
     document::{Entry, Place, ReferenceSink},
 };
 
-/// Most references that a document may generate.
+/// Greatest number of references that a document may generate.
 const GENERATED: u64 = 100_000_000;
-/// Steps that rendering one template may take.
+/// Greatest number of steps to render one template.
 const FUEL: u64 = 10_000;
 
 /// Renders urls with the templates of a document.
 pub(crate) struct Templates {
     environment: Environment<'static>,
     names: BTreeMap<String, Value>,
-    /// Urls that were rendered already: most references of a document share a few.
+    /// Rendered urls by their template: most references of a document share a few.
     rendered: BTreeMap<String, String>,
 }
 
 impl Templates {
-    /// `templates` of a document: texts, and texts with `{{…}}`, which are called like functions.
+    /// Reads `templates` of a document: plain texts, and texts with `{{…}}`, which urls call like functions.
     pub(crate) fn new(templates: &Map<String, Json>) -> Result<Self, ReferencesError> {
         let mut environment = Environment::new();
         environment.set_fuel(Some(FUEL));
@@ -43,7 +44,7 @@ impl Templates {
         Ok(Self { environment, names, rendered: BTreeMap::new() })
     }
 
-    /// The url that a text stands for.
+    /// Renders a url.
     pub(crate) fn url(&mut self, key: &str, text: &str) -> Result<String, ReferencesError> {
         if self.names.is_empty() || !text.contains("{{") {
             return Ok(text.to_owned());
@@ -65,7 +66,7 @@ impl Templates {
         self.environment.render_str(text, names).map_err(|error| failed(key, &error))
     }
 
-    /// Makes the references of `gen`.
+    /// Generates the references of `gen`.
     pub(crate) fn generate(
         &self,
         generators: &[Json],
@@ -140,7 +141,7 @@ fn failed(key: &str, error: &Error) -> ReferencesError {
     ReferencesError::Template { key: key.to_owned(), reason: error.to_string() }
 }
 
-/// A template that is called with its names as arguments.
+/// Returns a template as a function whose named arguments are its placeholders.
 fn function(text: String) -> Value {
     Value::from_function(move |arguments: Kwargs| -> Result<String, Error> {
         let names: Result<BTreeMap<String, Value>, Error> =
@@ -153,7 +154,7 @@ fn function(text: String) -> Value {
     })
 }
 
-/// The values of each name that a generator goes through.
+/// Returns the values that a generator assigns to each name.
 fn dimensions(generator: &Json) -> Result<Vec<(String, Vec<i64>)>, ReferencesError> {
     let refuse =
         |reason: &str| ReferencesError::Template { key: "gen".to_owned(), reason: reason.to_owned() };

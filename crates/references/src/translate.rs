@@ -1,5 +1,7 @@
-//! From one Zarr format to the other. References stay as they are; metadata, fill values and sentinels change their spelling,
-//! and chunks that the other format cannot refer to are listed, to be made anew.
+//! Translation of a hierarchy to the other Zarr format.
+//!
+//! References stay as they are. Metadata, fill values and sentinels are encoded for the other format. Chunks that it cannot
+//! reference are listed ([`PendingChunks`]) for the caller to encode anew.
 
 use virtualize_zarr::{
     Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Implementation, Node, ZarrFormat,
@@ -8,36 +10,36 @@ use virtualize_zarr::{
 
 use crate::{ReferencesError, fill};
 
-/// A hierarchy in the other format, and what could not go along.
+/// A hierarchy in the other format, and what could not be translated.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Translation {
-    /// What could.
+    /// The hierarchy, without the arrays that are omitted.
     pub hierarchy: Hierarchy,
-    /// Paths of arrays that are left out, with the reason.
+    /// Paths of arrays that are omitted, with the reason.
     pub left_out: Vec<(String, String)>,
-    /// Paths of arrays that lost something, with what and why.
+    /// Paths of arrays that lost information or changed their axes, with a description.
     pub changed: Vec<(String, String)>,
-    /// Paths of arrays of which chunks are still to be made, with how. Until then they show wrong values.
+    /// Paths of arrays with pending chunks. Until those are made, the arrays read as wrong values.
     pub pending: Vec<(String, PendingChunks)>,
 }
 
-/// Chunks that are to be made before an array is written.
+/// Chunks to make before an array is written.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PendingChunks {
-    /// Missing chunks read as another value than this one, of which they are to be full.
+    /// Missing chunks, to be filled with this value: as missing ones they would read as another.
     Fill(FillValue),
-    /// All chunks: decoded as this type by these codecs, and encoded as the array's by its own.
+    /// All chunks: decode them as this type by these codecs, and encode them as the array's type by its own codecs.
     Recode {
-        /// The type, with the byte order of members of structures.
+        /// The type, with the byte orders of structures' members.
         data_type: DataType,
-        /// The codecs.
+        /// The codecs of the stored chunks.
         codecs: Vec<Codec>,
     },
-    /// All chunks: the bits of each byte reversed.
+    /// All chunks: reverse the bits of each byte.
     ReverseBits,
 }
 
-/// Says a hierarchy in a format.
+/// Translates a hierarchy to a format.
 pub fn translate(mut hierarchy: Hierarchy, format: ZarrFormat) -> Translation {
     let mut translator =
         Translator { format, left_out: Vec::new(), changed: Vec::new(), pending: Vec::new() };
@@ -115,7 +117,7 @@ impl Translator {
     }
 }
 
-/// Whether Zarr v2 says the transposition that comes first: none, or the reversal of all axes.
+/// Whether Zarr v2 expresses the chain's transposition: none, or a reversal of all axes that comes first.
 fn has_order_of_v2(codecs: &[Codec]) -> bool {
     match codecs.first() {
         Some(Codec::Transpose { order }) => order.iter().rev().copied().eq(0..order.len()),
@@ -123,8 +125,8 @@ fn has_order_of_v2(codecs: &[Codec]) -> bool {
     }
 }
 
-/// Codecs in which Zarr v3 can say chunks whose bits are reversed (TIFF's FillOrder 2), as the mapping of TIFF chooses
-/// them: numbers compressed anew, images with their bits in the usual order. `None` where something else is in the way.
+/// Replaces codecs with reversed bits (TIFF's FillOrder 2), which Zarr v3 cannot express, as the mapping of TIFF does: numbers
+/// are compressed anew, images get their bits in the usual order. Returns `None` if another codec prevents that.
 fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
     let (Codec::BitOrder, rest) = array.codecs.split_last()? else { return None };
     if rest.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
@@ -140,8 +142,8 @@ fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
     Some(PendingChunks::Recode { data_type: array.data_type.clone(), codecs })
 }
 
-/// Structures with members of both byte orders, in that of the first number, as the mapping of HDF5 has them. `None` where
-/// something else is in the way.
+/// Converts structures with members of both byte orders to that of the first number, as the mapping of HDF5 does. Returns
+/// `None` if a codec cannot be decoded here.
 fn in_one_byte_order(array: &mut Array) -> Option<PendingChunks> {
     if !array.data_type.mixes_byte_orders() || !array.codecs.iter().all(is_decoded_here) {
         return None;
@@ -158,10 +160,10 @@ fn is_decoded_here(codec: &Codec) -> bool {
     codec.implementation() != Implementation::None
 }
 
-/// Codecs whose shape and type only v2 says get them: what comes out of `codecs` of Zarr v3 can be decoded then.
+/// Sets the parameters of codecs that only v2 encodes.
 ///
 /// # Errors
-/// A grid that Zarr v2 has not.
+/// Rectilinear grids.
 fn complete(array: &mut Array) -> Result<(), ReferencesError> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else {
         return Err(ReferencesError::RectilinearGrid);

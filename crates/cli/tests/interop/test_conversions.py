@@ -12,7 +12,7 @@ V2, V3 = ["kerchunk-json", "kerchunk-parquet"], ["zarr3-json", "zarr3", "icechun
 FILES = sorted(p for kind in ("hdf5", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
 CORPUS = ROOT.parent / "shared/corpus" if (ROOT.parent / "shared/corpus").exists() else pathlib.Path("/work/shared/corpus")
 #: Features that the other Zarr format cannot represent. These arrays change in a conversion, and convert reports them.
-LOST = ["order in which they are stored", "Zarr v3 says none for bytes", "Blosc 2", "without masking it", "made anew"]
+LOST = ["order in which they are stored", "Zarr v3 has none for bytes", "Blosc 2", "without masking it", "made anew"]
 #: The corresponding messages of diff.
 NAMED = ["order of axes", "made anew", "cannot be compared"]
 

@@ -1,4 +1,5 @@
-//! kerchunk's Parquet layout: `.zmetadata`, and for each array files `NAME/refs.N.parq` of so many chunks each.
+//! kerchunk's Parquet layout: `.zmetadata`, and for each array files `NAME/refs.N.parq` with `record_size` chunks each.
+//! <https://fsspec.github.io/kerchunk/spec.html#parquet-references>
 
 mod pages;
 mod quiet;
@@ -11,6 +12,7 @@ use ::parquet::{
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use virtualize_zarr::node;
 
 use crate::{
     ReferenceSet, ReferencesError,
@@ -21,16 +23,16 @@ use crate::{
 use quiet::quietly;
 use rows::{Batch, Rows};
 
-/// Most rows of a file.
+/// Greatest number of rows of a file.
 const ROWS: u64 = 16 << 20;
-/// Most bytes of inline chunks that are held.
+/// Greatest size of all inline chunks together, in bytes.
 const INLINE: u64 = 1 << 30;
 
-/// Reads references in kerchunk's Parquet layout: made of `.zmetadata`, then given the files, in any order.
+/// Reads references in kerchunk's Parquet layout. Create it from `.zmetadata`, then add the files in any order.
 pub struct ParquetReferences {
     builder: Builder,
     record_size: u64,
-    /// Bytes that inline chunks may still have.
+    /// Bytes left for inline chunks.
     inline: u64,
 }
 
@@ -41,7 +43,7 @@ struct Metadata {
 }
 
 impl ParquetReferences {
-    /// Reads the metadata of all nodes.
+    /// Parses the metadata of all nodes.
     ///
     /// # Errors
     /// See [`ReferencesError`].
@@ -57,14 +59,14 @@ impl ParquetReferences {
         Ok(Self { builder, record_size: read.record_size, inline: INLINE })
     }
 
-    /// The arrays, and of how many files each can be: `PATH/refs.0.parq` and so on. Files whose chunks are all missing
-    /// may be missing themselves.
+    /// Returns the path of each array and the number of its files `PATH/refs.0.parq`, `PATH/refs.1.parq`, …. A file whose
+    /// chunks are all missing may be missing itself.
     pub fn arrays(&self) -> Vec<(String, u64)> {
         let count = |chunks: u64| chunks.div_ceil(self.record_size);
         self.builder.grids().map(|(path, chunks)| (path.to_owned(), count(chunks))).collect()
     }
 
-    /// Takes the file of a key such as `a/refs.0.parq`. Keys of other forms, or of no array, are told in
+    /// Adds the file of a key such as `a/refs.0.parq`. Keys of other forms, or of no array, are listed in
     /// [`ReferenceSet::ignored`].
     ///
     /// # Errors
@@ -101,7 +103,7 @@ impl ParquetReferences {
         Ok(entry)
     }
 
-    /// The hierarchy, when all files were added.
+    /// Returns the hierarchy after all files were added.
     ///
     /// # Errors
     /// See [`ReferencesError`].
@@ -109,16 +111,16 @@ impl ParquetReferences {
         self.builder.finish()
     }
 
-    /// The array, its chunks, and the number of a file.
+    /// Returns the array's path, its number of grid cells, and the number of the file.
     fn part(&self, key: &str) -> Option<(String, u64, u64)> {
-        let (path, name) = key.rsplit_once('/')?;
+        let (path, name) = node::split(key);
         let number = name.strip_prefix("refs.")?.strip_suffix(".parq")?.parse().ok()?;
         Some((path.to_owned(), self.builder.grid(path)?, number))
     }
 }
 
-/// A file that is read from one batch of rows to the next. Its sizes are checked before it is decoded; what the parquet
-/// crate asserts of the rest is an error.
+/// A file that is read batch by batch. Its sizes are checked before it is decoded, and panics of the `parquet` crate are
+/// errors.
 struct File {
     reader: SerializedFileReader<Bytes>,
     /// The next row group.
@@ -127,7 +129,7 @@ struct File {
 }
 
 impl File {
-    /// Opens a file of at most so many rows.
+    /// Opens a file of at most `most` rows.
     fn open(file: Bytes, most: u64) -> Result<Self, ParquetFault> {
         pages::check_footer(&file)?;
         let reader = checked(quietly(|| SerializedFileReader::new(file.clone())))?;
@@ -143,7 +145,7 @@ impl File {
         Ok(Self { reader, next: 0, rows: None })
     }
 
-    /// The next rows; `None` at the end.
+    /// Returns the next rows; `None` at the end.
     fn batch(&mut self) -> Result<Option<Batch>, ParquetFault> {
         checked(quietly(|| {
             loop {

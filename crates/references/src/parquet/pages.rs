@@ -1,25 +1,27 @@
-//! Page headers of a Parquet file, read before the `parquet` crate sees the pages: it takes as much memory as they say.
+//! Page headers of a Parquet file, checked before the `parquet` crate reads the pages, as it allocates whatever size they
+//! declare.
 //!
-//! They are structs of Thrift's compact protocol (`PageHeader` in parquet.thrift), each followed by its page.
+//! A header is a struct of Thrift's compact protocol (`PageHeader` in `parquet.thrift`), followed by its page.
+//! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::error::{PageFault, ParquetFault};
 
-/// Longest footer, in bytes; four columns in one row group take about 1 KB.
+/// Greatest length of the footer in bytes. Four columns in one row group take about 1 KB.
 const FOOTER: u64 = 1 << 20;
-/// Most bytes that all pages of a file may have when they are decompressed.
+/// Greatest size of all pages of a file in bytes, decompressed.
 const PAGES: u64 = 1 << 30;
-/// Deepest nesting of structs and lists.
+/// Greatest nesting of structs and lists.
 const DEPTH: u32 = 16;
-/// What ends a file: the footer's length and `PAR1`.
+/// Bytes of the footer's length and `PAR1`, which end a file.
 const END: usize = 8;
 
-/// `Encoding` of the pages that are read: PLAIN, PLAIN_DICTIONARY and RLE_DICTIONARY. Others, which no writer of
-/// references uses, take memory by numbers that stand inside the pages.
+/// Accepted values of `Encoding`: PLAIN, PLAIN_DICTIONARY and RLE_DICTIONARY. The size of others, which no writer of
+/// references uses, depends on numbers inside the pages.
 const ENCODINGS: [i64; 3] = [0, 2, 8];
 
-/// Refuses a footer that is longer than the file, or than any that is needed.
+/// Rejects a footer that is longer than the file, or than [`FOOTER`].
 pub(super) fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
     let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
     let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
@@ -31,7 +33,7 @@ pub(super) fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
     }
 }
 
-/// Refuses pages that reach out of their columns, or that would take too much memory.
+/// Rejects pages that extend beyond their columns, or that would take too much memory.
 pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(), ParquetFault> {
     let mut left = PAGES;
     for group in metadata.row_groups() {
@@ -110,8 +112,8 @@ const I32: u8 = 5;
 const STRUCT: u8 = 12;
 
 impl Compact<'_> {
-    /// Fields: 2 uncompressed_page_size, 3 compressed_page_size, 5 data_page_header, 7 dictionary_page_header,
-    /// 8 data_page_header_v2. Just one of the last three is there.
+    /// Reads a `PageHeader`. Fields: 2 uncompressed_page_size, 3 compressed_page_size, 5 data_page_header, 7
+    /// dictionary_page_header, 8 data_page_header_v2. Exactly one of the last three is present.
     fn page_header(&mut self) -> Result<PageHeader, PageFault> {
         let mut header = PageHeader::default();
         let mut pages = 0_u32;
@@ -135,7 +137,7 @@ impl Compact<'_> {
         }
     }
 
-    /// Fields: 1 num_values; encoding is 4 in data_page_header_v2, 2 in the others.
+    /// Reads the header of a kind of page. Field 1 is num_values; encoding is 4 in data_page_header_v2 and 2 in the others.
     fn page(&mut self, page: i64, header: &mut PageHeader) -> Result<(), PageFault> {
         let encoding = if page == 8 { 4 } else { 2 };
         self.fields(|reader, id, kind| {
@@ -150,7 +152,7 @@ impl Compact<'_> {
         })
     }
 
-    /// Reads a struct: each field has its own id, ascending.
+    /// Reads the fields of a struct, whose ids ascend.
     fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, i64, u8) -> Result<(), PageFault>,
@@ -176,7 +178,7 @@ impl Compact<'_> {
     fn skip(&mut self, kind: u8, depth: u32) -> Result<(), PageFault> {
         let depth = depth.checked_sub(1).ok_or(PageFault::Depth)?;
         match kind {
-            // Booleans stand in the type.
+            // The type holds the value of a boolean.
             1 | 2 => Ok(()),
             3 => self.byte().map(drop),
             4..=6 => self.varint().map(drop),
@@ -206,7 +208,7 @@ impl Compact<'_> {
         Ok(())
     }
 
-    /// A number of 32 bits, zigzag.
+    /// Reads a zigzag number of 32 bits.
     fn number(&mut self) -> Result<i64, PageFault> {
         let read = self.varint()?;
         let number = u32::try_from(read).map_err(|_| PageFault::Number(32))?;

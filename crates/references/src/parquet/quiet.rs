@@ -1,4 +1,4 @@
-//! Panics of a library that are no message to anyone.
+//! Panics of a library, turned into values.
 
 use std::{
     cell::Cell,
@@ -10,15 +10,17 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a function that may panic; `None` where it does, without a word on standard error. Panics elsewhere are told as
-/// before: the process's hook stays, behind one that is silent for this thread meanwhile.
+/// Runs a function and returns `None` if it panics, without a message on standard error.
+///
+/// Panics elsewhere are reported as before: the process's hook is wrapped by one that is silent only for this thread, and
+/// only while the function runs.
 pub(super) fn quietly<T>(run: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        let told = panic::take_hook();
+        let previous = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             if !QUIET.get() {
-                told(panic);
+                previous(panic);
             }
         }));
     });

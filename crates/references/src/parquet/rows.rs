@@ -1,4 +1,4 @@
-//! Rows of a row group, a few at a time.
+//! Rows of a row group, decoded batch by batch.
 
 use ::parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl},
@@ -14,10 +14,10 @@ use crate::{
     error::RowFault,
 };
 
-/// Rows that are decoded at once.
+/// Rows per batch.
 const BATCH: usize = 8192;
 
-/// The columns of a row group on their way. Those that are not there have no values.
+/// The columns of a row group, read up to some row. A missing column has no values.
 pub(super) struct Rows {
     left: usize,
     path: Option<Texts>,
@@ -26,7 +26,7 @@ pub(super) struct Rows {
     raw: Option<Texts>,
 }
 
-/// Some rows; of a column that is not there, none.
+/// A batch of rows. A missing column has no values.
 pub(super) struct Batch {
     count: usize,
     paths: Vec<Option<ByteArray>>,
@@ -40,7 +40,7 @@ struct Column<T: DataType> {
     optional: bool,
 }
 
-/// Text or bytes; pyarrow says a column of nulls alone as one of integers.
+/// Text or bytes. pyarrow writes a column that is entirely null as integers.
 enum Texts {
     Bytes(Column<ByteArrayType>),
     Nulls(Column<Int32Type>),
@@ -75,7 +75,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// The next rows; `None` at the end.
+    /// Returns the next rows; `None` at the end.
     pub(super) fn batch(&mut self) -> Result<Option<Batch>, ParquetError> {
         let count = self.left.min(BATCH);
         self.left -= count;
@@ -92,13 +92,13 @@ impl Rows {
 }
 
 impl Batch {
-    /// How many rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// The rows that have a chunk. Where there are bytes, a path does not count; without offset and size it is a whole
-    /// file. All as fsspec has it.
+    /// Returns the rows that have a chunk, as fsspec interprets them: inline bytes take precedence over a path, and a path
+    /// with offset and size 0 is a whole file.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Result<Entry<'_>, RowFault>)> {
         (0..self.count).filter_map(|row| {
             let entry = match (value(&self.raws, row), value(&self.paths, row)) {
@@ -184,7 +184,7 @@ impl Numbers {
 }
 
 impl<T: DataType> Column<T> {
-    /// A value, or none, for each of so many rows.
+    /// Reads a value, or none, for each of `count` rows.
     fn read<V>(&mut self, count: usize, convert: impl Fn(T::T) -> V) -> Result<Vec<Option<V>>, ParquetError> {
         let mut out = Vec::with_capacity(count);
         while out.len() < count {
