@@ -3,9 +3,8 @@
 //! xarray takes the `fill_value` of a Zarr v2 array as the sentinel (`_FillValue`) of missing data. In v3, `fill_value` is only
 //! what missing chunks read as, and the attribute `_FillValue` holds the sentinel, encoded by type.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
-use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
+use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
 use crate::ReferencesError;
 
@@ -21,7 +20,8 @@ pub fn in_v3(array: &mut Array) -> Option<String> {
             .ok(),
         None => array.fill_value.clone(),
     };
-    let encoded = sentinel.as_ref().and_then(|sentinel| encode(sentinel, &sentinel_type(array)));
+    let encoded =
+        sentinel.as_ref().and_then(|sentinel| fill_value_attribute::encode(sentinel, &sentinel_type(array)));
     let is_lost = encoded.is_none() && (attribute.is_some() || array.fill_value.is_some());
     array.attributes.extend(encoded.map(|encoded| (SENTINEL.to_owned(), encoded)));
     let zero = FillValue::zero(&array.data_type);
@@ -40,8 +40,8 @@ pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, ReferencesEr
     let storage = array.fill_value.take().unwrap_or_else(|| zero.clone());
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     if let Some(value) = attribute {
-        let sentinel = decode(&value, &array.data_type)
-            .or_else(|| decode(&value, &sentinel_type(array)))
+        let sentinel = fill_value_attribute::decode(&value, &array.data_type)
+            .or_else(|| fill_value_attribute::decode(&value, &sentinel_type(array)))
             .ok_or(ReferencesError::FillValue)?;
         match plain(&sentinel, &sentinel_type(array)).filter(|_| sentinel != storage) {
             Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
@@ -70,35 +70,6 @@ fn only(value: &Value) -> &Value {
     }
 }
 
-/// Encodes `_FillValue` as xarray decodes it in Zarr v3; `None` where it rejects the dataset.
-fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
-    if let Some((half, [real, imaginary])) = halves(value, data_type) {
-        return Some(vec![encode(&real, &half)?, encode(&imaginary, &half)?].into());
-    }
-    if data_type.is_float() {
-        return value.to_f64(data_type).map(|number| BASE64_STANDARD.encode(number.to_le_bytes()).into());
-    }
-    let is_number = data_type.is_integer() || *data_type == DataType::Bool;
-    is_number.then(|| value.to_json(data_type, ZarrFormat::V3).ok()).flatten()
-}
-
-/// Decodes `_FillValue`, encoded as by [`encode`] or plain.
-fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
-    if let (Some(half), Some([real, imaginary])) = (half(data_type), value.as_array().map(Vec::as_slice)) {
-        return match (decode(real, &half)?, decode(imaginary, &half)?) {
-            (FillValue::Fixed(real), FillValue::Fixed(imaginary)) => {
-                Some(FillValue::Fixed([real, imaginary].concat().into()))
-            }
-            _ => None,
-        };
-    }
-    let encoded = value.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
-    match encoded.and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes) {
-        Some(number) if data_type.is_float() => FillValue::from_f64(data_type, number).value(),
-        _ => FillValue::from_json(value, data_type).ok(),
-    }
-}
-
 /// Returns the sentinel as plain JSON, which xarray compares with the data of a Zarr v2 array. NaN, infinities, complex
 /// numbers and byte strings have no such form.
 fn plain(sentinel: &FillValue, data_type: &DataType) -> Option<Value> {
@@ -108,19 +79,4 @@ fn plain(sentinel: &FillValue, data_type: &DataType) -> Option<Value> {
         _ => json.is_number() || json.is_boolean(),
     };
     is_plain.then_some(json)
-}
-
-/// Returns the type of the real and the imaginary part.
-fn half(data_type: &DataType) -> Option<DataType> {
-    match data_type {
-        DataType::Complex64 => Some(DataType::Float32),
-        DataType::Complex128 => Some(DataType::Float64),
-        _ => None,
-    }
-}
-
-fn halves(value: &FillValue, data_type: &DataType) -> Option<(DataType, [FillValue; 2])> {
-    let (half, FillValue::Fixed(bytes)) = (half(data_type)?, value) else { return None };
-    let middle = bytes.len() / 2;
-    Some((half, [FillValue::Fixed(bytes.slice(..middle)), FillValue::Fixed(bytes.slice(middle..))]))
 }
