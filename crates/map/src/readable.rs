@@ -7,7 +7,7 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat,
-    readers::{ChunkFacts, Client, Reader, plain_codecs, untransposed, verdict},
+    readers::{ChunkFacts, Client, Reader, compatibility, plain_codecs, untransposed},
 };
 
 use crate::{
@@ -84,11 +84,13 @@ fn refusals(
     format: ZarrFormat,
     clients: &[Client],
 ) -> Vec<String> {
+    let found = compatibility(path, array, chunks, format);
     let refusal = |client: &Client| {
         if client.reader == Reader::Gdal && array.shape.is_empty() {
             return None;
         }
-        let why = client.lacks(&verdict(client.reader, path, array, chunks, format))?;
+        let (_, compatibility) = found.iter().find(|(reader, _)| *reader == client.reader)?;
+        let why = client.obstacle(compatibility)?;
         Some(format!("{client}: {why}"))
     };
     clients.iter().filter_map(refusal).collect()

@@ -6,7 +6,7 @@ use virtualize_remedy::Notation;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
     node::join,
-    readers::{Need, Verdict, readable_by},
+    readers::{ChunkFacts, Compatibility, Need, compatibility},
 };
 
 use crate::VirtualStore;
@@ -98,15 +98,16 @@ pub fn places(array: &Array, most: usize) -> Value {
 
 /// Who decodes an array: `{"zarrs": {"reads": "no", "because": "imagecodecs_lzw"}, …}`.
 pub fn readers(path: &str, array: &Array, format: ZarrFormat) -> Value {
-    let verdicts = readable_by(path, array, format).into_iter().map(|(reader, verdict)| {
-        let described = match verdict {
-            Verdict::Yes => json!({"reads": "yes"}),
-            Verdict::Needs(needs) => json!({"reads": "yes", "needs": names(&needs)}),
-            Verdict::No(because) => json!({"reads": "no", "because": because}),
-        };
-        (reader.name().to_owned(), described)
-    });
-    Value::Object(verdicts.collect::<Map<_, _>>())
+    let readers =
+        compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
+            let described = match found {
+                Compatibility::Yes => json!({"reads": "yes"}),
+                Compatibility::Needs(needs) => json!({"reads": "yes", "needs": names(&needs)}),
+                Compatibility::No(because) => json!({"reads": "no", "because": because}),
+            };
+            (reader.name().to_owned(), described)
+        });
+    Value::Object(readers.collect::<Map<_, _>>())
 }
 
 fn names(needs: &[Need]) -> Vec<&'static str> {

@@ -1,16 +1,18 @@
 use virtualize::zarr::{
     Array, ZarrFormat,
-    readers::{Need, Verdict, readable_by},
+    readers::{ChunkFacts, Compatibility, Need, compatibility},
 };
 
 /// Who decodes an array, for people: `zarr-python + imagecodecs; zarrs no (imagecodecs_lzw); …`.
 pub(super) fn line(path: &str, array: &Array, format: ZarrFormat) -> String {
-    let verdicts = readable_by(path, array, format).into_iter().map(|(reader, verdict)| match verdict {
-        Verdict::Yes => reader.name().to_owned(),
-        Verdict::Needs(needs) => format!("{reader} + {}", names(&needs).join(" + ")),
-        Verdict::No(because) => format!("{reader} no ({because})"),
+    let all = compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
+        match found {
+            Compatibility::Yes => reader.name().to_owned(),
+            Compatibility::Needs(needs) => format!("{reader} + {}", names(&needs).join(" + ")),
+            Compatibility::No(because) => format!("{reader} no ({because})"),
+        }
     });
-    verdicts.collect::<Vec<_>>().join("; ")
+    all.collect::<Vec<_>>().join("; ")
 }
 
 fn names(needs: &[Need]) -> Vec<&'static str> {

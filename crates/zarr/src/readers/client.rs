@@ -1,33 +1,33 @@
-//! A reader together with what its user has installed: `zarr-python+imagecodecs`.
+//! A reader with the packages and settings that its user has: `zarr-python+imagecodecs`.
 
 use std::{fmt, str::FromStr};
 
-use super::{Need, Reader, Verdict};
+use super::{Compatibility, Need, Reader};
 
-/// A reader, and what it may need.
+/// A reader with the packages and settings that are available to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Client {
     /// The reader.
     pub reader: Reader,
-    /// What is there beside it.
+    /// Available packages and settings.
     pub has: Vec<Need>,
 }
 
-/// A name that is none of a reader.
+/// Text that names no reader.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "expected zarr-python, zarrs, zarrita or gdal, with what they have behind a +: numcodecs, imagecodecs, cast-value-rs, \
+    "expected zarr-python, zarrs, zarrita or gdal, each with + and what it has: numcodecs, imagecodecs, cast-value-rs, \
      array.rectilinear_chunks or Float16Array"
 )]
 pub struct ClientError;
 
 impl Client {
-    /// Why it does not decode, where it does not.
-    pub fn lacks(&self, verdict: &Verdict) -> Option<String> {
-        match verdict {
-            Verdict::Yes => None,
-            Verdict::No(because) => Some(because.clone()),
-            Verdict::Needs(needs) => {
+    /// Returns why it does not decode an array; `None` if it does. `compatibility` is that of its reader.
+    pub fn obstacle(&self, compatibility: &Compatibility) -> Option<String> {
+        match compatibility {
+            Compatibility::Yes => None,
+            Compatibility::No(because) => Some(because.clone()),
+            Compatibility::Needs(needs) => {
                 let missing: Vec<_> = needs.iter().filter(|need| !self.has.contains(need)).collect();
                 let names: Vec<_> = missing.into_iter().map(|need| need.name()).collect();
                 (!names.is_empty()).then(|| format!("needs {}", names.join(" and ")))
@@ -36,7 +36,7 @@ impl Client {
     }
 }
 
-/// `reader+need+…`, whatever the case of letters. Who has imagecodecs has numcodecs.
+/// Parses `reader+need+…`, ignoring case. imagecodecs brings numcodecs.
 impl FromStr for Client {
     type Err = ClientError;
 
@@ -67,13 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_readers_and_what_they_have() {
+    fn names_are_readers_with_what_they_have() {
         let client: Client = "zarr-python+imagecodecs".parse().unwrap();
         assert_eq!(client.has, [Need::Numcodecs, Need::Imagecodecs]);
-        assert_eq!(client.lacks(&Verdict::Needs(vec![Need::Numcodecs])), None);
+        assert_eq!(client.obstacle(&Compatibility::Needs(vec![Need::Numcodecs])), None);
         assert_eq!("zarrita+float16array".parse::<Client>().unwrap().has, [Need::Float16Array]);
         let alone: Client = "zarr-python".parse().unwrap();
-        assert_eq!(alone.lacks(&Verdict::Needs(vec![Need::Numcodecs])).unwrap(), "needs numcodecs");
+        assert_eq!(alone.obstacle(&Compatibility::Needs(vec![Need::Numcodecs])).unwrap(), "needs numcodecs");
         for text in ["", "xarray", "zarrs+", "zarrs+zarr"] {
             assert_eq!(text.parse::<Client>(), Err(ClientError), "{text}");
         }

@@ -1,8 +1,10 @@
-//! Which released readers decode an array, and what they need. Every rule here was found by reading arrays with the
-//! readers themselves: zarr-python 3.4.2 (numcodecs 0.17.1, imagecodecs 2026.10.10), zarrs 0.23.14, zarrita.js 0.7.5 and
-//! GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures with each and compares with what is said here.
+//! Reader compatibility: which released readers decode an array, and what they need.
 //!
-//! "Decodes" means: equal values. A reader that shows wrong values without an error does not decode.
+//! The rules were found by reading arrays with the readers themselves: zarr-python 3.4.2 (numcodecs 0.17.1, imagecodecs
+//! 2026.10.10), zarrs 0.23.14, zarrita.js 0.7.5 and GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures with
+//! each of them and compares the outcome with these rules.
+//!
+//! "Decodes" means equal values: a reader that shows wrong values without an error does not decode.
 
 mod chain;
 mod client;
@@ -33,12 +35,12 @@ pub enum Reader {
     Gdal,
 }
 
-/// What a reader needs beside itself.
+/// A package or setting that a reader needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
-    /// numcodecs' codecs for Zarr v3 (zarr-python brings them along).
+    /// numcodecs' codecs for Zarr v3, which zarr-python depends on.
     Numcodecs,
-    /// imagecodecs, with its codecs registered.
+    /// The package `imagecodecs`, with its codecs registered.
     Imagecodecs,
     /// The package `cast-value-rs`.
     CastValueRs,
@@ -50,12 +52,12 @@ pub enum Need {
 
 /// Whether a reader decodes an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Compatibility {
     /// It does.
     Yes,
-    /// It does with these.
+    /// It does with these packages and settings.
     Needs(Vec<Need>),
-    /// It does not, because of this: a codec, the type, the grid, the fill value …
+    /// It does not, for this reason: a codec, the data type, the chunk grid, the fill value, ….
     No(String),
 }
 
@@ -84,10 +86,10 @@ enum Obstacle {
 }
 
 impl Reader {
-    /// All of them.
+    /// All readers.
     pub const ALL: [Self; 4] = [Self::ZarrPython, Self::Zarrs, Self::Zarrita, Self::Gdal];
 
-    /// Its usual name.
+    /// Returns the usual name.
     pub fn name(self) -> &'static str {
         match self {
             Self::ZarrPython => "zarr-python",
@@ -105,11 +107,11 @@ impl fmt::Display for Reader {
 }
 
 impl Need {
-    /// All of them.
+    /// All packages and settings.
     pub const ALL: [Self; 5] =
         [Self::Numcodecs, Self::Imagecodecs, Self::CastValueRs, Self::RectilinearChunks, Self::Float16Array];
 
-    /// Name of the package or setting.
+    /// Returns the name of the package or setting.
     pub fn name(self) -> &'static str {
         match self {
             Self::Numcodecs => "numcodecs",
@@ -149,19 +151,17 @@ impl ChunkFacts {
     }
 }
 
-/// Returns whether each reader decodes an array at a path of references in a format.
-pub fn readable_by(path: &str, array: &Array, format: ZarrFormat) -> Vec<(Reader, Verdict)> {
-    let verdicts = match Document::new(array, ChunkFacts::of(array), format) {
-        Ok(document) => Reader::ALL.map(|reader| rules::verdict(reader, path, array, &document)),
-        Err(error) => Reader::ALL.map(|_| Verdict::No(error.to_string())),
+/// Returns the compatibility of an array with each reader, if it is written at `path` in a format. Of its chunks only
+/// the facts count.
+pub fn compatibility(
+    path: &str,
+    array: &Array,
+    chunks: ChunkFacts,
+    format: ZarrFormat,
+) -> Vec<(Reader, Compatibility)> {
+    let found = match Document::new(array, chunks, format) {
+        Ok(document) => Reader::ALL.map(|reader| rules::check(reader, path, array, &document)),
+        Err(error) => Reader::ALL.map(|_| Compatibility::No(error.to_string())),
     };
-    Reader::ALL.into_iter().zip(verdicts).collect()
-}
-
-/// Returns whether one reader decodes an array, of whose chunks only the facts count; see [`readable_by`].
-pub fn verdict(reader: Reader, path: &str, array: &Array, chunks: ChunkFacts, format: ZarrFormat) -> Verdict {
-    match Document::new(array, chunks, format) {
-        Ok(document) => rules::verdict(reader, path, array, &document),
-        Err(error) => Verdict::No(error.to_string()),
-    }
+    Reader::ALL.into_iter().zip(found).collect()
 }

@@ -1,61 +1,61 @@
-//! Other spellings of an array, which more readers know.
+//! Equivalent forms of an array that more readers decode.
 
 use crate::{
     Array, ChunkGrid, ChunkManifest, Codec, Implementation, ReferencesBuilder, ZarrFormat, chunk_indices,
     chunk_position,
 };
 
-/// The same array with its axes in the order in which they are stored, instead of a `transpose`. `None` where it has no
-/// such codec, or where chunks would change places.
+/// Returns the array with its axes in stored order instead of a `transpose`; `None` where it has no such codec, or where chunks
+/// would change their positions.
 pub fn untransposed(array: &Array) -> Option<Array> {
     let (Codec::Transpose { order }, ChunkGrid::Regular(_)) = (array.codecs.first()?, &array.chunk_grid)
     else {
         return None;
     };
     let counts = array.chunk_grid.counts(&array.shape);
-    keeps_places(order, &counts).then(|| in_stored_order(array)).flatten()
+    keeps_positions(order, &counts).then(|| in_stored_order(array)).flatten()
 }
 
-/// The same array with its axes in the order in which they are stored, instead of a `transpose` that comes first. Chunks
-/// get the positions that they have then. `None` where it has no such codec.
+/// Returns the array with its axes in stored order instead of a `transpose` that comes first, with its chunks at their new
+/// positions; `None` where it has no such codec.
 pub fn in_stored_order(array: &Array) -> Option<Array> {
     let (Codec::Transpose { order }, rest) = array.codecs.split_first()? else { return None };
     let counts = array.chunk_grid.counts(&array.shape);
     let name = |axis: &usize| array.dimension_names.get(*axis).cloned().flatten();
     Some(Array {
-        shape: moved(&array.shape, order)?,
+        shape: permuted(&array.shape, order)?,
         data_type: array.data_type.clone(),
         chunk_grid: match &array.chunk_grid {
-            ChunkGrid::Regular(chunk) => ChunkGrid::Regular(moved(chunk, order)?),
-            ChunkGrid::Rectilinear(edges) => ChunkGrid::Rectilinear(moved(edges, order)?),
+            ChunkGrid::Regular(chunk) => ChunkGrid::Regular(permuted(chunk, order)?),
+            ChunkGrid::Rectilinear(edges) => ChunkGrid::Rectilinear(permuted(edges, order)?),
         },
         fill_value: array.fill_value.clone(),
         codecs: rest.to_vec(),
         dimension_names: order.iter().map(name).collect(),
         attributes: array.attributes.clone(),
-        chunks: match keeps_places(order, &counts) {
+        chunks: match keeps_positions(order, &counts) {
             true => array.chunks.clone(),
-            false => moved_chunks(&array.chunks, order, &counts)?,
+            false => permuted_chunks(&array.chunks, order, &counts)?,
         },
     })
 }
 
-/// What is said of each axis, in the order of the axes.
-fn moved<T: Clone>(of_axes: &[T], order: &[usize]) -> Option<Vec<T>> {
-    let moved = order.iter().map(|axis| of_axes.get(*axis).cloned()).collect::<Option<Vec<_>>>()?;
-    (moved.len() == of_axes.len()).then_some(moved)
+/// Permutes a property of each axis.
+fn permuted<T: Clone>(of_axes: &[T], order: &[usize]) -> Option<Vec<T>> {
+    let permuted = order.iter().map(|axis| of_axes.get(*axis).cloned()).collect::<Option<Vec<_>>>()?;
+    (permuted.len() == of_axes.len()).then_some(permuted)
 }
 
 /// Whether row-major positions of chunks are the same in both orders of axes.
-fn keeps_places(order: &[usize], counts: &[u64]) -> bool {
+fn keeps_positions(order: &[usize], counts: &[u64]) -> bool {
     order.iter().filter(|axis| counts.get(**axis).is_some_and(|count| *count > 1)).is_sorted()
 }
 
-fn moved_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> Option<ChunkManifest> {
-    let new_counts = moved(counts, order)?;
+fn permuted_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> Option<ChunkManifest> {
+    let new_counts = permuted(counts, order)?;
     let place = |position: u64| {
         let indices = chunk_indices(position, counts)?;
-        chunk_position(moved(&indices, order)?, &new_counts)
+        chunk_position(permuted(&indices, order)?, &new_counts)
     };
     let mut all = ChunkManifest::default();
     for column in &chunks.references {
@@ -71,8 +71,8 @@ fn moved_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> Opti
     Some(all)
 }
 
-/// The codecs for chunks that are made anew: the layout stays, and what compressed them becomes a compression that every
-/// reader of the format knows. `None` where only a client decodes them.
+/// Returns codecs for chunks that are encoded anew: the layout stays, and compression becomes one that every reader of the
+/// format decodes. `None` where chunks cannot be decoded here.
 pub fn plain_codecs(array: &Array, format: ZarrFormat) -> Option<Vec<Codec>> {
     let is_recoded = |codec: &Codec| codec.implementation() != Implementation::None && !codec.is_arithmetic();
     if array.data_type.size().is_none() || !array.codecs.iter().all(is_recoded) {
@@ -90,7 +90,7 @@ pub fn plain_codecs(array: &Array, format: ZarrFormat) -> Option<Vec<Codec>> {
     Some(plain)
 }
 
-/// Usual for both formats.
+/// Usual compression level of both.
 const LEVEL: u8 = 6;
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{ChunkFacts, Need, Obstacle, Reader, Verdict, chain::Document};
+use super::{ChunkFacts, Compatibility, Need, Obstacle, Reader, chain::Document};
 use crate::{Array, ChunkGrid, Codec, DataType, ZarrFormat};
 
-pub(super) fn verdict(reader: Reader, path: &str, array: &Array, document: &Document) -> Verdict {
+pub(super) fn check(reader: Reader, path: &str, array: &Array, document: &Document) -> Compatibility {
     let needs = match reader {
         Reader::ZarrPython => zarr_python(array, document),
         Reader::Zarrs => zarrs(array, document),
@@ -13,9 +13,9 @@ pub(super) fn verdict(reader: Reader, path: &str, array: &Array, document: &Docu
         Reader::Gdal => gdal(array, document),
     };
     match needs {
-        Err(obstacle) => Verdict::No(obstacle.to_string()),
-        Ok(needs) if needs.is_empty() => Verdict::Yes,
-        Ok(needs) => Verdict::Needs(needs),
+        Err(obstacle) => Compatibility::No(obstacle.to_string()),
+        Ok(needs) if needs.is_empty() => Compatibility::Yes,
+        Ok(needs) => Compatibility::Needs(needs),
     }
 }
 
@@ -119,7 +119,7 @@ fn regular_and_not_empty(array: &Array) -> Result<(), Obstacle> {
     }
 }
 
-/// The type of the elements that are stored.
+/// Returns the type of stored elements.
 fn stored_type(array: &Array) -> &DataType {
     let cast = |codec: &'_ &Codec| matches!(codec, Codec::CastValue { .. });
     match array.codecs.iter().rfind(cast) {
@@ -134,12 +134,12 @@ fn is_number(kind: &DataType) -> bool {
         || matches!(kind, DataType::Complex64 | DataType::Complex128)
 }
 
-/// Whether a fill value is a NaN by its bits.
+/// Whether a fill value is a NaN with a payload, which is written by its bits.
 fn is_nan_payload(fill: &Value) -> bool {
     fill.as_str().is_some_and(|text| text.starts_with("0x"))
 }
 
-/// Whether JavaScript's numbers hold it.
+/// Whether a JavaScript number represents it exactly.
 fn is_exact_as_binary64(fill: &Value) -> bool {
     let Some(number) = fill.as_i64().map(i128::from).or_else(|| fill.as_u64().map(i128::from)) else {
         return false;
@@ -148,7 +148,7 @@ fn is_exact_as_binary64(fill: &Value) -> bool {
     magnitude == 0 || 128 - magnitude.leading_zeros() - magnitude.trailing_zeros() <= 53
 }
 
-/// Whether a checksum was taken over an odd number of bytes, at which zarrs calls it invalid.
+/// Whether a checksum covers an odd number of bytes, for which zarrs reports it as invalid.
 fn sums_odd_bytes(array: &Array, chunks: ChunkFacts) -> bool {
     let Some(at) = array.codecs.iter().position(|codec| *codec == Codec::Fletcher32) else {
         return false;
