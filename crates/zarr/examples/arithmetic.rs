@@ -1,9 +1,9 @@
-//! For the differential test of `scale_offset` and `cast_value`: reads cases as JSON lines from standard input and prints
-//! what becomes of each.
+//! Runs the differential test of `scale_offset` and `cast_value`: reads cases as JSON lines from standard input and prints the
+//! result of each.
 //!
 //! A case is `{"data_type", "codecs", "direction", "elements"}`: codecs as in `zarr.json`, elements in hexadecimal. The
-//! answer is `{"codecs", "results"}`, the codecs as they are spelled here, and for each element its bytes or the kind of
-//! error; or `{"error"}`, where the codecs are refused.
+//! answer is `{"codecs", "results"}`, the codecs as they are encoded here, and for each element its bytes or the kind of
+//! error; or `{"error"}` if the codecs are rejected.
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a helper of tests")]
 
@@ -42,11 +42,11 @@ fn answer(case: &Value) -> Value {
         })
         .map(|result| result.map_or_else(|error| kind(&error).to_owned(), |bytes| hex(&bytes)))
         .collect();
-    let spelled: Vec<_> = codecs.iter().map(|codec| codec.to_v3().unwrap()).collect();
-    json!({"codecs": spelled, "results": results})
+    let encoded: Vec<_> = codecs.iter().map(|codec| codec.to_v3().unwrap()).collect();
+    json!({"codecs": encoded, "results": results})
 }
 
-/// The element as a fill value: what it is encoded as, where it may be one.
+/// Returns the encoded element, if it may be a fill value.
 fn check(arithmetic: &Arithmetic, element: &[u8]) -> Result<Vec<u8>, ArithmeticError> {
     let fill = FillValue::Fixed(element.to_vec().into());
     arithmetic.check(&fill)?;

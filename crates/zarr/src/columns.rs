@@ -1,16 +1,16 @@
-//! Columns of references that grow.
+//! Builder of reference columns.
 
 use std::collections::BTreeMap;
 
 use crate::{Lengths, References, SourceId};
 
-/// Chunks of one array that lie in one source, on their way into columns. They come in any order of position.
+/// Collects the chunks of one array and one source, in any order of position, into columns.
 #[derive(Clone, Debug, Default)]
 pub struct ReferencesBuilder {
     positions: Vec<u64>,
     offsets: Vec<u64>,
     lengths: Vec<u32>,
-    /// Chunks of 4 GiB and more by their length: position and offset.
+    /// Positions and offsets of chunks of 4 GiB and more, by length.
     long: BTreeMap<u64, Vec<(u64, u64)>>,
 }
 
@@ -27,7 +27,7 @@ impl ReferencesBuilder {
         }
     }
 
-    /// The columns: one of the chunks below 4 GiB, and one for each length from there on.
+    /// Returns the columns: one for the chunks below 4 GiB, and one for each greater length.
     pub fn finish(self, source: SourceId) -> Vec<References> {
         let mut columns = Vec::new();
         if !self.positions.is_empty() {

@@ -9,8 +9,8 @@ pub enum Endian {
     Big,
 }
 
-/// Type of an element. Its byte order is not part of it: [`crate::Codec::Bytes`] says it, and for the members of a
-/// structure [`Field`] does.
+/// Type of an element. The byte order is not part of it: [`crate::Codec::Bytes`] declares it for numbers, [`Field`] for the
+/// members of a structure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataType {
     /// One byte, 0 or 1.
@@ -41,10 +41,9 @@ pub enum DataType {
     Complex64,
     /// Two binary64: real, imaginary.
     Complex128,
-    /// So many bytes without a meaning: `r{8·n}` in v3 (zarr-python: `raw_bytes`), `|V{n}` in v2.
+    /// A number of opaque bytes: `r{8·n}` in v3 (zarr-python: `raw_bytes`), `|V{n}` in v2.
     RawBytes(u32),
-    /// A byte string in a field of so many bytes, NULs at its end not part of it: `null_terminated_bytes` in v3,
-    /// `|S{n}` in v2.
+    /// A byte string in a field of so many bytes, without the NULs at its end: `null_terminated_bytes` in v3, `|S{n}` in v2.
     FixedBytes(u32),
     /// Unicode text of any length: `string` in v3, `|O` with `vlen-utf8` in v2.
     String,
@@ -61,14 +60,14 @@ pub struct Field {
     pub name: String,
     /// Type.
     pub data_type: DataType,
-    /// Byte order of its numbers (v2 says it for each field, v3 for the whole array).
+    /// Byte order of its numbers. v2 declares it per field, v3 for the whole array.
     pub endian: Endian,
-    /// Sizes of an array in the field, slowest axis first; empty for a single value (v2 only).
+    /// Shape of an array in the field, slowest axis first; empty for a single value (v2 only).
     pub shape: Vec<u64>,
 }
 
 impl DataType {
-    /// Bytes of an element; `None` for those of variable length.
+    /// Returns the bytes per element; `None` for variable length.
     pub fn size(&self) -> Option<u64> {
         Some(match self {
             Self::Bool | Self::Int8 | Self::UInt8 => 1,
@@ -84,12 +83,12 @@ impl DataType {
         })
     }
 
-    /// Whether elements are single integers.
+    /// Whether elements are integers.
     pub fn is_integer(&self) -> bool {
         self.is_signed_integer() || matches!(self, Self::UInt8 | Self::UInt16 | Self::UInt32 | Self::UInt64)
     }
 
-    /// The integer type of this width that is signed, or not; other types as they are.
+    /// Returns the signed or unsigned integer type of the same width; other types as they are.
     pub fn with_sign(&self, signed: bool) -> Self {
         match (self, signed) {
             (Self::UInt8, true) => Self::Int8,
@@ -104,12 +103,12 @@ impl DataType {
         }
     }
 
-    /// Whether elements are single signed integers.
+    /// Whether elements are signed integers.
     pub fn is_signed_integer(&self) -> bool {
         matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64)
     }
 
-    /// Whether elements are single real floating-point numbers.
+    /// Whether elements are real floating-point numbers.
     pub fn is_float(&self) -> bool {
         matches!(self, Self::Float16 | Self::Float32 | Self::Float64)
     }
@@ -119,8 +118,8 @@ impl DataType {
         matches!(self, Self::Complex64 | Self::Complex128)
     }
 
-    /// Bytes of the number whose bytes a change of byte order would turn round (half an element for complex types);
-    /// 1 where byte order has no meaning.
+    /// Returns the bytes that a change of byte order reverses together: those of a number, half an element for complex types, 1
+    /// where byte order has no meaning.
     pub fn number_size(&self) -> u64 {
         match self {
             Self::Complex64 => 4,
@@ -132,13 +131,13 @@ impl DataType {
 }
 
 impl Field {
-    /// Bytes of the field; `None` for those of variable length, and past 64 bits.
+    /// Returns the bytes of the field; `None` for variable length, and above 64 bits.
     pub fn size(&self) -> Option<u64> {
         self.shape.iter().try_fold(self.data_type.size()?, |product, n| product.checked_mul(*n))
     }
 }
 
-/// The name of a data type as in Zarr v3.
+/// Formats the name of the data type in Zarr v3.
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

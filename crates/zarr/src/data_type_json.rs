@@ -1,15 +1,15 @@
-//! Data types as JSON.
+//! Data types in metadata: `dtype` of Zarr v2, `data_type` of Zarr v3.
 
 use serde_json::{Value, json};
 
 use crate::{CodecError, DataType, Endian, Field, ZarrFormat};
 
 impl DataType {
-    /// `dtype` of a Zarr v2 array: a NumPy string, or a list of fields. Byte order is part of it; `endian` is that of the
-    /// array ([`crate::Codec::Bytes`]), fields have their own.
+    /// Returns `dtype` of a Zarr v2 array: a NumPy string, or a list of fields. It includes the byte order: `endian` for numbers
+    /// ([`crate::Codec::Bytes`]), their own for fields.
     ///
     /// # Errors
-    /// A structure with a field of variable length.
+    /// Types of no bytes, and structures with an array or a variable length in a field.
     pub fn to_v2(&self, endian: Endian) -> Result<Value, CodecError> {
         let order = match endian {
             Endian::Little => '<',
@@ -43,10 +43,10 @@ impl DataType {
         }
     }
 
-    /// `data_type` of a Zarr v3 array.
+    /// Returns `data_type` of a Zarr v3 array.
     ///
     /// # Errors
-    /// A structure with an array or a variable length in a field, or with fields of different byte orders.
+    /// Types of no bytes, and structures with an array or a variable length in a field, or with both byte orders.
     pub fn to_v3(&self) -> Result<Value, CodecError> {
         Ok(match self {
             Self::RawBytes(0) | Self::FixedBytes(0) => {
@@ -69,20 +69,20 @@ impl DataType {
         })
     }
 
-    /// Whether numbers of both byte orders are in it.
+    /// Whether the type contains numbers of both byte orders.
     pub fn mixes_byte_orders(&self) -> bool {
         self.byte_orders_of(Endian::Little).len() > 1
     }
 
-    /// The type with all members of structures in one byte order, as Zarr v3 has them.
+    /// Returns the type with all members of structures in one byte order, as Zarr v3 requires.
     pub fn in_byte_order(self, endian: Endian) -> Self {
         let Self::Struct(fields) = self else { return self };
-        let turned =
+        let convert =
             |field: Field| Field { data_type: field.data_type.in_byte_order(endian), endian, ..field };
-        Self::Struct(fields.into_iter().map(turned).collect())
+        Self::Struct(fields.into_iter().map(convert).collect())
     }
 
-    /// The byte orders of the numbers in it, `own` being that of the array.
+    /// Returns the byte orders of the numbers in the type; `own` is that of the array.
     pub(crate) fn byte_orders_of(&self, own: Endian) -> Vec<Endian> {
         let mut seen = Vec::new();
         self.byte_orders(own, &mut seen);

@@ -6,11 +6,11 @@ use serde_json::{Map, Number, Value};
 use crate::arithmetic::binary16;
 use crate::{DataType, Endian, Field, ZarrFormat};
 
-/// A scalar of an array's data type, exact to the bit: an array's fill value, or a sentinel.
+/// A scalar of a data type, exact to the bit: a fill value or a sentinel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FillValue {
-    /// The bytes of one element, little-endian (each member of a structure, each half of a complex number by itself),
-    /// as many as [`crate::DataType::size`] says.
+    /// The [`DataType::size`] bytes of one element. Each number is little-endian: each member of a structure, each half of a
+    /// complex number.
     Fixed(Bytes),
     /// A scalar of [`crate::DataType::String`].
     Text(String),
@@ -18,10 +18,10 @@ pub enum FillValue {
     Variable(Bytes),
 }
 
-/// What became of a number that was to be a scalar of some type.
+/// Outcome of the conversion of a number to a type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Conversion {
-    /// The very same number.
+    /// The same number.
     Exact(FillValue),
     /// The nearest number of the type (floating-point types only).
     Rounded(FillValue),
@@ -29,18 +29,18 @@ pub enum Conversion {
     Impossible,
 }
 
-/// A fill value that is not one element of the type.
+/// A fill value that is not an element of its type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a fill value of {found} does not fit data type {data_type}")]
 pub struct FillValueError {
     /// The type.
     pub data_type: String,
-    /// What there is, such as "3 bytes".
+    /// What was found, such as "3 bytes".
     pub found: String,
 }
 
 impl Conversion {
-    /// The scalar, exact or rounded.
+    /// Returns the scalar, exact or rounded.
     pub fn value(self) -> Option<FillValue> {
         match self {
             Self::Exact(value) | Self::Rounded(value) => Some(value),
@@ -48,7 +48,7 @@ impl Conversion {
         }
     }
 
-    /// The scalar where it is the very same number.
+    /// Returns the scalar if it is exact.
     pub fn exact(self) -> Option<FillValue> {
         match self {
             Self::Exact(value) => Some(value),
@@ -58,7 +58,7 @@ impl Conversion {
 }
 
 impl FillValue {
-    /// The type's zero: all bytes 0, or nothing.
+    /// Returns the type's zero: all bytes 0, or an empty text or byte string.
     pub fn zero(data_type: &DataType) -> Self {
         match data_type {
             DataType::String => Self::Text(String::new()),
@@ -67,7 +67,7 @@ impl FillValue {
         }
     }
 
-    /// An integer as a scalar of a type.
+    /// Converts an integer to a type.
     pub fn from_i128(data_type: &DataType, number: i128) -> Conversion {
         let bytes = number.to_le_bytes();
         match data_type {
@@ -92,8 +92,8 @@ impl FillValue {
         }
     }
 
-    /// A floating-point number as a scalar of a type; complex types get no imaginary part. NaN becomes the quiet NaN
-    /// without a sign or payload.
+    /// Converts a floating-point number to a type. The imaginary part of a complex number is 0. NaN becomes the quiet NaN
+    /// without sign and payload.
     pub fn from_f64(data_type: &DataType, number: f64) -> Conversion {
         if let Some(half) = complex_half(data_type) {
             return with_imaginary(Self::from_f64(&half, number), &half);
@@ -127,7 +127,7 @@ impl FillValue {
         }
     }
 
-    /// The scalar as an integer, where it is a single whole number.
+    /// Returns the scalar as an integer, if it is a whole number.
     pub fn to_i128(&self, data_type: &DataType) -> Option<i128> {
         let Self::Fixed(bytes) = self else { return None };
         if data_type.size()? != bytes.len() as u64 {
@@ -144,7 +144,7 @@ impl FillValue {
         Some(number as i128)
     }
 
-    /// The scalar as binary64, where it is a single real number: rounded only for integers past 53 bits.
+    /// Returns the scalar as binary64, if it is a real number. Only integers of more than 53 bits are rounded.
     pub fn to_f64(&self, data_type: &DataType) -> Option<f64> {
         let Self::Fixed(bytes) = self else { return None };
         Some(match data_type {
@@ -152,7 +152,7 @@ impl FillValue {
             DataType::Float32 => f32::from_le_bytes(bytes.as_ref().try_into().ok()?).into(),
             DataType::Float64 => f64::from_le_bytes(bytes.as_ref().try_into().ok()?),
             integer if integer.is_integer() => {
-                #[expect(clippy::cast_precision_loss, reason = "documented")]
+                #[expect(clippy::cast_precision_loss, reason = "integers of more than 53 bits are rounded")]
                 let number = self.to_i128(integer)? as f64;
                 number
             }
@@ -160,8 +160,8 @@ impl FillValue {
         })
     }
 
-    /// The bytes of one stored element, numbers in a byte order (members of structures in their own); `None` for scalars
-    /// of variable length.
+    /// Returns the bytes of a stored element with numbers in the given byte order (members of structures in their own); `None`
+    /// for scalars of variable length.
     pub fn to_stored(&self, data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
         match self {
             Self::Fixed(bytes) => in_byte_order(bytes, data_type, endian),
@@ -169,10 +169,10 @@ impl FillValue {
         }
     }
 
-    /// `fill_value` in an array's metadata, as zarr-python 3.4 reads it.
+    /// Returns `fill_value` of an array's metadata, as zarr-python 3.4 parses it.
     ///
     /// # Errors
-    /// A value that is not one element of the type.
+    /// A value that is not an element of the type.
     pub fn to_json(&self, data_type: &DataType, format: ZarrFormat) -> Result<Value, FillValueError> {
         let wrong = |found: String| FillValueError { data_type: data_type.to_string(), found };
         match (self, data_type) {
@@ -213,7 +213,7 @@ fn fixed_json(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Option<
     }
 }
 
-/// Numbers by value, NaN and infinities by name, NaNs other than the plain one by their bits (v3 only).
+/// Encodes numbers by value, NaN and infinities by name, and NaNs with a payload by their bits (v3 only).
 fn float_json(number: f64, bytes: &[u8], format: ZarrFormat) -> Value {
     if let Some(number) = Number::from_f64(number) {
         return number.into();
@@ -228,7 +228,7 @@ fn float_json(number: f64, bytes: &[u8], format: ZarrFormat) -> Value {
     bytes.iter().rev().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")).into()
 }
 
-/// Calls `each` with the bytes of every field.
+/// Calls `each` with the bytes of each field.
 fn each_field(
     mut bytes: &[u8],
     fields: &[Field],
@@ -242,26 +242,26 @@ fn each_field(
     Some(())
 }
 
-/// Little-endian elements with their numbers in a byte order (members of structures in their own); elements in that order
-/// become little-endian ones. `None` where they have no fixed size.
+/// Converts little-endian elements to a byte order (members of structures to their own), and back, as the conversion is its own
+/// inverse. `None` for elements without a fixed size.
 pub fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
     if let DataType::Struct(fields) = data_type {
-        let mut turned = Vec::with_capacity(bytes.len());
+        let mut converted = Vec::with_capacity(bytes.len());
         let size = usize::try_from(data_type.size()?).ok()?;
         for element in bytes.chunks(size.max(1)) {
             each_field(element, fields, |field, part| {
-                turned.extend(in_byte_order(part, &field.data_type, field.endian)?);
+                converted.extend(in_byte_order(part, &field.data_type, field.endian)?);
                 Some(())
             })?;
         }
-        return Some(turned);
+        return Some(converted);
     }
-    let mut turned = bytes.to_vec();
+    let mut converted = bytes.to_vec();
     if endian == Endian::Big {
         let size = usize::try_from(data_type.number_size()).ok()?;
-        turned.chunks_mut(size.max(1)).for_each(<[u8]>::reverse);
+        converted.chunks_mut(size.max(1)).for_each(<[u8]>::reverse);
     }
-    Some(turned)
+    Some(converted)
 }
 
 pub(crate) fn complex_half(data_type: &DataType) -> Option<DataType> {

@@ -1,8 +1,10 @@
-//! A virtual Zarr hierarchy in the words of the Zarr v3 specification: groups, arrays, data types, codecs, fill values,
-//! and chunk manifests that say where each chunk's bytes lie.
+//! A virtual Zarr hierarchy: groups, arrays, data types, codecs, fill values, and manifests with the location of each
+//! chunk's bytes.
 //!
-//! Architecture invariants: no I/O, no `async`, and no knowledge of the formats the bytes come from. One model serves
-//! Zarr v2 and v3: data types, codecs and fill values know their spelling in both.
+//! One model serves Zarr v2 and v3: data types, codecs and fill values have an encoding in each. Names are those of the
+//! Zarr v3 specification.
+//!
+//! Architecture invariants: no I/O, no `async`, and no knowledge of the source formats.
 
 pub mod cf;
 pub mod manifest;
@@ -30,7 +32,7 @@ pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::{ArrayDocument, ReadError};
 
-/// Which of the two Zarr formats metadata is spelled in.
+/// Version of the Zarr format in which metadata is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZarrFormat {
     /// Zarr v2: `.zarray`, `.zattrs`, `.zgroup`; chunk keys `0.0`.

@@ -1,4 +1,4 @@
-//! Where the chunks of an array lie. Columns, not one object a chunk: ten million chunks take about 200 MB.
+//! Location of the chunks of an array, in columns instead of an object per chunk: ten million chunks take about 200 MB.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -12,76 +12,76 @@ use bytes::Bytes;
 pub struct SourceId(pub u32);
 
 impl SourceId {
-    /// As an index.
+    /// Returns the id as an index.
     pub fn index(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-/// Bytes of a source that are one encoded chunk.
+/// Location of an encoded chunk in a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference {
-    /// In which file.
+    /// The file.
     pub source: SourceId,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes, at least 1.
+    /// Length in bytes, at least 1.
     pub length: u64,
 }
 
-/// Stored sizes of chunks in bytes.
+/// Stored lengths of chunks in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lengths {
-    /// The same for all.
+    /// One length for all chunks.
     Uniform(u64),
-    /// One a chunk.
+    /// A length per chunk.
     Each(Vec<u32>),
 }
 
-/// Chunks that lie in one source, as columns in ascending order of position.
+/// Chunks of one source, as columns in ascending order of position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct References {
-    /// The file they lie in.
+    /// The file that contains them.
     pub source: SourceId,
-    /// Row-major position in the grid of each chunk, ascending. `None`: positions 0, 1, 2, … in order.
+    /// Row-major position of each chunk in the grid, ascending. `None` stands for 0, 1, 2, ….
     pub positions: Option<Vec<u64>>,
-    /// First byte of each chunk.
+    /// Offset of the first byte of each chunk.
     pub offsets: Vec<u64>,
-    /// Size of each chunk.
+    /// Length of each chunk.
     pub lengths: Lengths,
 }
 
-/// Chunks of one array by their row-major position in its grid. A position in neither column set is a missing chunk,
-/// which reads as the fill value. An inline chunk goes before a reference at the same position.
+/// Chunks of one array by their row-major position in its grid. A position without an entry is a missing chunk, which reads as
+/// the fill value. An inline chunk takes precedence over a reference at the same position.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkManifest {
-    /// Chunks in files, one entry a source; positions of different entries do not overlap.
+    /// Referenced chunks, one entry per source. Positions of different entries do not overlap.
     pub references: Vec<References>,
-    /// Encoded chunks that the manifest itself carries. Constant chunks share one buffer.
+    /// Encoded inline chunks. Constant chunks share one buffer.
     pub inline: BTreeMap<u64, Bytes>,
 }
 
 /// One chunk of a manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkEntry<'a> {
-    /// Somewhere in a file.
+    /// A chunk in a file.
     Reference(Reference),
-    /// Here.
+    /// A chunk in the manifest.
     Inline(&'a Bytes),
 }
 
 impl References {
-    /// How many chunks.
+    /// Returns the number of chunks.
     pub fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no chunks.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Position and place of the `index`-th chunk.
+    /// Returns position and location of the `index`-th chunk.
     pub fn get(&self, index: usize) -> Option<(u64, Reference)> {
         let position = match &self.positions {
             Some(positions) => *positions.get(index)?,
@@ -94,12 +94,12 @@ impl References {
         Some((position, Reference { source: self.source, offset: *self.offsets.get(index)?, length }))
     }
 
-    /// All chunks, in ascending order of position.
+    /// Iterates over all chunks in ascending order of position.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Reference)> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// The chunk at a position.
+    /// Returns the chunk at a position.
     pub fn find(&self, position: u64) -> Option<Reference> {
         let index = match &self.positions {
             Some(positions) => positions.binary_search(&position).ok()?,
@@ -110,13 +110,13 @@ impl References {
 }
 
 impl ChunkManifest {
-    /// A manifest of chunks in one file; empty where there are none.
+    /// Creates a manifest of the chunks of one file.
     pub fn of(references: References) -> Self {
         let references = if references.is_empty() { Vec::new() } else { vec![references] };
         Self { references, inline: BTreeMap::new() }
     }
 
-    /// How many positions have a chunk (a chunk both inline and referred to counts once).
+    /// Returns the number of positions that have a chunk. A chunk that is both inline and referenced counts once.
     pub fn len(&self) -> u64 {
         let shadowed = self.inline.keys().filter(|position| self.reference(**position).is_some()).count();
         let all = self.references.iter().map(References::len).sum::<usize>() + self.inline.len();
@@ -128,7 +128,7 @@ impl ChunkManifest {
         self.references.iter().all(References::is_empty) && self.inline.is_empty()
     }
 
-    /// The chunk at a position.
+    /// Returns the chunk at a position.
     pub fn get(&self, position: u64) -> Option<ChunkEntry<'_>> {
         match self.inline.get(&position) {
             Some(bytes) => Some(ChunkEntry::Inline(bytes)),
@@ -136,7 +136,7 @@ impl ChunkManifest {
         }
     }
 
-    /// All chunks in ascending order of position.
+    /// Iterates over all chunks in ascending order of position.
     pub fn iter(&self) -> impl Iterator<Item = (u64, ChunkEntry<'_>)> + '_ {
         let mut columns: Vec<_> = self.references.iter().map(References::iter).collect();
         let mut heads: BinaryHeap<_> = columns.iter_mut().enumerate().filter_map(head).collect();
@@ -159,11 +159,10 @@ impl ChunkManifest {
     }
 }
 
-/// The first chunk of a column that was not yet seen. Many files may have a column each, so the next of all is found
-/// in a heap.
+/// The next chunk of a column. There may be as many columns as files, so a heap finds the next chunk of all.
 #[derive(PartialEq, Eq)]
 struct Head {
-    /// Position, and which column it is of.
+    /// Position, and index of the column.
     position: Reverse<(u64, usize)>,
     reference: Reference,
 }
@@ -184,7 +183,7 @@ fn head((n, column): (usize, &mut impl Iterator<Item = (u64, Reference)>)) -> Op
     column.next().map(|(position, reference)| Head { position: Reverse((position, n)), reference })
 }
 
-/// Takes the first head; the next chunk of its column takes its place.
+/// Removes the first head, and inserts the next chunk of its column.
 fn advance(
     heads: &mut BinaryHeap<Head>,
     columns: &mut [impl Iterator<Item = (u64, Reference)>],

@@ -10,25 +10,25 @@ use crate::{
 /// Name of the attribute that tells xarray the axes' names of a Zarr v2 array.
 pub(crate) const ARRAY_DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
-/// An array that a Zarr format cannot say.
+/// An array that a Zarr format cannot express.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MetadataError {
-    /// A codec or data type has no name.
+    /// A codec, data type or chain has no encoding.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// The fill value is not a scalar of the array's type.
     #[error(transparent)]
     FillValue(#[from] FillValueError),
-    /// The codecs cannot calculate with the array's type or fill value.
+    /// The codecs cannot compute with the array's type or fill value.
     #[error(transparent)]
     Arithmetic(#[from] ArithmeticError),
 }
 
 impl Array {
-    /// `.zarray`.
+    /// Returns `.zarray`.
     ///
     /// # Errors
-    /// What Zarr v2 has no words for: some codecs, transpositions but the full reversal, varying chunk sizes.
+    /// Arrays that Zarr v2 cannot express: some codecs, transpositions other than the reversal of all axes, rectilinear grids.
     pub fn to_zarray(&self) -> Result<Value, MetadataError> {
         let ChunkGrid::Regular(chunks) = &self.chunk_grid else {
             return Err(CodecError::new("a chunk grid of varying sizes", ZarrFormat::V2).into());
@@ -51,19 +51,18 @@ impl Array {
         }))
     }
 
-    /// `.zattrs`: the attributes, and the axes' names for xarray. `name` is the array's own; axes without a name get one
-    /// made of it, since xarray opens no group with an array whose axes have none.
+    /// Returns `.zattrs`: the attributes, and the axes' names for xarray ([`Array::axis_names`]). `name` is that of the array.
     pub fn to_zattrs(&self, name: &str) -> Value {
         let mut attributes = self.attributes.clone();
         attributes.insert(ARRAY_DIMENSIONS.to_owned(), self.axis_names(name).into());
         Value::Object(attributes)
     }
 
-    /// `zarr.json`. For `name` see [`Array::to_zattrs`].
+    /// Returns `zarr.json`. `name` is that of the array ([`Array::axis_names`]).
     ///
     /// # Errors
-    /// What Zarr v3, or zarr-python with imagecodecs, has no words for: some codecs and their order, structures of mixed
-    /// byte order. And what [`Arithmetic`] refuses.
+    /// Arrays that Zarr v3, or zarr-python with imagecodecs, cannot express: some codecs and orders of codecs, structures of both
+    /// byte orders, and what [`Arithmetic`] rejects.
     pub fn to_zarr_json(&self, name: &str) -> Result<Value, MetadataError> {
         let zero = || FillValue::zero(&self.data_type);
         let fill_value = self.fill_value.clone().unwrap_or_else(zero);
@@ -83,13 +82,13 @@ impl Array {
         }))
     }
 
-    /// Byte order of the array's numbers: that of its `bytes` codec, or of the codec that takes that one's place.
+    /// Returns the byte order of stored numbers ([`Codec::endian_of`]).
     pub fn endian(&self) -> Endian {
         Codec::endian_of(&self.codecs)
     }
 
-    /// Names of the axes, as documents of an array of this name say them: those without one are `NAME_dim_0` and so on,
-    /// since xarray opens no array whose axes have none.
+    /// Returns the names of the axes for metadata. Those without a name are called `NAME_dim_0` and so on, after the array: xarray
+    /// cannot open groups with unnamed axes.
     pub fn axis_names(&self, array: &str) -> Vec<String> {
         let name = |axis: usize| match self.dimension_names.get(axis) {
             Some(Some(name)) => name.clone(),
@@ -100,12 +99,12 @@ impl Array {
 }
 
 impl Group {
-    /// `.zattrs`.
+    /// Returns `.zattrs`.
     pub fn to_zattrs(&self) -> Value {
         Value::Object(self.attributes.clone())
     }
 
-    /// `zarr.json`.
+    /// Returns `zarr.json`.
     pub fn to_zarr_json(&self) -> Value {
         json!({"attributes": self.attributes, "node_type": "group", "zarr_format": 3})
     }
@@ -126,7 +125,7 @@ impl ChunkGrid {
     }
 }
 
-/// Edge lengths along an axis in the spelling of the extension `rectilinear`: `[length, times]` where one repeats.
+/// Encodes edge lengths along an axis as the extension `rectilinear` does: `[length, times]` for repeated ones.
 fn edges(sizes: &[u64]) -> Value {
     let run = |run: &[u64]| match run {
         [size] => json!(size),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::{ChunkManifest, Codec, DataType, FillValue, SourceId, ZarrFormat};
 
-/// Path of a node from the root, without a leading slash: "" is the root, "a/b" an array or group in group "a".
+/// Path of a node from the root, without a leading slash: "" is the root, "a/b" the node "b" in group "a".
 pub type NodePath = String;
 
 /// Returns the path of a node in a group.
@@ -37,24 +37,24 @@ pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 /// A whole virtual store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hierarchy {
-    /// The format that the mapping made it for; attributes and fill values follow its conventions.
+    /// Target format. Attributes and fill values follow its conventions.
     pub format: ZarrFormat,
-    /// The root: a group.
+    /// The root group.
     pub root: Group,
-    /// The files that chunks refer to, by [`SourceId`].
+    /// Referenced files, indexed by [`SourceId`].
     pub sources: Vec<Source>,
 }
 
-/// A file that chunks lie in.
+/// A file that contains chunks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
-    /// Absolute url, as readers are to open it; local files have the scheme `file`.
+    /// Absolute URL for readers; local files have the scheme `file`.
     pub url: String,
-    /// Entity tag when it was read.
+    /// Entity tag at the time of reading.
     pub etag: Option<String>,
-    /// Size in bytes when it was read.
+    /// Size in bytes at the time of reading.
     pub size: u64,
-    /// Modification time when it was read, in milliseconds since 1970-01-01T00:00:00Z.
+    /// Modification time at the time of reading, in milliseconds since 1970-01-01T00:00:00Z.
     pub modified: Option<i64>,
 }
 
@@ -76,38 +76,38 @@ pub struct Group {
     pub children: BTreeMap<String, Node>,
 }
 
-/// An array: its metadata, and where its chunks lie.
+/// An array: its metadata and its chunk manifest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Array {
-    /// Size along each axis, in elements.
+    /// Length of each axis in elements, slowest axis first.
     pub shape: Vec<u64>,
     /// Type of an element.
     pub data_type: DataType,
-    /// How the array is cut into chunks.
+    /// Division of the array into chunks.
     pub chunk_grid: ChunkGrid,
-    /// What a missing chunk reads as. `None` only for Zarr v2, where it is written `null`.
+    /// Value of missing chunks. `None` only in Zarr v2, which encodes it as `null`.
     pub fill_value: Option<FillValue>,
-    /// Codecs in the order of encoding; exactly one is array → bytes ([`Codec::Bytes`] or one that says so).
+    /// Codecs in the order of encoding. Exactly one is array → bytes ([`Codec::is_array_to_bytes`]).
     pub codecs: Vec<Codec>,
-    /// Name of each axis; `None` where an axis, or the array, has none.
+    /// Name of each axis, if it has one.
     pub dimension_names: Vec<Option<String>>,
     /// Attributes.
     pub attributes: Map<String, Value>,
-    /// Where the chunks lie.
+    /// Location of each chunk.
     pub chunks: ChunkManifest,
 }
 
 /// A chunk grid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkGrid {
-    /// All chunks have this shape; those at the edges stick out of the array.
+    /// Shape of all chunks, in elements. Chunks at the edges extend beyond the array.
     Regular(Vec<u64>),
-    /// Chunk sizes along each axis, which add up to the array's shape (Zarr v3 extension `rectilinear`).
+    /// Chunk lengths along each axis, which add up to the array's shape (Zarr v3 extension `rectilinear`).
     Rectilinear(Vec<Vec<u64>>),
 }
 
 impl ChunkGrid {
-    /// Number of chunks along each axis of an array of the given shape. An array of no elements has no chunks.
+    /// Returns the number of chunks along each axis of an array of the given shape: 0 along an axis of length 0.
     pub fn counts(&self, shape: &[u64]) -> Vec<u64> {
         match self {
             Self::Regular(chunk) => shape.iter().zip(chunk).map(|(n, c)| n.div_ceil((*c).max(1))).collect(),
@@ -117,23 +117,23 @@ impl ChunkGrid {
 }
 
 impl Hierarchy {
-    /// An empty hierarchy.
+    /// Creates an empty hierarchy.
     pub fn new(format: ZarrFormat) -> Self {
         Self { format, root: Group::default(), sources: Vec::new() }
     }
 
-    /// The source with this id.
+    /// Returns the source with an id.
     pub fn source(&self, id: SourceId) -> Option<&Source> {
         self.sources.get(id.index())
     }
 
-    /// The node at a path.
+    /// Returns the node at a path.
     pub fn node(&self, path: &str) -> Option<&Node> {
         let (parent, name) = split(path);
         self.group(parent)?.children.get(name)
     }
 
-    /// The group at a path; the root at "".
+    /// Returns the group at a path; the root at "".
     pub fn group(&self, path: &str) -> Option<&Group> {
         steps(path).try_fold(&self.root, |group, name| match group.children.get(name) {
             Some(Node::Group(child)) => Some(child),
@@ -141,7 +141,7 @@ impl Hierarchy {
         })
     }
 
-    /// The array at a path.
+    /// Returns the array at a path.
     pub fn array(&self, path: &str) -> Option<&Array> {
         match self.node(path) {
             Some(Node::Array(array)) => Some(array),
@@ -149,7 +149,7 @@ impl Hierarchy {
         }
     }
 
-    /// The array at a path, to be changed.
+    /// Returns the array at a path, for changes.
     pub fn array_mut(&mut self, path: &str) -> Option<&mut Array> {
         let (parent, name) = split(path);
         match self.root.group_mut(parent)?.children.get_mut(name) {
@@ -158,7 +158,7 @@ impl Hierarchy {
         }
     }
 
-    /// All arrays with their paths, in order of path within each group.
+    /// Returns all arrays with their paths, sorted by name within each group.
     pub fn arrays(&self) -> Vec<(NodePath, &Array)> {
         let mut found = Vec::new();
         self.root.collect_arrays("", &mut found);
@@ -167,7 +167,7 @@ impl Hierarchy {
 }
 
 impl Group {
-    /// The group at a path below this one, to be changed; this one at "".
+    /// Returns the group at a path below this one, for changes; this one at "".
     pub fn group_mut(&mut self, path: &str) -> Option<&mut Self> {
         steps(path).try_fold(self, |group, step| match group.children.get_mut(step) {
             Some(Node::Group(child)) => Some(child),
@@ -175,8 +175,8 @@ impl Group {
         })
     }
 
-    /// The group at a path below this one, made with those above it where it is missing; nothing where an array is in
-    /// the way.
+    /// Returns the group at a path below this one, and creates it with its ancestors if it is missing; `None` if an array is
+    /// in the path.
     pub fn make_group(&mut self, path: &str) -> Option<&mut Self> {
         steps(path).try_fold(self, |group, step| {
             match group.children.entry(step.to_owned()).or_insert_with(|| Node::Group(Self::default())) {
@@ -197,7 +197,7 @@ impl Group {
     }
 }
 
-/// The names of a path.
+/// Returns the names in a path.
 fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|step| !step.is_empty())
 }

@@ -1,7 +1,7 @@
-//! Chunks by their indices in the grid, and by their row-major position.
+//! Conversion between indices of chunks in the grid and their row-major position.
 
-/// Indices of the chunk at a row-major position, slowest axis first, in a grid of so many chunks along each axis. `None`
-/// outside the grid.
+/// Returns the indices of the chunk at a row-major position, slowest axis first, in a grid of `counts` chunks along each axis.
+/// `None` outside the grid.
 pub fn chunk_indices(position: u64, counts: &[u64]) -> Option<Vec<u64>> {
     let mut rest = position;
     let mut indices = vec![0; counts.len()];
@@ -12,7 +12,7 @@ pub fn chunk_indices(position: u64, counts: &[u64]) -> Option<Vec<u64>> {
     (rest == 0).then_some(indices)
 }
 
-/// Row-major position of the chunk with these indices. `None` outside the grid.
+/// Returns the row-major position of the chunk with these indices, slowest axis first. `None` outside the grid.
 pub fn chunk_position(indices: impl IntoIterator<Item = u64>, counts: &[u64]) -> Option<u64> {
     let mut counts = counts.iter();
     let mut position = 0_u64;
@@ -23,7 +23,7 @@ pub fn chunk_position(indices: impl IntoIterator<Item = u64>, counts: &[u64]) ->
     counts.next().is_none().then_some(position)
 }
 
-/// The largest number that divides both; the other one where one is 0.
+/// Returns the greatest common divisor; the other number if one is 0.
 pub fn greatest_common_divisor(left: u64, right: u64) -> u64 {
     let (mut left, mut right) = (left, right);
     while right != 0 {

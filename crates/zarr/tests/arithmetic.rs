@@ -81,8 +81,9 @@ fn infinities_and_nan_are_no_integers_unless_mapped() {
         for (number, name) in
             [(f64::NAN, "NaN"), (f64::INFINITY, "Infinity"), (f64::NEG_INFINITY, "-Infinity")]
         {
-            let expected =
-                format!("cast_value: {name} is no int32, and scalar_map does not say what to take for it");
+            let expected = format!(
+                "cast_value: {name} is not representable as int32, and scalar_map has no entry for it"
+            );
             assert_eq!(encode(codec(), number), Err(expected));
         }
     }
@@ -168,7 +169,7 @@ fn scale_offset_of_integers_is_exact_or_an_error() {
     assert_eq!(decode(10), Ok(vec![15]));
     assert_eq!(encode(-120).unwrap_err().to_string(), "scale_offset: -130 is out of the range of int8");
     assert_eq!(encode(100).unwrap_err().to_string(), "scale_offset: 180 is out of the range of int8");
-    assert_eq!(decode(11).unwrap_err().to_string(), "scale_offset: 11 / 2 is no integer");
+    assert_eq!(decode(11).unwrap_err().to_string(), "scale_offset: 11 / 2 is not an integer");
     let wide = chain(&DataType::UInt64, &[scale_offset(json!(0), json!(u64::MAX))]);
     assert_eq!(wide.encode(&1_u64.to_le_bytes(), Endian::Little), Ok(vec![0xff; 8]));
     assert!(wide.encode(&2_u64.to_le_bytes(), Endian::Little).is_err());
@@ -177,8 +178,8 @@ fn scale_offset_of_integers_is_exact_or_an_error() {
 #[test]
 fn parameters_are_scalars_of_their_type() {
     let error = |offset, scale| refused(&DataType::UInt8, scale_offset(offset, scale));
-    assert_eq!(error(json!(-1), json!(1)), "scale_offset: offset -1 is no scalar of uint8");
-    assert_eq!(error(json!(0), json!(0.5)), "scale_offset: scale 0.5 is no scalar of uint8");
+    assert_eq!(error(json!(-1), json!(1)), "scale_offset: offset -1 is not a scalar of uint8");
+    assert_eq!(error(json!(0), json!(0.5)), "scale_offset: scale 0.5 is not a scalar of uint8");
     assert_eq!(error(json!(0), json!(0)), "scale_offset: scale is 0 as uint8");
     assert_eq!(
         refused(&DataType::Float32, scale_offset(json!(0), json!(1e-60))),
@@ -186,15 +187,18 @@ fn parameters_are_scalars_of_their_type() {
     );
     assert_eq!(
         refused(&DataType::Float32, scale_offset(json!(1e39), json!(1))),
-        "scale_offset: offset 1e+39 is no scalar of float32"
+        "scale_offset: offset 1e+39 is not a scalar of float32"
     );
     let error = |from: Value, to: Value| {
         let map = with(DataType::UInt8, Rounding::default(), None, &[(from, to)], &[]);
         refused(&DataType::Float32, map)
     };
-    assert_eq!(error(json!("NaN"), json!("NaN")), "cast_value: scalar_map \"NaN\" is no scalar of uint8");
-    assert_eq!(error(json!("0x7fc0"), json!(0)), "cast_value: scalar_map \"0x7fc0\" is no scalar of float32");
-    assert_eq!(error(json!(1), json!(256)), "cast_value: scalar_map 256 is no scalar of uint8");
+    assert_eq!(error(json!("NaN"), json!("NaN")), "cast_value: scalar_map \"NaN\" is not a scalar of uint8");
+    assert_eq!(
+        error(json!("0x7fc0"), json!(0)),
+        "cast_value: scalar_map \"0x7fc0\" is not a scalar of float32"
+    );
+    assert_eq!(error(json!(1), json!(256)), "cast_value: scalar_map 256 is not a scalar of uint8");
 }
 
 #[test]
@@ -205,10 +209,7 @@ fn only_numbers_are_calculated_with() {
     let complex = refused(&DataType::Complex64, scale_offset(json!(0), json!(1)));
     assert_eq!(complex, "scale_offset works on integers and floating-point numbers, not on complex64");
     let late = Arithmetic::new(&DataType::UInt8, &[Codec::Bytes { endian: None }, cast(DataType::Int8)]);
-    assert_eq!(
-        late.unwrap_err().to_string(),
-        "cast_value stands behind a byte order, which leaves no numbers"
-    );
+    assert_eq!(late.unwrap_err().to_string(), "cast_value follows a byte order, which leaves no numbers");
     assert!(chain(&DataType::String, &[Codec::VlenUtf8]).is_empty());
 }
 

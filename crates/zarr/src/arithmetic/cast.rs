@@ -1,4 +1,4 @@
-//! `cast_value`: numbers as the same numbers of another type.
+//! `cast_value`: conversion of numbers to another type.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(super) struct Cast {
     decode: OneWay,
 }
 
-/// From one type to another.
+/// Conversion from one type to another.
 #[derive(Clone, Debug)]
 struct OneWay {
     from: Real,
@@ -25,17 +25,17 @@ struct OneWay {
     map: Vec<Entry>,
 }
 
-/// Replaces a scalar.
+/// An entry of the scalar map.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     from: u64,
-    /// Whether `from` is "NaN", which stands for all NaNs.
+    /// Whether `from` is "NaN", which matches all NaNs.
     any_nan: bool,
     to: u64,
 }
 
 impl Cast {
-    /// From the type of the array to the stored type.
+    /// Compiles the codec between the array's type and the stored type.
     pub(super) fn new(
         array: &Side,
         stored: &Side,

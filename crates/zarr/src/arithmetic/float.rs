@@ -1,4 +1,4 @@
-//! Binary floating-point numbers, exactly: taken apart, and put together in any rounding mode (IEEE 754-2019, 3.4, 4.3).
+//! Exact decomposition of binary floating-point numbers, and composition in any rounding mode (IEEE 754-2019, 3.4 and 4.3).
 
 use crate::Rounding;
 
@@ -9,7 +9,7 @@ pub(crate) struct Format {
     fraction_bits: u32,
 }
 
-/// What the bits of a floating-point number say.
+/// A floating-point number, decomposed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Float {
     /// A number, or a zero with its sign.
@@ -44,22 +44,22 @@ impl Format {
     /// `float64`.
     pub(crate) const BINARY64: Self = Self { exponent_bits: 11, fraction_bits: 52 };
 
-    /// Bits of a number.
+    /// Returns the number of bits.
     pub(crate) fn bits(self) -> u32 {
         1 + self.exponent_bits + self.fraction_bits
     }
 
-    /// Significant binary digits: every integer of so many is a number of the format.
+    /// Returns the number of significant binary digits. Every integer of so many digits is a number of the format.
     pub(crate) fn precision(self) -> u32 {
         self.fraction_bits + 1
     }
 
-    /// The quiet NaN without sign and payload, which Zarr spells "NaN".
-    pub(crate) fn plain_nan(self) -> u64 {
+    /// Returns the quiet NaN without sign and payload, Zarr's "NaN".
+    pub(crate) fn canonical_nan(self) -> u64 {
         self.infinity(false) | 1 << (self.fraction_bits - 1)
     }
 
-    /// ±∞.
+    /// Returns ±∞.
     pub(crate) fn infinity(self, negative: bool) -> u64 {
         self.sign(negative) | self.exponent_mask() << self.fraction_bits
     }
@@ -72,13 +72,13 @@ impl Format {
         (1 << self.exponent_bits) - 1
     }
 
-    /// Exponent of the least significant digit of subnormal numbers.
+    /// Returns the exponent of the least significant digit of subnormal numbers.
     fn least_exponent(self) -> i32 {
         let bias = (1_i32 << (self.exponent_bits - 1)) - 1;
         1 - bias - self.fraction_bits.cast_signed()
     }
 
-    /// Takes a number apart.
+    /// Decomposes a number.
     pub(crate) fn split(self, bits: u64) -> Float {
         let negative = bits & self.sign(true) != 0;
         let fraction = bits & ((1 << self.fraction_bits) - 1);
@@ -95,15 +95,14 @@ impl Format {
         Float::Finite(Binary { negative, significand: fraction | hidden, exponent })
     }
 
-    /// A NaN with as much of a payload as there is room for, quiet.
+    /// Returns a quiet NaN with the upper bits of a payload, as many as fit.
     pub(crate) fn nan(self, negative: bool, payload: u64) -> u64 {
-        self.sign(negative) | self.plain_nan() | payload >> (64 - self.fraction_bits)
+        self.sign(negative) | self.canonical_nan() | payload >> (64 - self.fraction_bits)
     }
 
-    /// The number nearest in the sense of `rounding`; `None` where its exponent is too large.
+    /// Rounds to a number of the format; `None` if its exponent is too large.
     ///
-    /// The exponent counts after rounding (as IEEE 754, 7.4, has it for overflow), so that what rounds down to the largest
-    /// number is within range.
+    /// The exponent after rounding decides (IEEE 754, 7.4), so a value that rounds down to the largest number is within range.
     pub(crate) fn round(self, number: Binary, rounding: Rounding) -> Option<u64> {
         let Binary { negative, significand, exponent } = number;
         if significand == 0 {
@@ -116,22 +115,21 @@ impl Format {
             shift => shift_right(negative, significand, shift.unsigned_abs(), rounding),
         };
         let steps = u64::from((least - self.least_exponent()).unsigned_abs());
-        // A significand with its hidden bit adds one to the exponent, and one that was rounded up to the next power of
-        // two adds two, which is what their exponents are.
+        // The hidden bit of the significand adds one to the exponent, and a significand that was rounded up to the next power
+        // of two adds two: exactly their exponents.
         let magnitude = (steps << self.fraction_bits) + kept;
         (magnitude < self.infinity(false)).then_some(self.sign(negative) | magnitude)
     }
 }
 
 impl Binary {
-    /// An integer.
+    /// Converts an integer.
     pub(crate) fn of_integer(number: i128) -> Self {
         let significand = u64::try_from(number.unsigned_abs()).unwrap_or(u64::MAX);
         Self { negative: number < 0, significand, exponent: 0 }
     }
 
-    /// The nearest integer in the sense of `rounding`. Numbers past 2¹²⁶ become 2¹²⁶, which is as far out of any range as
-    /// they are and, like them, 0 modulo 2⁶⁴.
+    /// Rounds to an integer. Numbers above 2¹²⁶ become 2¹²⁶, which is outside every range as well and, like them, 0 modulo 2⁶⁴.
     pub(crate) fn whole(self, rounding: Rounding) -> i128 {
         let magnitude = match self.exponent {
             shift @ ..=0 => {
@@ -145,11 +143,11 @@ impl Binary {
     }
 }
 
-/// The bits of the nearest `float16`, infinite past the range; NaN becomes the plain one. (Conversions that the processor
-/// offers, which the crate `half` uses where there are any, go by way of `float32` and round twice.)
+/// Returns the bits of the nearest `float16`, infinite outside the range; NaN becomes the canonical one. (The crate `half` uses
+/// conversions of the processor where available, which go through `float32` and round twice.)
 pub(crate) fn binary16(number: f64) -> u16 {
     let bits = match Format::BINARY64.split(number.to_bits()) {
-        Float::Nan { .. } => Format::BINARY16.plain_nan(),
+        Float::Nan { .. } => Format::BINARY16.canonical_nan(),
         Float::Infinite { negative } => Format::BINARY16.infinity(negative),
         Float::Finite(binary) => Format::BINARY16
             .round(binary, Rounding::NearestEven)
@@ -158,7 +156,7 @@ pub(crate) fn binary16(number: f64) -> u16 {
     u16::try_from(bits).unwrap_or_default()
 }
 
-/// ± significand / 2^shift as the nearest integer.
+/// Rounds ± significand / 2^shift to an integer, and returns its magnitude.
 fn shift_right(negative: bool, significand: u64, shift: u32, rounding: Rounding) -> u64 {
     if shift == 0 {
         return significand;

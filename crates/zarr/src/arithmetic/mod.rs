@@ -1,8 +1,8 @@
-//! What the codecs `scale_offset` and `cast_value` do to numbers (zarr-extensions, `codecs/scale_offset` and
-//! `codecs/cast_value`): encoding, decoding, the fill value, and what a chain of them has to satisfy.
+//! Arithmetic of the codecs `scale_offset` and `cast_value` (zarr-extensions, `codecs/scale_offset` and
+//! `codecs/cast_value`): encoding, decoding, fill values, and the validity of a chain.
 //!
-//! Nothing here goes through a type that could not hold it: integers are exact to 64 bits, and floating-point numbers
-//! are rounded once.
+//! No value passes through a type that cannot hold it: integers are exact to 64 bits, and floating-point numbers are rounded
+//! once.
 
 mod cast;
 mod float;
@@ -19,10 +19,10 @@ use cast::Cast;
 use real::Real;
 use scale_offset::ScaleOffset;
 
-/// A chain, number, or fill value that the two codecs cannot do.
+/// A chain, number, or fill value that the two codecs cannot handle.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ArithmeticError {
-    /// Only integers and floating-point numbers can be calculated with.
+    /// A data type other than integers and floating-point numbers.
     #[error("{codec} works on integers and floating-point numbers, not on {data_type}")]
     Type {
         /// The codec.
@@ -30,16 +30,16 @@ pub enum ArithmeticError {
         /// The type.
         data_type: DataType,
     },
-    /// Another codec has changed the elements before.
-    #[error("{codec} stands behind {before}, which leaves no numbers")]
+    /// A codec before it leaves no numbers.
+    #[error("{codec} follows {before}, which leaves no numbers")]
     Place {
         /// The codec.
         codec: &'static str,
         /// The codec before it.
         before: String,
     },
-    /// A parameter is no scalar of the type.
-    #[error("{parameter} {value} is no scalar of {data_type}")]
+    /// A parameter that is not a scalar of the type.
+    #[error("{parameter} {value} is not a scalar of {data_type}")]
     Scalar {
         /// Codec and name of the parameter.
         parameter: &'static str,
@@ -48,19 +48,19 @@ pub enum ArithmeticError {
         /// The type.
         data_type: DataType,
     },
-    /// `scale` is 0 in the array's type, so that nothing could be decoded.
+    /// `scale` is 0 in the array's type, by which decoding would divide.
     #[error("scale_offset: scale is 0 as {data_type}")]
     ScaleOfZero {
         /// The type.
         data_type: DataType,
     },
-    /// Wrapping is modulo 2ⁿ.
+    /// Wrapping, which is modulo 2ⁿ, with a target that is not an integer type.
     #[error("cast_value: out_of_range wrap is for integers, not for {data_type}")]
     Wrap {
         /// The target type.
         data_type: DataType,
     },
-    /// A floating-point type has too few digits for an integer type.
+    /// A floating-point type that has too few digits for an integer type.
     #[error("cast_value: {float} does not hold every {integer}")]
     Mantissa {
         /// The floating-point type.
@@ -68,7 +68,7 @@ pub enum ArithmeticError {
         /// The integer type.
         integer: DataType,
     },
-    /// A number past the ends of the type.
+    /// A number outside the range of the type.
     #[error("{codec}: {value} is out of the range of {data_type}")]
     OutOfRange {
         /// The codec.
@@ -78,8 +78,8 @@ pub enum ArithmeticError {
         /// The type.
         data_type: DataType,
     },
-    /// NaN or an infinity, for which integers have no place.
-    #[error("cast_value: {value} is no {data_type}, and scalar_map does not say what to take for it")]
+    /// NaN or an infinity, which integer types lack.
+    #[error("cast_value: {value} is not representable as {data_type}, and scalar_map has no entry for it")]
     NotFinite {
         /// NaN, Infinity or -Infinity.
         value: String,
@@ -87,34 +87,34 @@ pub enum ArithmeticError {
         data_type: DataType,
     },
     /// A division of integers with a remainder.
-    #[error("scale_offset: {value} / {scale} is no integer")]
+    #[error("scale_offset: {value} / {scale} is not an integer")]
     Remainder {
         /// Stored number.
         value: i128,
         /// Divisor.
         scale: i128,
     },
-    /// A fill value that would read as another one where it was stored.
+    /// A fill value that would change when encoded and decoded.
     #[error("fill value {fill} of {data_type} comes back as {back}")]
     FillValue {
         /// The fill value.
         fill: String,
-        /// What it becomes, encoded and decoded.
+        /// The value after encoding and decoding.
         back: String,
         /// The type of the array.
         data_type: DataType,
     },
-    /// Bytes that are no whole number of elements.
-    #[error("{found} bytes are no whole number of elements of {data_type}")]
+    /// Bytes that are not a whole number of elements.
+    #[error("{found} bytes are not a whole number of elements of {data_type}")]
     Length {
-        /// Bytes there are.
+        /// Number of bytes.
         found: usize,
         /// The type.
         data_type: DataType,
     },
 }
 
-/// The steps `scale_offset` and `cast_value` of a chain of codecs, ready for use.
+/// The codecs `scale_offset` and `cast_value` of a chain, compiled into steps.
 #[derive(Clone, Debug)]
 pub struct Arithmetic {
     array: DataType,
@@ -136,11 +136,11 @@ struct Side {
 }
 
 impl Arithmetic {
-    /// Reads the steps out of the codecs of an array of the given type, in the order of encoding.
+    /// Compiles the steps of a chain, in the order of encoding, for an array of the given type.
     ///
     /// # Errors
-    /// What the specifications forbid: types that are not real numbers, scalars that are not of their type, a scale of
-    /// 0, wrapping to floating-point numbers; and codecs before a step that leave other than numbers.
+    /// Chains that the specifications forbid: types other than real numbers, scalars that do not belong to their type, a scale of
+    /// 0, wrapping to floating-point numbers. And a step after a codec that leaves no numbers.
     pub fn new(data_type: &DataType, codecs: &[Codec]) -> Result<Self, ArithmeticError> {
         let mut chain = Self { array: data_type.clone(), stored: data_type.clone(), steps: Vec::new() };
         let mut before: Option<&Codec> = None;
@@ -180,7 +180,7 @@ impl Arithmetic {
         self.steps.is_empty()
     }
 
-    /// The type of elements behind the steps, in which they are stored.
+    /// Returns the type of stored elements, after all steps.
     pub fn stored_type(&self) -> &DataType {
         &self.stored
     }
@@ -188,7 +188,7 @@ impl Arithmetic {
     /// Encodes elements of the array's type, in C order or any other.
     ///
     /// # Errors
-    /// A number that the steps have no place for, and bytes that are no whole elements.
+    /// Numbers that a step cannot represent, and bytes that are not whole elements.
     pub fn encode(&self, bytes: &[u8], endian: Endian) -> Result<Vec<u8>, ArithmeticError> {
         let each = |element| self.steps.iter().try_fold(element, |element, step| step.encode(element));
         self.run((&self.array, &self.stored), bytes, endian, each)
@@ -197,7 +197,7 @@ impl Arithmetic {
     /// Decodes elements of the stored type.
     ///
     /// # Errors
-    /// A number that the steps have no place for, and bytes that are no whole elements.
+    /// Numbers that a step cannot represent, and bytes that are not whole elements.
     pub fn decode(&self, bytes: &[u8], endian: Endian) -> Result<Vec<u8>, ArithmeticError> {
         let each = |element| self.steps.iter().rev().try_fold(element, |element, step| step.decode(element));
         self.run((&self.stored, &self.array), bytes, endian, each)
@@ -225,7 +225,7 @@ impl Arithmetic {
         Ok(out)
     }
 
-    /// A scalar of the array's type as one of the stored type: the fill value behind the steps.
+    /// Encodes a scalar of the array's type, such as the fill value.
     ///
     /// # Errors
     /// As [`Arithmetic::encode`].
@@ -233,7 +233,7 @@ impl Arithmetic {
         fixed(scalar, &self.array, |bytes| self.encode(bytes, Endian::Little))
     }
 
-    /// A scalar of the stored type as one of the array's type.
+    /// Decodes a scalar of the stored type.
     ///
     /// # Errors
     /// As [`Arithmetic::decode`].
@@ -241,13 +241,12 @@ impl Arithmetic {
         fixed(scalar, &self.stored, |bytes| self.decode(bytes, Endian::Little))
     }
 
-    /// What an array must satisfy that is written here: its fill value survives the way to the stored type and back, and
-    /// no cast between integers and floating-point numbers loses digits, whichever way.
-    ///
-    /// The specification allows the latter; zarr-python reads such arrays.
+    /// Checks that an array may be written: its fill value survives encoding and decoding, and no cast between integers and
+    /// floating-point numbers loses digits in either direction. (The specification allows the latter, and zarr-python reads such
+    /// arrays.)
     ///
     /// # Errors
-    /// Where it does not.
+    /// Arrays that violate either.
     pub fn check(&self, fill: &FillValue) -> Result<(), ArithmeticError> {
         self.steps.iter().try_for_each(Step::check_mantissa)?;
         if self.is_empty() {
@@ -321,7 +320,7 @@ impl Side {
     }
 }
 
-/// Does to a scalar what `each` does to its bytes.
+/// Applies `each` to the bytes of a scalar.
 fn fixed(
     scalar: &FillValue,
     data_type: &DataType,

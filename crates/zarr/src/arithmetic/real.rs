@@ -1,11 +1,11 @@
-//! The integer and floating-point types, and their elements as bits.
+//! Integer and floating-point types, and their elements as bits.
 
 use serde_json::Value;
 
 use super::float::{Binary, Float, Format};
 use crate::{DataType, Endian, Rounding};
 
-/// A type of real numbers. An element is the bits that it is stored as, in the low end of 64.
+/// A type of real numbers. An element is its stored bits, in the lower end of 64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Real {
     /// Integers.
@@ -20,7 +20,7 @@ pub(crate) enum Real {
 }
 
 impl Real {
-    /// The type, where it is one of real numbers.
+    /// Returns the type, if it is one of real numbers.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         let integer = |bits, signed| Some(Self::Integer { bits, signed });
         match data_type {
@@ -46,12 +46,12 @@ impl Real {
         }
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes per element.
     pub(crate) fn size(self) -> usize {
         usize::try_from(self.bits() / 8).unwrap_or(usize::MAX)
     }
 
-    /// An element from its bytes.
+    /// Reads an element from its bytes.
     pub(crate) fn read(bytes: &[u8], endian: Endian) -> u64 {
         let append = |bits: u64, byte: &u8| bits << 8 | u64::from(*byte);
         match endian {
@@ -70,14 +70,14 @@ impl Real {
         }
     }
 
-    /// The integer that an element of an integer type is.
+    /// Returns an element of an integer type as an integer.
     pub(crate) fn integer(self, element: u64) -> i128 {
         let Self::Integer { bits, signed } = self else { return 0 };
         let number = i128::from(element);
         if signed && number >> (bits - 1) & 1 == 1 { number - (1 << bits) } else { number }
     }
 
-    /// The smallest and the largest integer of an integer type.
+    /// Returns the smallest and the largest integer of an integer type.
     pub(crate) fn range(self) -> (i128, i128) {
         match self {
             Self::Integer { bits, signed: true } => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
@@ -86,19 +86,19 @@ impl Real {
         }
     }
 
-    /// An integer as an element of an integer type, where it is within its range.
+    /// Returns an integer as an element of an integer type; `None` outside its range.
     pub(crate) fn exactly(self, integer: i128) -> Option<u64> {
         let (least, greatest) = self.range();
         (least..=greatest).contains(&integer).then(|| self.modulo(integer))
     }
 
-    /// An integer as an element of an integer type, modulo 2ⁿ.
+    /// Returns an integer as an element of an integer type, modulo 2ⁿ.
     pub(crate) fn modulo(self, integer: i128) -> u64 {
         let low = u64::try_from(integer & i128::from(u64::MAX)).unwrap_or(0);
         low & (u64::MAX >> (u64::BITS - self.bits()))
     }
 
-    /// Whether two elements are the same number; NaNs are where their bits are.
+    /// Whether two elements are the same number. NaNs are the same if their bits are.
     pub(crate) fn same(self, one: u64, other: u64) -> bool {
         let is_zero = |element| matches!(self.split(element), Float::Finite(Binary { significand: 0, .. }));
         one == other || is_zero(one) && is_zero(other)
@@ -109,7 +109,7 @@ impl Real {
         matches!(self.split(element), Float::Nan { .. })
     }
 
-    /// An element taken apart.
+    /// Decomposes an element.
     pub(crate) fn split(self, element: u64) -> Float {
         match self {
             Self::Integer { .. } => Float::Finite(Binary::of_integer(self.integer(element))),
@@ -117,7 +117,7 @@ impl Real {
         }
     }
 
-    /// A scalar that is spelled as a fill value in Zarr v3.
+    /// Parses a scalar that is encoded like a fill value of Zarr v3.
     pub(crate) fn scalar(self, json: &Value) -> Option<u64> {
         match self {
             Self::Integer { .. } => self.exactly(integer(json)?),
@@ -133,7 +133,7 @@ impl Real {
         }
     }
 
-    /// An element in words for a message.
+    /// Formats an element for a message.
     pub(crate) fn describe(self, element: u64) -> String {
         let Self::Float(format) = self else { return self.integer(element).to_string() };
         match format.split(element) {
@@ -148,7 +148,7 @@ impl Real {
     }
 }
 
-/// A whole number; JSON does not tell 5 from 5.0.
+/// Parses a whole number. JSON does not distinguish 5 from 5.0.
 fn integer(json: &Value) -> Option<i128> {
     if let Some(exact) = json.as_i64().map(i128::from).or_else(|| json.as_u64().map(i128::from)) {
         return Some(exact);
@@ -159,10 +159,10 @@ fn integer(json: &Value) -> Option<i128> {
         .then_some(whole)
 }
 
-/// The names that JSON has no numbers for, and bits in hexadecimal, all of them.
+/// Parses the names of numbers that JSON lacks, and all bits of a number in hexadecimal.
 fn named(format: Format, text: &str) -> Option<u64> {
     match text {
-        "NaN" => Some(format.plain_nan()),
+        "NaN" => Some(format.canonical_nan()),
         "Infinity" | "+Infinity" => Some(format.infinity(false)),
         "-Infinity" => Some(format.infinity(true)),
         _ => {

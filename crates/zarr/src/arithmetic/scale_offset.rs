@@ -64,12 +64,12 @@ impl ScaleOffset {
         }
     }
 
-    /// Each of at most 64 bits, so that no operation below overflows 128.
+    /// Returns value, offset and scale. Each has at most 64 bits, so no operation on them overflows 128.
     fn integers(&self, element: u64) -> [i128; 3] {
         [element, self.offset, self.scale].map(|bits| self.side.real.integer(bits))
     }
 
-    /// Every intermediate value has to be one of the type, says the specification.
+    /// Checks that an intermediate value is one of the type, as the specification requires.
     fn within(&self, value: i128) -> Result<i128, ArithmeticError> {
         let (least, greatest) = self.side.real.range();
         if (least..=greatest).contains(&value) {
@@ -82,20 +82,20 @@ impl ScaleOffset {
         })
     }
 
-    /// Every operation rounds to the type (IEEE 754), and what overflows is infinite.
+    /// Computes in the type: every operation rounds to it (IEEE 754), and overflow becomes infinity.
     fn float(&self, format: Format, element: u64, direction: Direction) -> u64 {
         let operands = [element, self.offset, self.scale];
         match format {
-            Format::BINARY64 => calculate(direction, operands.map(f64::from_bits)).to_bits(),
+            Format::BINARY64 => compute(direction, operands.map(f64::from_bits)).to_bits(),
             Format::BINARY32 => {
-                calculate(direction, operands.map(|bits| f32::from_bits(low(bits)))).to_bits().into()
+                compute(direction, operands.map(|bits| f32::from_bits(low(bits)))).to_bits().into()
             }
-            _ => calculate(direction, operands.map(|bits| f16::from_bits(low(bits)))).to_bits().into(),
+            _ => compute(direction, operands.map(|bits| f16::from_bits(low(bits)))).to_bits().into(),
         }
     }
 }
 
-fn calculate<T>(direction: Direction, [value, offset, scale]: [T; 3]) -> T
+fn compute<T>(direction: Direction, [value, offset, scale]: [T; 3]) -> T
 where
     T: Sub<Output = T> + Mul<Output = T> + Div<Output = T> + Add<Output = T>,
 {
@@ -105,7 +105,7 @@ where
     }
 }
 
-/// An element of a narrower type.
+/// Returns the lower bits of an element.
 fn low<T: TryFrom<u64> + Default>(bits: u64) -> T {
     T::try_from(bits).unwrap_or_default()
 }

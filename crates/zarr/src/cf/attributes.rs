@@ -1,12 +1,12 @@
-//! Attributes that stored values get their meaning, or their places, from. Arrays in which one of them differs hold other
-//! values though they store the same numbers, so that no array may hold both. This is the only such list.
+//! Attributes that determine the meaning or the location of stored values. Arrays that differ in one of them hold different
+//! values even where they store the same numbers, so they must not be merged. This is the only list of such attributes.
 
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Number, Value};
 
-/// Attributes of arrays that values depend on, sorted. Sections are those of the CF conventions, version 1.12.
+/// Attributes that values of an array depend on, sorted. Sections are those of the CF conventions, version 1.12.
 const MEANING: [&str; 39] = [
     "MissingValue",               // HDF-EOS5 (Aura guidelines): what means "missing"
     "Offset",                     // HDF-EOS5: packing
@@ -49,15 +49,15 @@ const MEANING: [&str; 39] = [
     "valid_range",                // 2.5.1
 ];
 
-/// Attributes of arrays that say which quantity values are of (sections 3.3 and 7.3), sorted. No value depends on them:
-/// where arrays are put together and they differ they may be dropped, but not kept.
+/// Attributes that name the quantity of an array's values (sections 3.3 and 7.3), sorted. No value depends on them: if merged
+/// arrays differ in them, they may be dropped, but not kept.
 const QUANTITY: [&str; 2] = ["cell_methods", "standard_name"];
 
 /// Attributes that only grid mappings have (section 5.6; GDAL).
 const OF_GRID_MAPPINGS: [&str; 6] =
     ["GeoTransform", "crs_wkt", "gcps", "grid_mapping_name", "rpc_coefficients", "spatial_ref"];
 
-/// Attributes of a grid mapping on which nothing depends.
+/// Attributes of a grid mapping that nothing depends on.
 const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];
 
 /// Whether values of an array depend on an attribute.
@@ -65,7 +65,7 @@ pub fn decides_values(name: &str) -> bool {
     MEANING.binary_search(&name).is_ok()
 }
 
-/// Whether an attribute says which quantity the values of an array are of.
+/// Whether an attribute names the quantity of an array's values.
 pub fn names_quantity(name: &str) -> bool {
     QUANTITY.contains(&name)
 }
@@ -75,8 +75,7 @@ pub fn is_grid_mapping(attributes: &Map<String, Value>) -> bool {
     OF_GRID_MAPPINGS.iter().any(|name| attributes.contains_key(*name))
 }
 
-/// Attributes of an array that values depend on, spelled so that what means the same is equal; `floats` where these are
-/// its elements.
+/// Returns the attributes that values of an array depend on, in canonical form. `floats` tells whether its elements are floats.
 pub fn of_array(attributes: &Map<String, Value>, floats: bool) -> BTreeMap<String, Value> {
     let one = |name: &str| {
         let value = attributes.get(name)?.clone();
@@ -89,9 +88,9 @@ pub fn of_array(attributes: &Map<String, Value>, floats: bool) -> BTreeMap<Strin
     MEANING.iter().filter_map(|name| one(name)).collect()
 }
 
-/// All attributes of a grid mapping but remarks. With `moved`, where the image begins is left out.
+/// Returns the attributes of a grid mapping without remarks; with `moved` also without the origin of the image.
 pub fn of_grid_mapping(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String, Value> {
-    let mut said = BTreeMap::new();
+    let mut found = BTreeMap::new();
     let is_named = ["spatial_ref", "crs_wkt"].iter().any(|name| attributes.contains_key(*name));
     for (name, value) in attributes.iter().filter(|(name, _)| !REMARKS.contains(&name.as_str())) {
         let value = match (name.as_str(), value) {
@@ -102,15 +101,15 @@ pub fn of_grid_mapping(attributes: &Map<String, Value>, moved: bool) -> BTreeMap
             }
             (_, value) => value.clone(),
         };
-        said.insert(name.clone(), canonical(value));
+        found.insert(name.clone(), canonical(value));
     }
-    said
+    found
 }
 
-/// Attributes of a group that values of its arrays depend on, or their places by the conventions `proj:` and `spatial:`.
-/// Extents follow from the transform and the shape. With `moved`, where the image begins is left out.
+/// Returns the attributes of a group that values of its arrays depend on, or their location by the conventions `proj:` and
+/// `spatial:`, without extents, which follow from transform and shape. With `moved` also without the origin of the image.
 pub fn of_group(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String, Value> {
-    let mut said = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for (name, value) in attributes {
         let value = match (name.as_str(), value) {
             ("spatial:bbox" | "spatial:shape", _) => continue,
@@ -123,29 +122,29 @@ pub fn of_group(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String
             (name, _) if !is_of_groups(name) => continue,
             (_, value) => value.clone(),
         };
-        said.insert(name.clone(), canonical(value));
+        found.insert(name.clone(), canonical(value));
     }
-    said
+    found
 }
 
 fn is_of_groups(name: &str) -> bool {
     name.starts_with("proj:") || name.starts_with("spatial:") || decides_values(name)
 }
 
-/// `_FillValue` as xarray spells it in Zarr v3: base64 of the little-endian binary64.
+/// Decodes `_FillValue` as xarray encodes it in Zarr v3: base64 of the little-endian binary64.
 fn decoded(text: &str) -> Option<Value> {
     let bytes: [u8; 8] = BASE64_STANDARD.decode(text).ok()?.try_into().ok()?;
     let number = f64::from_le_bytes(bytes);
     Some(Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::from))
 }
 
-/// GDAL's six numbers without the first and the fourth, where the image begins.
+/// Returns GDAL's six numbers without the first and the fourth, the origin of the image.
 fn without_origin(transform: &str) -> String {
     let numbers = transform.split_whitespace().enumerate();
     numbers.map(|(at, number)| if at % 3 == 0 { "…" } else { number }).collect::<Vec<_>>().join(" ")
 }
 
-/// A value of which there is one spelling: whole numbers are integers, members of objects are in order.
+/// Returns the canonical form of a value: whole numbers are integers, members of objects are sorted.
 pub fn canonical(value: Value) -> Value {
     match value {
         Value::Number(number) => whole(&number).map_or(Value::Number(number), Value::from),
@@ -158,7 +157,7 @@ pub fn canonical(value: Value) -> Value {
     }
 }
 
-/// The integer that a number is, up to 2⁵³.
+/// Returns a whole number up to 2⁵³ as an integer.
 fn whole(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     let is_whole = float.trunc() == float && float.abs() <= 9_007_199_254_740_992.0;

@@ -1,4 +1,4 @@
-//! What attributes say of values: the CF conventions, NetCDF, and what images have beside them.
+//! Attributes that describe values: those of the CF conventions, of NetCDF, and of images.
 
 pub mod attributes;
 pub mod fill_value_attribute;

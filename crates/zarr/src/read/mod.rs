@@ -1,5 +1,4 @@
-//! Metadata documents read back: what [`Array::to_zarray`] and [`Array::to_zarr_json`] write, and what other tools write.
-//! A codec of theirs that has no place in [`Codec`] stays as it is spelled ([`Codec::Foreign`]).
+//! Parsing of metadata documents, written here ([`Array::to_zarray`], [`Array::to_zarr_json`]) or by other tools.
 
 mod types;
 
@@ -12,32 +11,32 @@ use crate::{
     metadata::ARRAY_DIMENSIONS,
 };
 
-/// A document that says no array or group, or one that has no place here.
+/// A document that does not describe an array or group, or one that the model cannot represent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{member}: expected {expected}, found {found}")]
 pub struct ReadError {
     /// The member of the document, such as `chunks`.
     pub member: &'static str,
-    /// What it should be.
+    /// What was expected.
     pub expected: &'static str,
-    /// What it is, shortened.
+    /// What was found, shortened.
     pub found: String,
 }
 
-/// An array as a document says it: still without its chunks.
+/// A parsed array, without its chunks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ArrayDocument {
     /// The array, with an empty manifest.
     pub array: Array,
-    /// What stands between the numbers of a chunk's key: `.` or `/`.
+    /// Separator of the numbers in a chunk's key: `.` or `/`.
     pub separator: char,
-    /// Whether keys of chunks start with `c`, as the default encoding of Zarr v3 has them.
+    /// Whether keys of chunks start with `c`, the default encoding of Zarr v3.
     pub starts_with_c: bool,
 }
 
-/// Most axes of an array.
+/// Greatest number of axes.
 const AXES: usize = 64;
-/// Most chunk sizes along an axis of a rectilinear grid.
+/// Greatest number of chunks along an axis of a rectilinear grid.
 const EDGES: u64 = 1 << 24;
 
 pub(crate) fn unexpected(member: &'static str, expected: &'static str, found: &Value) -> ReadError {
@@ -53,7 +52,7 @@ fn get<'a>(document: &'a Value, member: &'static str) -> &'a Value {
     document.get(member).unwrap_or(&Value::Null)
 }
 
-/// A list of sizes.
+/// Parses a list of sizes.
 fn sizes(document: &Value, member: &'static str) -> Result<Vec<u64>, ReadError> {
     let value = get(document, member);
     let list = value.as_array().filter(|list| list.len() <= AXES);
@@ -66,7 +65,7 @@ fn object(value: &Value) -> Map<String, Value> {
 }
 
 impl Group {
-    /// A group without children. `attributes` is `.zattrs` in v2 and `zarr.json` in v3.
+    /// Parses a group, without its children. `document` is `.zattrs` in v2 and `zarr.json` in v3.
     pub fn from_document(document: &Value, format: ZarrFormat) -> Self {
         let attributes = match format {
             ZarrFormat::V2 => object(document),
@@ -77,10 +76,10 @@ impl Group {
 }
 
 impl Array {
-    /// Reads `.zarray` and `.zattrs` (`null` where there is none).
+    /// Parses `.zarray` and `.zattrs` (`null` if there is none).
     ///
     /// # Errors
-    /// Members that are missing or not what the Zarr v2 specification says; data types that have no place here.
+    /// Members that are missing or violate the Zarr v2 specification; unsupported data types.
     pub fn from_zarray(zarray: &Value, zattrs: &Value) -> Result<ArrayDocument, ReadError> {
         if get(zarray, "zarr_format").as_u64() != Some(2) {
             return Err(unexpected("zarr_format", "2", get(zarray, "zarr_format")));
@@ -122,10 +121,10 @@ impl Array {
         Ok(ArrayDocument { array, separator, starts_with_c: false })
     }
 
-    /// Reads `zarr.json`.
+    /// Parses `zarr.json`.
     ///
     /// # Errors
-    /// Members that are missing or not what the Zarr v3 specification says; data types and grids that have no place here.
+    /// Members that are missing or violate the Zarr v3 specification; unsupported data types and grids.
     pub fn from_zarr_json(document: &Value) -> Result<ArrayDocument, ReadError> {
         if get(document, "node_type").as_str() != Some("array")
             || get(document, "zarr_format").as_u64() != Some(3)
@@ -201,7 +200,7 @@ fn chunk_grid(grid: &Value, shape: &[u64]) -> Result<ChunkGrid, ReadError> {
     }
 }
 
-/// Edge lengths, each by itself or with a count; a single number stands for a regular axis.
+/// Parses edge lengths, each alone or with a count. A single number stands for a regular axis of `size` elements.
 fn edge_lengths(edges: &Value, size: u64) -> Option<Vec<u64>> {
     let mut lengths = Vec::new();
     let mut push = |length: u64, times: u64| {

@@ -1,4 +1,4 @@
-//! Data types and scalars.
+//! Parsing of data types and scalars.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -11,12 +11,12 @@ use crate::{
     fill_value::{complex_half, in_byte_order},
 };
 
-/// Longest fixed-length element, in bytes.
+/// Greatest size of a fixed-length element, in bytes.
 const LONGEST: u32 = 1 << 24;
-/// Deepest structure within structures.
+/// Greatest depth of nested structures.
 const DEPTH: usize = 16;
 
-/// `dtype` of a Zarr v2 array, with its byte order. `|O` is what the array's first filter makes of it.
+/// Parses `dtype` of a Zarr v2 array into type and byte order. The array's first filter determines the type of `|O`.
 pub(super) fn from_v2(dtype: &Value, zarray: &Value) -> Result<(DataType, Endian), ReadError> {
     if dtype.as_str() == Some("|O") {
         let filters = zarray.get("filters").and_then(Value::as_array);
@@ -82,7 +82,7 @@ fn numpy_field(field: &Value, depth: usize) -> Option<Field> {
     Some(Field { name: name.as_str()?.to_owned(), data_type, endian, shape })
 }
 
-/// `data_type` of a Zarr v3 array.
+/// Parses `data_type` of a Zarr v3 array.
 pub(crate) fn from_v3(data_type: &Value) -> Result<DataType, ReadError> {
     v3(data_type, DEPTH).ok_or_else(|| {
         unexpected("data_type", "a data type of numbers, bytes, text or fields of these", data_type)
@@ -154,10 +154,10 @@ fn v3_field(field: &Value, depth: usize) -> Option<Field> {
 }
 
 impl FillValue {
-    /// The scalar that [`FillValue::to_json`] writes.
+    /// Parses what [`FillValue::to_json`] writes.
     ///
     /// # Errors
-    /// JSON that says no scalar of the type.
+    /// JSON that is not a scalar of the type.
     pub fn from_json(value: &Value, data_type: &DataType) -> Result<Self, ReadError> {
         let found = match data_type {
             DataType::String => {
@@ -170,7 +170,7 @@ impl FillValue {
     }
 }
 
-/// Some tools write the number 0 as the fill value of everything.
+/// Some tools write the number 0 as the fill value of every type.
 fn zero(value: &Value, data_type: &DataType) -> Option<FillValue> {
     (value.as_u64() == Some(0)).then(|| FillValue::zero(data_type))
 }
@@ -179,7 +179,7 @@ fn decode64(value: &Value) -> Option<Bytes> {
     BASE64_STANDARD.decode(value.as_str()?).ok().map(Bytes::from)
 }
 
-/// The bytes of an element, little-endian.
+/// Parses an element of fixed size into its bytes, little-endian.
 fn fixed(value: &Value, data_type: &DataType) -> Option<Vec<u8>> {
     if let Some(half) = complex_half(data_type) {
         let [real, imaginary] = value.as_array()?.as_slice() else { return None };
@@ -215,7 +215,7 @@ fn fixed(value: &Value, data_type: &DataType) -> Option<Vec<u8>> {
         }
         _ if value.as_u64() == Some(0) => Some(vec![0; size]),
         other => {
-            // NumPy cuts NULs off the end of a byte string.
+            // NumPy strips NULs from the end of a byte string.
             let mut bytes = decode64(value)?.to_vec();
             if bytes.len() > size || (bytes.len() < size && !matches!(other, DataType::FixedBytes(_))) {
                 return None;
@@ -251,7 +251,7 @@ fn float_bytes(value: &Value, data_type: &DataType, size: usize) -> Option<Vec<u
     })
 }
 
-/// `0x…`: the bits of a number.
+/// Parses `0x…`, the bits of a number.
 fn hex(text: &str, size: usize) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 2 * size)?;
     let bits = u64::from_str_radix(digits, 16).ok()?;
