@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
 pub fn hdf5(data: &[u8]) {
     let source = MemorySource(bytes::Bytes::copy_from_slice(data));
     if let Ok(file) = block_on(virtualize_hdf5::read(&source, &LIMITS)) {
-        spell(|options| virtualize_map::hdf5::map_file(&file, origin(data), options));
+        emit(|options| virtualize_map::hdf5::map_file(&file, origin(data), options));
     }
 }
 
@@ -32,7 +32,7 @@ pub fn hdf5(data: &[u8]) {
 pub fn tiff(data: &[u8]) {
     let source = MemorySource(bytes::Bytes::copy_from_slice(data));
     if let Ok(file) = block_on(virtualize_tiff::read(&source, &LIMITS)) {
-        spell(|options| virtualize_map::tiff::map_file(&file, origin(data), options));
+        emit(|options| virtualize_map::tiff::map_file(&file, origin(data), options));
     }
 }
 
@@ -130,7 +130,7 @@ fn origin(data: &[u8]) -> Source {
 }
 
 /// Maps a file for both formats and emits it, if no inline tasks remain.
-fn spell(map: impl Fn(&MapOptions) -> Mapped) {
+fn emit(map: impl Fn(&MapOptions) -> Mapped) {
     for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let options = MapOptions {
             format: format.zarr_format(),

@@ -1,4 +1,4 @@
-//! Commits to Icechunk repositories.
+//! Reads and commits to Icechunk repositories.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,15 +6,16 @@ use serde_json::Value;
 use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions, Version};
 use virtualize_store::{StoreOptions, known_regions, other_settings};
 
-use crate::{Error, VirtualStore};
+use crate::error::Error;
+use crate::store::VirtualStore;
 
 pub use virtualize_icechunk::{CommitOptions, FoundCommit, History, IcechunkError, Mode, Update};
 
 /// Commits a store that was mapped for Zarr v3 to an Icechunk repository: a path, or `s3://`, `gs://`, `az://` with a
-/// prefix. A repository is made where there is none. `options.storage` follows from `store_options`.
+/// prefix. Creates the repository if it does not exist. `options.storage` is derived from `store_options`.
 ///
 /// # Errors
-/// [`Error::Icechunk`]. The branch is then as it was.
+/// [`Error::Icechunk`]; the branch is unchanged.
 pub async fn commit(
     store: &VirtualStore,
     target: &str,
@@ -29,8 +30,8 @@ pub async fn commit(
     virtualize_icechunk::commit(&store.hierarchy, &location, &options).await.map_err(failed(target))
 }
 
-/// The newest commit of a repository's branch that has this property, (key, value). Nothing where there is no repository or
-/// no such branch.
+/// Returns the newest commit of a branch that has a property (key, value). `None` if the repository or the branch does not
+/// exist.
 ///
 /// # Errors
 /// [`Error::Icechunk`].
@@ -44,7 +45,7 @@ pub async fn find_commit(
     virtualize_icechunk::find_commit(&location, branch, property, &storage).await.map_err(failed(target))
 }
 
-/// Compares a repository's branch with what an earlier commit wrote.
+/// Compares a branch with what an earlier commit wrote.
 ///
 /// # Errors
 /// [`Error::Icechunk`].
@@ -58,19 +59,19 @@ pub async fn inspect_branch(
     virtualize_icechunk::inspect(&location, branch, update, &storage).await.map_err(failed(target))
 }
 
-/// The documents of a store that is committed as the group at `prefix`, by path.
+/// Returns the metadata documents of a store that is committed as the group at `prefix`, by path.
 ///
 /// # Errors
-/// [`Error::Icechunk`] for an array that has no document of Zarr v3.
+/// [`Error::Icechunk`] for an array that Zarr v3 cannot express.
 pub fn documents_of(store: &VirtualStore, prefix: &str) -> Result<BTreeMap<String, Value>, Error> {
     virtualize_icechunk::documents_of(&store.hierarchy, prefix).map_err(failed(store.name()))
 }
 
-/// Reads a group of a branch, with those of its arrays that are wanted (by path below the group, and document), and what
-/// an update of these starts from. Nothing where there is no repository.
+/// Reads a group of a branch with the wanted arrays (selected by path below the group, and document), and the base of an
+/// update of these. `None` if the repository does not exist.
 ///
 /// # Errors
-/// [`Error::Icechunk`]; a wanted array whose type, codecs or grid have no place here is one.
+/// [`Error::Icechunk`], also for a wanted array whose type, codecs or grid are not supported.
 pub async fn read_branch(
     target: &str,
     (branch, group): (&str, &str),
@@ -88,7 +89,7 @@ pub async fn read_branch(
     Ok(Some((VirtualStore::of(hierarchy, target), update)))
 }
 
-/// Reads a branch, tag or snapshot of a repository; `None` where there is none.
+/// Reads a branch, tag or snapshot of a repository; `None` if it does not exist.
 pub(crate) async fn read(
     target: &str,
     version: &str,
@@ -112,7 +113,7 @@ async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocati
     Ok((location, storage(target, options).await?))
 }
 
-/// How the repository is reached, and where the buckets of its sources were found to be.
+/// Returns the access to a repository, and the known regions of the buckets of its sources.
 async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
     let mut values = options.values.clone();
     values.extend(other_settings(target, options).await?);
@@ -120,7 +121,7 @@ async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions,
     Ok(StorageOptions { values, anonymous: options.anonymous, endpoint: options.endpoint.clone(), regions })
 }
 
-/// A path that stays true where Python runs in another folder.
+/// Returns an absolute path, which stays valid where Python runs in another folder.
 fn absolute(target: &str) -> String {
     let is_url = target.contains("://");
     let path = std::path::absolute(target).ok().filter(|_| !is_url);

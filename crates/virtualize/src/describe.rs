@@ -1,4 +1,4 @@
-//! A mapped file in words: what `inspect --json` prints and the service answers.
+//! Describes mapped files as JSON, for `inspect` and the service.
 
 use serde_json::{Map, Value, json};
 use virtualize_map::{ArrayReport, Diagnostic, FillDecision, Outcome};
@@ -9,9 +9,9 @@ use virtualize_zarr::{
     readers::{ChunkFacts, Compatibility, Need, compatibility},
 };
 
-use crate::VirtualStore;
+use crate::store::VirtualStore;
 
-/// All that is known of a mapped file, as JSON. Keys are added over time, never renamed.
+/// Describes a mapped file. Keys are added over time, never renamed.
 pub fn store(store: &VirtualStore, notation: Notation) -> Value {
     let own = store.hierarchy.sources.first();
     let sources = store.hierarchy.sources.iter();
@@ -31,7 +31,7 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
     })
 }
 
-/// 2 or 3.
+/// Returns the number of the Zarr format: 2 or 3.
 pub fn zarr_version(store: &VirtualStore) -> u8 {
     match store.hierarchy.format {
         ZarrFormat::V2 => 2,
@@ -83,8 +83,8 @@ fn chunks(array: &Array) -> Value {
     json!({"shape": shape, "grid": grid, "count": count, "stored": stored, "inline": inline})
 }
 
-/// Where chunks of an array lie, at most so many, evenly chosen: `{"sampled": 2, "places": [[position, source, offset,
-/// length], …]}`, with the row-major position in the grid. Inline chunks have neither source nor offset: `null`.
+/// Returns the places of at most `most` chunks of an array, evenly chosen: `{"sampled": 2, "places": [[position, source,
+/// offset, length], …]}`. Positions are row-major in the grid; source and offset of inline chunks are `null`.
 pub fn places(array: &Array, most: usize) -> Value {
     let stored = usize::try_from(array.chunks.len()).unwrap_or(usize::MAX);
     let step = stored.div_ceil(most.max(1)).max(1);
@@ -96,7 +96,7 @@ pub fn places(array: &Array, most: usize) -> Value {
     json!({"sampled": places.len(), "places": places})
 }
 
-/// Who decodes an array: `{"zarrs": {"reads": "no", "because": "imagecodecs_lzw"}, …}`.
+/// Returns which readers decode an array: `{"zarrs": {"reads": "no", "because": "imagecodecs_lzw"}, …}`.
 pub fn readers(path: &str, array: &Array, format: ZarrFormat) -> Value {
     let readers =
         compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
@@ -114,14 +114,14 @@ fn names(needs: &[Need]) -> Vec<&'static str> {
     needs.iter().map(|need| need.name()).collect()
 }
 
-/// How many chunks an array has.
+/// Numbers of an array's chunks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Places for chunks along each axis.
+    /// Positions for chunks along each axis.
     pub grid: Vec<u64>,
-    /// Those that exist.
+    /// Existing chunks.
     pub stored: u64,
-    /// Those among them that the references carry.
+    /// Existing chunks that are inline.
     pub inline: usize,
 }
 
@@ -144,7 +144,7 @@ fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
     })
 }
 
-/// What became of a source, and why.
+/// Returns whether a declared fill value was used, and why not.
 pub fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     match outcome {
         Outcome::Used => ("used", None),
@@ -153,7 +153,7 @@ pub fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     }
 }
 
-/// A diagnostic as JSON, its remedy in the given notation.
+/// Describes a diagnostic, with its remedy in the given notation.
 pub fn diagnostic(diagnostic: &Diagnostic, notation: Notation) -> Value {
     json!({
         "severity": diagnostic.severity.to_string(),
@@ -169,17 +169,17 @@ fn left_out(store: &VirtualStore) -> Map<String, Value> {
     arrays.filter_map(|(path, array)| Some((format!("/{path}"), json!(array.left_out.as_ref()?)))).collect()
 }
 
-/// As the Zarr format spells it; in words where it has no name there.
+/// Returns a codec's metadata in a Zarr format, or a description where the format has no name for it.
 pub fn codec(codec: &Codec, format: ZarrFormat) -> Value {
-    let spelt = match format {
-        // The byte order is a part of v2's data type; as a codec it has a name in v3 alone.
+    let metadata = match format {
+        // In v2 the byte order is part of the data type; only v3 has a codec for it.
         ZarrFormat::V2 => codec.to_v2().or_else(|_| codec.to_v3()),
         ZarrFormat::V3 => codec.to_v3(),
     };
-    spelt.unwrap_or_else(|_| json!(codec.describe()))
+    metadata.unwrap_or_else(|_| json!(codec.describe()))
 }
 
-/// A scalar as Zarr v3 writes it, which names what JSON lacks ("NaN").
+/// Returns a scalar as Zarr v3 encodes it, which has names for values that JSON lacks ("NaN").
 pub fn scalar(value: &FillValue, data_type: &DataType) -> Value {
     value.to_json(data_type, ZarrFormat::V3).unwrap_or(Value::Null)
 }

@@ -7,13 +7,14 @@ use bytes::Bytes;
 use virtualize_emit::{EmitError, Format, Sink};
 use virtualize_store::{OutputLock, Receipt, Receipted, SideFile, SideFolder, StoreOptions};
 
-use crate::{Error, VirtualStore};
+use crate::error::Error;
+use crate::store::VirtualStore;
 
-/// Bytes that are gathered before they are written.
+/// Bytes of the write buffer.
 const BUFFER: usize = 1 << 20;
 
-/// Writes references to a path or to the url of an object; a format of several files to a folder or below a url. What
-/// was there before stays until all is written. No other process writes there meanwhile.
+/// Writes references to a path or the url of an object; a format of several files to a folder or prefix. Earlier content stays
+/// until everything is written. The output is locked against other processes.
 pub async fn write(
     store: &VirtualStore,
     format: Format,
@@ -23,7 +24,8 @@ pub async fn write(
     write_folder(store, format, target, false, options).await
 }
 
-/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced with `overwrite`, else refused.
+/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced if `overwrite` is set, and refused
+/// otherwise.
 pub async fn write_folder(
     store: &VirtualStore,
     format: Format,
@@ -44,13 +46,13 @@ async fn publish(prepared: Result<PreparedOutput, Error>, options: &StoreOptions
     prepared?.publish(options).await.map(drop)
 }
 
-/// The path of an output that is one local file.
+/// Returns the path of an output that is one local file.
 fn local(format: Format, target: &str) -> Option<&Path> {
     let path = target.strip_prefix("file://").or_else(|| (!target.contains("://")).then_some(target));
     path.filter(|_| !format.is_several_files()).map(Path::new)
 }
 
-/// Writes one local file, of which nobody wants a receipt: for large outputs a digest takes longer than their writing.
+/// Writes one local file without a receipt: for large outputs a digest takes longer than writing.
 fn write_local(
     store: &VirtualStore,
     format: Format,
@@ -62,7 +64,7 @@ fn write_local(
     Ok(file.finish()?)
 }
 
-/// A file beside the output, where it may be written.
+/// Creates a temporary file beside the output, where writing is permitted.
 fn start_file(
     store: &VirtualStore,
     (target, path): (&str, &Path),
@@ -74,7 +76,7 @@ fn start_file(
     Ok(file)
 }
 
-/// Refuses an output that may not be written, or that is one of the files referred to.
+/// Refuses an output that may not be written, or that is one of the sources.
 fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> Result<(), Error> {
     if let Some(writable) = &options.writable {
         writable.check_output(&virtualize_store::url_of(target)?)?;
@@ -85,7 +87,7 @@ fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> R
     }
 }
 
-/// An output that is complete and on the disk, but not at its place yet. Dropped, it leaves nothing.
+/// An output that is complete and durable, but not in its place yet. Dropping it removes it.
 #[derive(Debug)]
 pub struct PreparedOutput {
     content: Receipt,
@@ -99,7 +101,7 @@ enum Place {
     Folder(SideFolder),
 }
 
-/// Prepares what [`write()`] and [`write_folder`] write. They lock the output; whoever calls this does so himself, see
+/// Prepares the output of [`write()`] or [`write_folder`]. Unlike these, it expects the caller to hold the
 /// [`virtualize_store::OutputLock`].
 pub fn prepare(
     store: &VirtualStore,
@@ -134,12 +136,12 @@ pub fn prepare(
 }
 
 impl PreparedOutput {
-    /// What will be at its place, where that is on a local disk.
+    /// Returns the receipt of the output. Stores may add to it when it is published.
     pub fn content(&self) -> &Receipt {
         &self.content
     }
 
-    /// Puts it at its place, and says what is there then.
+    /// Moves the output to its place, and returns the receipt of what is there.
     pub async fn publish(self, options: &StoreOptions) -> Result<Receipt, Error> {
         Ok(match self.place {
             Place::File(file) => {
@@ -152,7 +154,7 @@ impl PreparedOutput {
     }
 }
 
-/// A folder as the emitter sees it.
+/// Adapts a folder to the emitter.
 struct FolderSink<'a>(&'a mut SideFolder);
 
 impl Sink for FolderSink<'_> {
@@ -165,15 +167,14 @@ impl Sink for FolderSink<'_> {
     }
 }
 
-/// Writes references to anything that takes bytes, in large pieces. What was written before an error is no valid
-/// file.
+/// Writes references to a writer, in large pieces. After an error the output is invalid.
 pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> Result<(), Error> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let written = virtualize_emit::write(&store.hierarchy, format, &mut out);
     written.and_then(|()| Ok(out.flush()?)).map_err(|error| failed(store.name(), error))
 }
 
-/// Writes a format of several files to anything that takes files. What was put before an error is no valid output.
+/// Writes a format of several files to a sink. After an error the output is invalid.
 ///
 /// # Errors
 /// [`Error::Emit`].
@@ -181,11 +182,11 @@ pub fn write_files(store: &VirtualStore, format: Format, sink: &mut dyn Sink) ->
     virtualize_emit::write_files(&store.hierarchy, format, sink).map_err(|error| failed(store.name(), error))
 }
 
-/// The metadata documents of a store by their keys, in its own Zarr format: the root's, which has all others in it as
-/// well, first.
+/// Returns the metadata documents of a store with their keys, in its Zarr format. The root's comes first and contains all
+/// others.
 ///
 /// # Errors
-/// [`Error::Emit`] where a name or an array cannot be said.
+/// [`Error::Emit`] where the format cannot express a name or an array.
 pub fn metadata(store: &VirtualStore) -> Result<Vec<(String, serde_json::Value)>, Error> {
     virtualize_emit::metadata(&store.hierarchy).map_err(|error| failed(store.name(), error))
 }
@@ -198,7 +199,7 @@ fn failed(name: &str, error: EmitError) -> Error {
     }
 }
 
-/// An error that names the output rather than the input.
+/// Makes an error name the output rather than the input.
 fn named(target: &str, error: Error) -> Error {
     match error {
         Error::Emit { reason, broken_pipe, .. } => {

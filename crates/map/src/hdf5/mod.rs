@@ -38,10 +38,10 @@ use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 use self::external_links::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
 use self::lookup::Lookup;
-pub use self::names::ObjectNames;
+pub use self::names::{HeapPointers, ObjectNames};
 use self::others::{FileContext, OpenFile};
 pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
-pub use self::references::{HeapPointers, reference_part, reference_path};
+pub use self::references::{reference_part, reference_path};
 use self::source_table::SourceTable;
 pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 use crate::{

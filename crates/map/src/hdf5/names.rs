@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
+use std::sync::Arc;
 
 use virtualize_bytes::Address;
-use virtualize_hdf5::model::{File, Group, LinkTarget, Object};
+use virtualize_hdf5::model::{Datatype, File, Group, LinkTarget, Object};
 
 use crate::{Error, Result};
 
@@ -16,6 +17,15 @@ pub struct ObjectNames {
     places: BTreeMap<Address, (Address, String)>,
     /// Whether an external link leads to the file, so that its paths are not those of the hierarchy.
     is_linked: bool,
+}
+
+/// What following the pointers of a [`crate::ChunkContent::Variable`] needs.
+#[derive(Clone, Debug)]
+pub struct HeapPointers {
+    /// Type of an element.
+    pub datatype: Datatype,
+    /// Paths of the objects that references point to.
+    pub objects: Arc<ObjectNames>,
 }
 
 impl ObjectNames {

@@ -1,7 +1,6 @@
 //! References as text: the path of the object, and which part of it is meant.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use virtualize_hdf5::model::{Datatype, Element, ReferenceKind, Selection};
@@ -14,15 +13,6 @@ use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result, Severity};
 
 /// What the name of the array ends in that says which parts are meant.
 const PART: &str = "_part";
-
-/// What following the pointers of a [`ChunkContent::Variable`] needs.
-#[derive(Clone, Debug)]
-pub struct HeapPointers {
-    /// Type of an element.
-    pub datatype: Datatype,
-    /// Paths of the objects that references point to.
-    pub objects: Arc<ObjectNames>,
-}
 
 /// The path of what an element refers to; empty for a null reference.
 ///

@@ -6,7 +6,7 @@ use virtualize_store::StoreOptions;
 use virtualize_zarr::{ZarrFormat, readers::Client};
 
 use super::{
-    InlineOptions, Options,
+    open::{InlineOptions, Options},
     value::{self, InvalidValue, parse_digits},
 };
 

@@ -5,7 +5,7 @@ use virtualize_emit::{Format, MOST_RECORDS};
 use virtualize_zarr::ZarrFormat;
 
 use super::value::InvalidValue;
-use crate::{Relocation, Rewrite};
+use crate::relocate::{Relocation, Rewrite};
 
 /// An output format by its name: references, or a commit to a repository.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Two places, each with references or a file.
+//! Compares two locations, each with references or a file.
 
 use std::sync::Arc;
 
@@ -6,13 +6,15 @@ use virtualize_map::MapOptions;
 use virtualize_store::Object;
 use virtualize_zarr::ZarrFormat;
 
-use super::{Difference, ReadOptions, diff, read_references};
+use super::{diff::diff, difference::Difference, location::ReadOptions, read::read_references};
+use crate::error::Error;
+use crate::open::open_object;
+use crate::options::Options;
 use crate::source_formats::{Detected, detect};
-use crate::{Error, Options, VirtualStore, open_object};
+use crate::store::VirtualStore;
 
-/// Says what differs between two places, each of which has references or is an HDF5 or TIFF file. A file is mapped for the
-/// Zarr format of the references that it is compared with, two files for v3; of two files, chunks at equal offsets are
-/// equal.
+/// Compares two locations, each of which is a reference set or an HDF5 or TIFF file. A file is mapped for the Zarr format of
+/// the references that it is compared with, two files for v3. Chunks of two files are equal if their offsets are.
 ///
 /// # Errors
 /// As [`read_references`] and [`crate::open`].
@@ -50,14 +52,14 @@ pub async fn compare(
     Ok(found)
 }
 
-/// What could not be taken over from references is told, and not that the other alone has it.
+/// Reports arrays that could not be read from references as such, and not as missing there.
 fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
-    for left_out in store.warnings().filter(|said| said.code == "array-left-out") {
+    for left_out in store.warnings().filter(|warning| warning.code == "array-left-out") {
         found.unread(left_out.path.trim_start_matches('/'), first, &left_out.message);
     }
 }
 
-/// The file, where it is one that is mapped here.
+/// Opens a location if it is a file of a source format.
 async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
     let Ok(object) = virtualize_store::open(location, &options.store).await else { return Ok(None) };
     let is_known = matches!(detect(object.as_ref()).await?, Detected::Known(_));

@@ -1,16 +1,17 @@
-//! From one format to another.
+//! Converts stores from one Zarr format to another.
 
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{Hierarchy, Node, ZarrFormat};
 
-use super::{pending, read::warning};
-use crate::{Error, VirtualStore};
+use super::{location::warning, pending};
+use crate::error::Error;
+use crate::store::VirtualStore;
 
-/// Says a store in the words of a Zarr format. Chunks that it cannot refer to are made anew and inlined, for which sources
-/// may be read. Arrays that it cannot say are left out, and what is lost is told, in the report.
+/// Converts a store to a Zarr format. Chunks that the format cannot refer to are made anew and inlined, for which sources
+/// may be read. Arrays that it cannot express are left out; the report lists what is lost.
 ///
 /// # Errors
-/// [`Error::Strict`] where there is any warning and none is wanted; [`Error::Refused`] where no array is left.
+/// [`Error::Strict`] where there are warnings and `strict` is set; [`Error::Refused`] where no array is left.
 pub async fn convert(
     mut store: VirtualStore,
     format: ZarrFormat,
@@ -47,7 +48,7 @@ pub async fn convert(
     Ok(store)
 }
 
-/// Takes an array out of the hierarchy.
+/// Removes an array from the hierarchy.
 fn remove(hierarchy: &mut Hierarchy, path: &str) {
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     if let Some(group) = hierarchy.root.group_mut(parent)

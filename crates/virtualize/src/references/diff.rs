@@ -1,6 +1,6 @@
-//! What differs between two hierarchies.
+//! Compares two hierarchies.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use virtualize_references::translate;
@@ -8,112 +8,23 @@ use virtualize_zarr::{
     Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, ZarrFormat, chunk_indices, node::join,
 };
 
+use super::difference::{ChunkDifference, Difference, NodeDifference};
 use super::meaning::{Aligned, aligned, both_lack_a_chunk, is_full_of, missing_reads};
+use super::pairs::{pairs, place};
 
-/// Chunks of an array that are shown.
+/// Chunks of an array shown as examples.
 const EXAMPLES: usize = 3;
-/// Longest value that is shown, in characters.
-const SHOWN: usize = 100;
-
-/// What differs, node by node in order of path; nothing where both say the same.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Difference {
-    /// The differences.
-    pub nodes: Vec<NodeDifference>,
-}
-
-/// One difference.
-#[derive(Clone, PartialEq, Debug)]
-pub enum NodeDifference {
-    /// A node that only one has.
-    OnlyIn {
-        /// Its path, without a leading slash.
-        path: String,
-        /// Whether the first has it.
-        first: bool,
-    },
-    /// An array that could not be taken over from one of them, so that nobody knows.
-    Unread {
-        /// Its path.
-        path: String,
-        /// Whether it is the first that has it.
-        first: bool,
-        /// Why it could not be.
-        reason: String,
-    },
-    /// A group in one, an array in the other.
-    Kind {
-        /// Its path.
-        path: String,
-    },
-    /// A member of a metadata document, or an attribute.
-    Member {
-        /// Path of the node.
-        path: String,
-        /// Such as `shape` or `attribute units`.
-        member: String,
-        /// What the first says; `None`: nothing.
-        first: Option<Value>,
-        /// What the second says.
-        second: Option<Value>,
-    },
-    /// Chunks that lie elsewhere, or are there in one only.
-    Chunks {
-        /// Path of the array.
-        path: String,
-        /// How many.
-        count: u64,
-        /// The first few.
-        examples: Vec<ChunkDifference>,
-    },
-}
-
-/// A chunk that differs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChunkDifference {
-    /// Indices in the grid, slowest axis first.
-    pub indices: Vec<u64>,
-    /// Where it is in the first.
-    pub first: String,
-    /// Where it is in the second.
-    pub second: String,
-}
-
-impl Difference {
-    /// Where one side cannot refer to the chunks of the other and has them inline, places say nothing.
-    fn remade(&mut self, path: &str, first: bool) {
-        let is_of = |node: &NodeDifference| matches!(node, NodeDifference::Chunks { path: known, .. } if known == path);
-        if self.nodes.iter().any(is_of) {
-            self.nodes.retain(|node| !is_of(node));
-            let reason = "Zarr v3 cannot refer to its chunks, only have them inline, made anew".to_owned();
-            self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason });
-        }
-    }
-
-    /// An array that could not be taken over from one side is told as that, not as missing there.
-    pub(super) fn unread(&mut self, path: &str, first: bool, reason: &str) {
-        let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if known == path);
-        self.nodes.retain(|node| !is_only(node));
-        self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason: reason.to_owned() });
-    }
-
-    /// Whether both say the same.
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-    }
-}
-
-/// Compares two hierarchies: nodes, metadata, attributes, chunks. Where their Zarr formats differ, both are compared as
-/// Zarr v3, and what Zarr v2 cannot say is no difference: another order of axes of the same names. A chunk that is missing
-/// is the same as one full of the fill value, which counts where both lack a chunk. With `urls` unset, chunks at equal
+/// Compares two hierarchies: nodes, metadata, attributes, chunks. If their Zarr formats differ, both are compared as Zarr
+/// v3, and another order of axes of the same names, which Zarr v2 cannot express, is no difference. A missing chunk equals
+/// one full of the fill value; fill values matter where both arrays lack a chunk. Unless `urls` is set, chunks at equal
 /// offsets are equal whatever their files.
 pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
     let is_one_format = first.format == second.format;
-    let said = |hierarchy: &Hierarchy| {
+    let in_v3 = |hierarchy: &Hierarchy| {
         let translates = !is_one_format && hierarchy.format != ZarrFormat::V3;
         translates.then(|| translate(hierarchy.clone(), ZarrFormat::V3))
     };
-    let (one, other) = (said(first), said(second));
+    let (one, other) = (in_v3(first), in_v3(second));
     let mut compare = Compare {
         first: one.as_ref().map_or(first, |one| &one.hierarchy),
         second: other.as_ref().map_or(second, |other| &other.hierarchy),
@@ -137,7 +48,7 @@ pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
 struct Compare<'a> {
     first: &'a Hierarchy,
     second: &'a Hierarchy,
-    /// Whether nothing was translated.
+    /// Whether neither was translated.
     is_one_format: bool,
     urls: bool,
     found: Vec<NodeDifference>,
@@ -184,7 +95,7 @@ impl Compare<'_> {
         }
     }
 
-    /// Both with the same order of axes. That they have another is a difference where both could say the same.
+    /// Returns both arrays with the same order of axes. Another order is a difference within one format.
     fn align<'b>(&mut self, path: &str, first: &'b Array, second: &'b Array) -> Aligned<'b> {
         let aligned = aligned(first, second);
         if aligned.is_moved && self.is_one_format {
@@ -253,15 +164,15 @@ impl Compare<'_> {
     }
 }
 
-/// Whether two arrays of Zarr v2 have the same sentinel, be it `fill_value` or an attribute, and missing chunks of both read
-/// alike.
+/// Returns whether two arrays of Zarr v2 have the same sentinel, as `fill_value` or as an attribute, and their missing
+/// chunks read alike.
 fn mask_alike(first: &Array, second: &Array) -> bool {
-    let said = |array: &Array| {
-        let mut said = Array { chunks: ChunkManifest::default(), ..array.clone() };
-        let lost = virtualize_references::fill_in_v3(&mut said);
-        lost.is_none().then(|| (said.fill_value, said.attributes.remove("_FillValue")))
+    let masks = |array: &Array| {
+        let mut in_v3 = Array { chunks: ChunkManifest::default(), ..array.clone() };
+        let lost = virtualize_references::fill_in_v3(&mut in_v3);
+        lost.is_none().then(|| (in_v3.fill_value, in_v3.attributes.remove("_FillValue")))
     };
-    match (said(first), said(second)) {
+    match (masks(first), masks(second)) {
         (Some((one, sentinel)), Some((other, same_sentinel))) => {
             same(sentinel.as_ref(), same_sentinel.as_ref())
                 && (one == other || !both_lack_a_chunk(first, second))
@@ -270,7 +181,7 @@ fn mask_alike(first: &Array, second: &Array) -> bool {
     }
 }
 
-/// Whether two values are the same, to the sign of a zero.
+/// Returns whether two values are equal, including the sign of a zero.
 fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     match (one, other) {
         (Some(Value::Array(one)), Some(Value::Array(other))) => {
@@ -288,7 +199,7 @@ fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     }
 }
 
-/// The members of an array's document that say how its chunks are to be read.
+/// Returns the members of an array's document that determine how its chunks are read.
 fn document(array: &Array, format: ZarrFormat, path: &str) -> Map<String, Value> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let document = match format {
@@ -304,92 +215,6 @@ fn document(array: &Array, format: ZarrFormat, path: &str) -> Map<String, Value>
         members.insert("dimension_names".to_owned(), array.axis_names(name).into());
     }
     members
-}
-
-/// A position with what each of two arrays has there.
-pub(super) type Pair<'a> = (u64, Option<ChunkEntry<'a>>, Option<ChunkEntry<'a>>);
-
-/// The chunks of two arrays side by side, in order of position.
-pub(super) fn pairs<'a>(first: &'a Array, second: &'a Array) -> impl Iterator<Item = Pair<'a>> {
-    let (mut ones, mut others) = (first.chunks.iter().peekable(), second.chunks.iter().peekable());
-    std::iter::from_fn(move || {
-        let at = match (ones.peek(), others.peek()) {
-            (Some((one, _)), Some((other, _))) => *one.min(other),
-            (Some((one, _)), None) => *one,
-            (None, Some((other, _))) => *other,
-            (None, None) => return None,
-        };
-        let one = ones.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
-        let other = others.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
-        Some((at, one, other))
-    })
-}
-
-/// Where a chunk is, for people.
-pub(super) fn place(hierarchy: &Hierarchy, entry: Option<&ChunkEntry<'_>>) -> String {
-    match entry {
-        None => "missing".to_owned(),
-        Some(ChunkEntry::Inline(bytes)) => format!("{} bytes inline", bytes.len()),
-        Some(ChunkEntry::Reference(reference)) => {
-            let url = hierarchy.source(reference.source).map_or("?", |source| {
-                source
-                    .url
-                    .split_once('?')
-                    .filter(|(url, _)| url.starts_with("http"))
-                    .map_or(&*source.url, |(url, _)| url)
-            });
-            format!("[{url}, {}, {}]", reference.offset, reference.length)
-        }
-    }
-}
-
-/// A path, what differs, and both sides, in one line.
-impl fmt::Display for NodeDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OnlyIn { path, first: true } => write!(f, "/{path}: only in the first"),
-            Self::OnlyIn { path, first: false } => write!(f, "/{path}: only in the second"),
-            Self::Unread { path, first, reason } => {
-                let which = if *first { "first" } else { "second" };
-                write!(f, "/{path}: cannot be compared, in the {which}: {reason}")
-            }
-            Self::Kind { path } => write!(f, "/{path}: a group in one, an array in the other"),
-            Self::Member { path, member, first, second } => {
-                write!(f, "/{path}: {member}: {} | {}", shown(first.as_ref()), shown(second.as_ref()))
-            }
-            Self::Chunks { path, count, examples } => {
-                write!(f, "/{path}: {count} chunk{}", if *count == 1 { "" } else { "s" })?;
-                for example in examples {
-                    write!(f, "; {}: {} | {}", key(&example.indices), example.first, example.second)?;
-                }
-                let more = usize::try_from(*count).is_ok_and(|count| count > examples.len());
-                f.write_str(if more { "; …" } else { "" })
-            }
-        }
-    }
-}
-
-/// A chunk as it is named in a key: `0.1`.
-pub(super) fn name(position: u64, counts: &[u64]) -> String {
-    chunk_indices(position, counts)
-        .map_or_else(|| format!("at position {position}, outside the grid"), |indices| key(&indices))
-}
-
-/// Indices as they stand in a key.
-fn key(indices: &[u64]) -> String {
-    match indices {
-        [] => "0".to_owned(),
-        indices => indices.iter().map(u64::to_string).collect::<Vec<_>>().join("."),
-    }
-}
-
-fn shown(value: Option<&Value>) -> Cow<'static, str> {
-    let Some(value) = value else { return "nothing".into() };
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
-        None => text.into(),
-    }
 }
 
 #[cfg(test)]

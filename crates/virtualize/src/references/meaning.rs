@@ -1,10 +1,10 @@
-//! What arrays mean, however they are spelled: the order of their axes, and what missing chunks read as.
+//! Semantics of arrays, whatever their encoding: the order of axes, and what missing chunks read as.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, FillValue, readers::in_stored_order};
 
-use super::diff::pairs;
+use super::pairs::pairs;
 use crate::{decode, variable};
 
 /// Largest chunk that is decoded, in bytes, stored or decoded.
@@ -14,12 +14,12 @@ pub(super) const LARGEST: u64 = 1 << 30;
 pub(super) struct Aligned<'a> {
     pub(super) first: Cow<'a, Array>,
     pub(super) second: Cow<'a, Array>,
-    /// Whether they have them in different orders.
+    /// Whether their orders differ.
     pub(super) is_moved: bool,
 }
 
-/// Aligns two arrays: where the names of their axes say that one has the axes of the other in another order (which Zarr v3
-/// says by `transpose`), each is taken with its axes as they are stored.
+/// Aligns two arrays. If one has the axes of the other in another order, judged by their names (Zarr v3 expresses this by
+/// `transpose`), both are returned with their axes as stored.
 pub(super) fn aligned<'a>(first: &'a Array, second: &'a Array) -> Aligned<'a> {
     let is_moved = first.shape.len() == second.shape.len()
         && are_stored_alike(first, second)
@@ -31,7 +31,7 @@ pub(super) fn aligned<'a>(first: &'a Array, second: &'a Array) -> Aligned<'a> {
     Aligned { first: stored(first), second: stored(second), is_moved }
 }
 
-/// Whether two arrays have the axes that both have in different orders, but store them in the same one, by their names.
+/// Returns whether two arrays have their common axes in different orders, but store them in the same order.
 pub(super) fn are_stored_alike(first: &Array, second: &Array) -> bool {
     let (one, other) = (&first.dimension_names, &second.dimension_names);
     let common = |name: &&Option<String>| name.is_some() && one.contains(name) && other.contains(name);
@@ -44,7 +44,7 @@ pub(super) fn are_stored_alike(first: &Array, second: &Array) -> bool {
         && in_order(&stored_names(first)) == in_order(&stored_names(second))
 }
 
-/// Names of the axes in the order in which they are stored.
+/// Returns the names of the axes in stored order.
 fn stored_names(array: &Array) -> Vec<Option<String>> {
     match array.codecs.first() {
         Some(Codec::Transpose { order }) => {
@@ -54,18 +54,18 @@ fn stored_names(array: &Array) -> Vec<Option<String>> {
     }
 }
 
-/// What missing chunks of an array read as.
+/// Returns the value that missing chunks of an array read as.
 pub(super) fn missing_reads(array: &Array) -> FillValue {
     array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type))
 }
 
-/// Whether a position has a chunk in neither of two arrays of the same grid.
+/// Returns whether some position has a chunk in neither of two arrays of the same grid.
 pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
     let all = first.chunk_grid.counts(&first.shape).iter().fold(1_u64, |all, n| all.saturating_mul(*n));
     first.chunks.len().max(second.chunks.len()) < all && (pairs(first, second).count() as u64) < all
 }
 
-/// Whether an encoded chunk of an array is full of a value, as far as it lies within the array.
+/// Returns whether all elements of an encoded chunk that lie within the array have a value.
 pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
     let Some(shape) = chunk_shape(array, position) else { return false };
     let decoded = match &array.data_type {
@@ -88,7 +88,7 @@ pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &Fil
     }
 }
 
-/// Whether an element of a chunk, by its row-major place, lies within the array.
+/// Returns whether an element of a chunk, by its row-major index, lies within the array.
 fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
     let ChunkGrid::Regular(_) = &array.chunk_grid else { return true };
     let chunk = virtualize_zarr::chunk_indices(position, &array.chunk_grid.counts(&array.shape));
@@ -99,7 +99,7 @@ fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
     array.shape.iter().all(|size| places.next().is_none_or(|at| at < *size))
 }
 
-/// Shape of a chunk that is not too large.
+/// Returns the shape of a chunk, unless it is too large to be decoded.
 pub(super) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     let size = array.data_type.size().unwrap_or(1);
     let shape = decode::chunk_shape(array, position)?;

@@ -1,9 +1,12 @@
-//! Reference sets that are there already: read, said in another format, compared, and checked against their sources.
+//! Existing reference sets: reads, converts, compares and validates them.
 
 mod compare;
 mod convert;
 mod diff;
+mod difference;
+mod location;
 mod meaning;
+mod pairs;
 mod parts;
 mod pending;
 mod read;
@@ -13,8 +16,10 @@ mod validate;
 
 pub use compare::compare;
 pub use convert::convert;
-pub use diff::{ChunkDifference, Difference, NodeDifference, diff};
-pub use read::{ReadOptions, read_references};
+pub use diff::diff;
+pub use difference::{ChunkDifference, Difference, NodeDifference};
+pub use location::ReadOptions;
+pub use read::read_references;
 pub use resolve::record_sources;
 pub use text::{from_text, to_text};
 pub use validate::{Checked, Sample, ValidationReport, validate};

@@ -1,4 +1,4 @@
-//! Which chunks of which arrays lie in a source, as references say it, and as a direct read does.
+//! The chunks of arrays that lie in one source, according to references and to a direct read.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference, References
 
 /// The chunks of an array that lie in one source.
 pub(super) struct Part<'a> {
-    /// Which array it is.
+    /// Index of the array.
     pub(super) at: usize,
-    /// Its path, without a leading slash.
+    /// Path of the array, without a leading slash.
     pub(super) path: &'a str,
     pub(super) array: &'a Array,
     columns: Vec<&'a References>,
-    /// Whether there is no other source.
+    /// Whether the hierarchy has no other source.
     is_only: bool,
 }
 
-/// What lies in each of so many sources. Where there is one, all arrays have a part in it.
+/// Returns the parts of arrays in each source. All arrays have a part in the only source.
 pub(super) fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Vec<Vec<Part<'a>>> {
     let mut all: Vec<Vec<Part<'a>>> = (0..sources).map(|_| Vec::new()).collect();
     let is_only = sources == 1;
@@ -37,23 +37,23 @@ pub(super) fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Ve
 }
 
 impl Part<'_> {
-    /// The same part of the array in another spelling, where all of it lies in the source.
+    /// Returns the same part of another form of the array, all of which lies in the source.
     pub(super) fn of_whole<'a>(&'a self, array: &'a Array) -> Part<'a> {
         Part { array, columns: array.chunks.references.iter().collect(), ..*self }
     }
 
-    /// Its chunks. What an inline chunk hides is read by nobody.
+    /// Returns its chunks, without references that an inline chunk hides.
     pub(super) fn references(&self) -> impl Iterator<Item = (u64, Reference)> {
         let inline = &self.array.chunks.inline;
         self.columns.iter().flat_map(|column| column.iter()).filter(|(at, _)| !inline.contains_key(at))
     }
 
-    /// How many there are.
+    /// Returns the number of its chunks.
     pub(super) fn count(&self) -> u64 {
         self.references().count() as u64
     }
 
-    /// Whether all references of the array lie in the source.
+    /// Returns whether all references of the array lie in the source.
     pub(super) fn is_whole(&self) -> bool {
         let all = self.array.chunks.references.len();
         self.columns.len() == all && (self.is_only || all > 0)
@@ -68,10 +68,10 @@ pub(super) struct Place<'a> {
     pub(super) position: u64,
 }
 
-/// Chunks by where they start.
+/// Chunks by their offset.
 pub(super) type Places<'a> = BTreeMap<u64, Place<'a>>;
 
-/// All chunks of a hierarchy of one source.
+/// Returns all chunks of a hierarchy of one source.
 pub(super) fn places(direct: &Hierarchy) -> Places<'_> {
     let mut known = Places::new();
     for (_, array) in direct.arrays() {
@@ -84,7 +84,7 @@ pub(super) fn places(direct: &Hierarchy) -> Places<'_> {
     known
 }
 
-/// Whether chunks are stored as they are.
+/// Returns whether chunks are stored without compression or filters.
 pub(super) fn is_plain(array: &Array) -> bool {
     array.codecs.iter().all(|codec| matches!(codec, Codec::Bytes { .. }))
 }

@@ -1,4 +1,4 @@
-//! Chunks that the other Zarr format cannot refer to, made anew and inlined.
+//! Makes chunks anew that the target Zarr format cannot refer to, and inlines them.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::array_error::ArrayError;
 use crate::store::VirtualStore;
 use crate::{decode, values::fetch};
 
-/// Makes the chunks of an array. What is lost, where they were not made and need not be.
+/// Makes the chunks of an array. Returns what is lost where they were not made.
 ///
 /// # Errors
-/// Why the array cannot be shown.
+/// The chunks cannot be made; the array has to be left out.
 pub(super) async fn make(
     store: &mut VirtualStore,
     path: &str,
@@ -47,8 +47,8 @@ pub(super) async fn make(
     Ok(None)
 }
 
-/// Writes the missing chunks, as the mapping does; where they are too many, they read as the value all the same, but Zarr
-/// v2 masks it.
+/// Writes the missing chunks, as the mapping does. If they are too many, the value becomes the fill value, which Zarr v2
+/// masks; the message says so.
 fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     if let Some((positions, bytes)) = constant_chunks(array, &value) {
         array.chunks.inline.extend(positions.into_iter().map(|position| (position, bytes.clone())));
@@ -59,11 +59,11 @@ fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     let masks_nothing = value.to_f64(&array.data_type).is_some_and(f64::is_nan);
     array.fill_value = Some(value);
     (!masks_nothing).then(|| {
-        format!("Zarr v2 cannot say that missing chunks read as {shown} without masking it; use zarr3-json")
+        format!("Zarr v2 cannot let missing chunks read as {shown} without masking it; use zarr3-json")
     })
 }
 
-/// Positions of missing chunks, and the chunk that they get; `None` where they would make the references big.
+/// Returns the positions of missing chunks, and the chunk that they get; `None` where they would take too much memory.
 fn constant_chunks(array: &Array, value: &FillValue) -> Option<(Vec<u64>, Bytes)> {
     let limits = MapOptions::default();
     let ChunkGrid::Regular(shape) = &array.chunk_grid else { return None };
@@ -81,7 +81,7 @@ fn constant_chunks(array: &Array, value: &FillValue) -> Option<(Vec<u64>, Bytes)
     Some(((0..all).filter(is_missing).collect(), chunk.into()))
 }
 
-/// All chunks as they are stored, in files or inline.
+/// Returns all chunks as stored, in files or inline.
 async fn stored(
     store: &VirtualStore,
     path: &str,
@@ -98,7 +98,7 @@ async fn stored(
     Ok(all)
 }
 
-/// Chunks as they were stored in another spelling of the array, in its own.
+/// Recodes stored chunks from the codecs of `was` to those of `array`.
 fn recoded(
     array: &Array,
     was: &Array,

@@ -1,43 +1,24 @@
-//! Reads a reference set, whatever its format.
-
-use std::path::Path;
+//! Reads reference sets of all formats.
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
-use virtualize_map::{Diagnostic, Report, Severity};
+use virtualize_map::{Diagnostic, Report};
 use virtualize_references::{ParquetReferences, ReferenceSet, ReferencesError};
-use virtualize_store::{Object, StoreError, StoreOptions};
+use virtualize_store::{Object, StoreError};
 
+use super::location::{IN_FOLDER, ReadOptions, is_remote, warning};
 use super::resolve;
-use crate::{Error, VirtualStore};
+use crate::error::Error;
+use crate::store::VirtualStore;
 
-/// Largest JSON document that is read, in bytes.
+/// Largest document that is read, in bytes.
 const LARGEST: u64 = 16 << 30;
-/// The references of a folder or prefix (`zarr3`).
-const IN_FOLDER: &str = "references.json";
 /// The metadata of kerchunk's Parquet layout.
 const ZMETADATA: &str = ".zmetadata";
 
-/// How a reference set is read.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// How it and its sources are reached.
-    pub store: StoreOptions,
-    /// Folder or prefix that relative urls start from; by default the one in which the references lie.
-    pub relative_to: Option<String>,
-    /// Branch, tag or snapshot of an Icechunk repository.
-    pub version: String,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { store: StoreOptions::default(), relative_to: None, version: "main".to_owned() }
-    }
-}
-
 /// Reads references: JSON of kerchunk (versions 0 and 1) or with the keys of Zarr v3, a folder or prefix with
-/// `references.json`, kerchunk's Parquet layout, or an Icechunk repository. Urls of sources become absolute; sizes of files that are referred to as a
-/// whole are looked up, other sources are not touched. What is left out is in the report.
+/// `references.json`, kerchunk's Parquet layout, or an Icechunk repository. Urls of sources become absolute; sizes of files
+/// that are referred to as a whole are looked up, other sources are not opened. The report lists what is left out.
 ///
 /// # Errors
 /// [`Error::Store`], [`Error::References`], [`Error::Icechunk`].
@@ -54,7 +35,7 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
         #[cfg(feature = "icechunk")]
         Found::Repository(read) => (location.to_owned(), plain(*read)),
     };
-    let mut diagnostics = said(&set);
+    let mut diagnostics = left_out(&set);
     diagnostics.extend(resolve::urls(&mut set.hierarchy, location, options)?);
     resolve::whole_files(&mut set, &options.store).await?;
     let mut store = VirtualStore::of(set.hierarchy, name);
@@ -62,7 +43,7 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
     Ok(store)
 }
 
-/// What a location leads to.
+/// What a location holds.
 enum Found {
     Json(std::sync::Arc<Object>),
     Parquet(std::sync::Arc<Object>),
@@ -96,7 +77,7 @@ fn below_of(location: &str, key: &str) -> String {
     format!("{}/{key}", location.trim_end_matches('/'))
 }
 
-/// kerchunk's Parquet layout: each array has its files, of which those without any chunk may be missing.
+/// Reads kerchunk's Parquet layout. Each array has files of its own; those without chunks may be missing.
 async fn parquet(location: &str, zmetadata: &Object, options: &ReadOptions) -> Result<ReferenceSet, Error> {
     let failed = |key: &str, error: ReferencesError| Error::References {
         name: below_of(location, key),
@@ -131,10 +112,6 @@ async fn repository(_: &str, _: &ReadOptions, otherwise: Error) -> Result<Found,
     Err(otherwise)
 }
 
-pub(super) fn is_remote(location: &str) -> bool {
-    location.contains("://") && !location.starts_with("file://")
-}
-
 async fn whole(object: &Object) -> Result<Bytes, Error> {
     let size = object.size();
     if size > LARGEST {
@@ -151,8 +128,8 @@ fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
     ReferenceSet { hierarchy, whole_files: Vec::new(), ignored: Vec::new(), left_out }
 }
 
-/// What was not taken over.
-fn said(set: &ReferenceSet) -> Vec<Diagnostic> {
+/// Returns a warning for each array and key that was left out.
+fn left_out(set: &ReferenceSet) -> Vec<Diagnostic> {
     let left_out = set.left_out.iter().map(|(path, reason)| warning("array-left-out", path, reason.clone()));
     let mut all: Vec<_> = left_out.collect();
     if let Some(first) = set.ignored.first() {
@@ -160,25 +137,4 @@ fn said(set: &ReferenceSet) -> Vec<Diagnostic> {
         all.push(warning("key-ignored", "", message));
     }
     all
-}
-
-pub(super) fn warning(code: &'static str, path: &str, message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
-}
-
-/// The folder or prefix in which references lie: that of the file, or the one in which the folder `store.zarr` lies.
-pub(super) fn folder_of(location: &str) -> String {
-    let trimmed = location.trim_end_matches('/');
-    let trimmed =
-        trimmed.strip_suffix(&format!("/{IN_FOLDER}")).filter(|_| is_store(trimmed)).unwrap_or(trimmed);
-    match trimmed.rsplit_once('/') {
-        Some((folder, _)) => folder.to_owned(),
-        None => ".".to_owned(),
-    }
-}
-
-/// Whether a `references.json` is part of a store: `zarr.json` lies beside it. Below urls it is taken as such.
-fn is_store(references: &str) -> bool {
-    let path = references.strip_prefix("file://").unwrap_or(references);
-    is_remote(references) || Path::new(path).parent().is_some_and(|folder| folder.join("zarr.json").exists())
 }

@@ -1,4 +1,4 @@
-//! Where sources lie, and how long those are that are referred to as a whole.
+//! Resolves the urls of sources, and the sizes of files that references name as a whole.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,33 +8,35 @@ use virtualize_references::ReferenceSet;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{ChunkManifest, Hierarchy, ReferencesBuilder, Source};
 
-use super::read::{ReadOptions, folder_of, is_remote, warning};
-use crate::{Error, VirtualStore, sources::source_of};
+use super::location::{ReadOptions, folder_of, is_remote, warning};
+use crate::error::Error;
+use crate::sources::source_of;
+use crate::store::VirtualStore;
 
-/// Makes urls absolute: paths become `file` urls, relative ones start from the folder of the references (as GDAL takes
-/// them), or, where nothing lies there, from the working directory (as fsspec does).
+/// Makes urls absolute: paths become `file` urls. Relative ones start at the folder of the references (as in GDAL) or, where
+/// no file exists there, at the working directory (as in fsspec).
 pub(super) fn urls(
     hierarchy: &mut Hierarchy,
     references: &str,
     options: &ReadOptions,
 ) -> Result<Vec<Diagnostic>, Error> {
-    let mut said = Vec::new();
+    let mut warnings = Vec::new();
     for source in &mut hierarchy.sources {
         let url = match source.url.as_str() {
             url if url.contains("://") => continue,
             path if path.starts_with('/') => path.to_owned(),
-            relative => from_folder(relative, references, options, &mut said)?,
+            relative => from_folder(relative, references, options, &mut warnings)?,
         };
         source.url = virtualize_store::url_of(&url)?;
     }
-    Ok(said)
+    Ok(warnings)
 }
 
 fn from_folder(
     relative: &str,
     references: &str,
     options: &ReadOptions,
-    said: &mut Vec<Diagnostic>,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<String, Error> {
     let join = |folder: &str| format!("{}/{relative}", folder.trim_end_matches('/'));
     if let Some(folder) = &options.relative_to {
@@ -47,8 +49,8 @@ fn from_folder(
     let path = |url: &str| Path::new(url.strip_prefix("file://").unwrap_or(url)).canonicalize().ok();
     match (path(&there), path(relative)) {
         (None, Some(_)) => {
-            let message = format!("{relative:?} lies in the working directory, not beside the references");
-            said.push(warning("relative-url", "", message));
+            let message = format!("{relative:?} is in the working directory, not beside the references");
+            warnings.push(warning("relative-url", "", message));
             Ok(relative.to_owned())
         }
         (Some(one), Some(other)) if one != other => Err(Error::AmbiguousUrl { url: relative.to_owned() }),
@@ -56,11 +58,11 @@ fn from_folder(
     }
 }
 
-/// Notes size, entity tag and time of sources of which neither tag nor time is known, as they are now: for formats by
-/// which readers see that a file has changed.
+/// Records the current size, entity tag and time of sources without a recorded version, for formats by which readers detect
+/// changed files.
 ///
 /// # Errors
-/// [`Error::Store`] where one cannot be opened.
+/// [`Error::Store`] where a source cannot be opened.
 pub async fn record_sources(store: &mut VirtualStore, options: &StoreOptions) -> Result<(), Error> {
     let sources = &mut store.hierarchy.sources;
     let unknown = |source: &Source| source.etag.is_none() && source.modified.is_none();
@@ -74,7 +76,7 @@ pub async fn record_sources(store: &mut VirtualStore, options: &StoreOptions) ->
     Ok(())
 }
 
-/// Opens sources, many at once. The url stays as it was said: servers may spell it otherwise.
+/// Opens sources, several at the same time. Urls stay as given, since servers may normalize them.
 async fn opened<T>(places: Vec<(T, String)>, options: &StoreOptions) -> Result<Vec<(T, Source)>, Error> {
     stream::iter(places)
         .map(|(id, url)| async move {
@@ -86,7 +88,7 @@ async fn opened<T>(places: Vec<(T, String)>, options: &StoreOptions) -> Result<V
         .await
 }
 
-/// Gives chunks that are whole files their lengths.
+/// Sets the lengths of chunks that are whole files.
 pub(super) async fn whole_files(set: &mut ReferenceSet, options: &StoreOptions) -> Result<(), Error> {
     if set.whole_files.is_empty() {
         return Ok(());
@@ -114,7 +116,7 @@ pub(super) async fn whole_files(set: &mut ReferenceSet, options: &StoreOptions) 
     Ok(())
 }
 
-/// Sets the lengths at positions.
+/// Sets the lengths of chunks by position.
 fn lengthen(chunks: &mut ChunkManifest, sizes: &BTreeMap<u64, u64>) {
     let columns = std::mem::take(&mut chunks.references);
     for column in columns {

@@ -1,14 +1,14 @@
-//! A hierarchy as text that comes back as it was: for journals, and for whoever keeps many.
+//! Serializes hierarchies for journals.
 
 use virtualize_emit::{EmitError, Format};
 use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 
-use crate::Error;
+use crate::error::Error;
 
-/// A hierarchy as JSON, in the keys of the Zarr format that it was mapped for. Of its sources the urls stand there.
+/// Serializes a hierarchy as JSON, with the keys of its Zarr format. Sources are reduced to their urls.
 ///
 /// # Errors
-/// [`Error::Emit`] where the format cannot say it.
+/// [`Error::Emit`] where the format cannot express the hierarchy.
 pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
     let format = match hierarchy.format {
         ZarrFormat::V2 => Format::KERCHUNK_JSON,
@@ -24,10 +24,10 @@ pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Reads what [`to_text`] wrote. What is known of the sources besides their urls is taken from `sources`.
+/// Reads what [`to_text`] wrote. Versions of sources are taken from `sources`.
 ///
 /// # Errors
-/// [`Error::References`] where anything of it would be lost.
+/// [`Error::References`] where part of it cannot be read back.
 pub fn from_text(text: &[u8], sources: &[Source], name: &str) -> Result<Hierarchy, Error> {
     let failed = |reason: String| Error::References { name: name.to_owned(), reason };
     let set = virtualize_references::from_json(text).map_err(|error| failed(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Checks references against their sources: what was recorded of them, that every reference lies inside its file, that
-//! chunks decode, and that a direct read of the source says the same.
+//! Validates references against their sources: recorded versions match, every reference lies inside its file, chunks
+//! decode, and a direct read of the source agrees.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,59 +13,63 @@ use virtualize_zarr::{
 };
 
 use super::{
-    ReadOptions,
-    diff::{name, pairs, place},
+    location::ReadOptions,
     meaning::{
         Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_full_of,
         missing_reads,
     },
+    pairs::{name, pairs, place},
     parts::{Part, Place, Places, is_plain, parts, places},
 };
 use crate::array_error::ArrayError;
-use crate::error::NONE_OF_THEM;
+use crate::error::{Error, NONE_OF_THEM};
+use crate::open::open_object;
+use crate::options::Options;
 use crate::source_formats::{Detected, detect};
 use crate::sources::{changes, source_of};
-use crate::{Error, Options, VirtualStore, decode, open_object, variable};
+use crate::store::VirtualStore;
+use crate::{decode, variable};
 
-/// Problems of an array that are told one by one.
-const TOLD: usize = 10;
-/// How much is decoded.
+/// Problems of an array that are listed one by one.
+const LISTED: usize = 10;
+
+/// Chunks to decode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sample {
-    /// So many chunks of each array, evenly spread.
+    /// This many chunks of each array, evenly spread.
     Chunks(u64),
-    /// All.
+    /// All chunks.
     Full,
 }
 
-/// What was found.
+/// Result of a validation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ValidationReport {
     /// Sources, in the order of the references.
     pub sources: Vec<Checked>,
     /// Arrays, in order of path.
     pub arrays: Vec<Checked>,
-    /// What could not be checked, and why.
+    /// What could not be validated, and why.
     pub notes: Vec<String>,
 }
 
-/// A source or an array that was checked.
+/// A validated source or array.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     /// Url of the source, or path of the array without a leading slash.
     pub name: String,
-    /// Chunks that it has, inline ones as well.
+    /// Number of chunks, inline ones included.
     pub chunks: u64,
-    /// Chunks that were decoded.
+    /// Number of decoded chunks.
     pub decoded: u64,
-    /// How many problems there are.
+    /// Number of problems.
     pub problems: u64,
-    /// The first of them.
+    /// The first problems.
     pub told: Vec<String>,
 }
 
 impl ValidationReport {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no problems.
     pub fn is_valid(&self) -> bool {
         self.sources.iter().chain(&self.arrays).all(|checked| checked.problems == 0)
     }
@@ -74,16 +78,16 @@ impl ValidationReport {
 impl Checked {
     fn problem(&mut self, text: impl Into<String>) {
         self.problems += 1;
-        if self.told.len() < TOLD {
+        if self.told.len() < LISTED {
             self.told.push(text.into());
         }
     }
 }
 
-/// Checks a store that was read from references. One source is open at a time, and one chunk in memory.
+/// Validates a store that was read from references, one source after the other, with one chunk in memory at a time.
 ///
 /// # Errors
-/// None of what is wrong with sources is one; [`Error::Store`] where an option makes no sense.
+/// [`Error::Store`] for an invalid option. Problems of sources are part of the report.
 pub async fn validate(
     store: &VirtualStore,
     sample: Sample,
@@ -102,7 +106,7 @@ pub async fn validate(
         report.notes.push("the references record neither entity tags nor times of their sources".to_owned());
     }
     if hierarchy.sources.is_empty() {
-        report.notes.push("there are no references, so that nothing was compared".to_owned());
+        report.notes.push("there are no references, so nothing was compared".to_owned());
     }
     for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
         let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
@@ -133,7 +137,7 @@ pub async fn validate(
     Ok(report)
 }
 
-/// The source as our own readers see it; nothing where it is none of their formats.
+/// Maps a source directly; `None` where it is of no source format.
 async fn direct(
     object: &Arc<Object>,
     hierarchy: &Hierarchy,
@@ -142,13 +146,13 @@ async fn direct(
 ) -> Option<VirtualStore> {
     let is_known = matches!(detect(object.as_ref()).await, Ok(Detected::Known(_)));
     if !is_known {
-        notes.push(format!("{}: {NONE_OF_THEM}, so that there is no direct read", object.name()));
+        notes.push(format!("{}: {NONE_OF_THEM}, so there is no direct read", object.name()));
         return None;
     }
-    // What was unpacked is compared with what is unpacked.
+    // Unpacked arrays are compared with unpacked ones.
     let calculates = |array: &Array| array.codecs.iter().any(Codec::is_arithmetic);
     let unpack = hierarchy.arrays().iter().any(|(_, array)| calculates(array));
-    // What was cut into chunks of several sizes, with what is cut so.
+    // Rectilinear grids are compared with rectilinear ones.
     let is_rectilinear = |array: &Array| matches!(array.chunk_grid, ChunkGrid::Rectilinear(_));
     let chunk_grid = match hierarchy.arrays().iter().any(|(_, array)| is_rectilinear(array)) {
         true => ChunkGridChoice::Rectilinear,
@@ -165,18 +169,18 @@ async fn direct(
     }
 }
 
-/// One source.
+/// Validation of one source.
 struct Work<'a> {
     hierarchy: &'a Hierarchy,
     object: &'a Arc<Object>,
     direct: Option<&'a VirtualStore>,
-    /// Chunks of the direct read, once someone asks.
+    /// Chunks of the direct read, listed on first use.
     known: &'a OnceLock<Places<'a>>,
     sample: Sample,
 }
 
 impl Work<'_> {
-    /// Checks the chunks of an array that lie in the source.
+    /// Validates the chunks of an array that lie in the source.
     async fn array(&self, part: &Part<'_>, found: &mut Checked) {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
@@ -237,7 +241,7 @@ impl Work<'_> {
         }
     }
 
-    /// Arrays of many sources, and of other grids, are matched by the places of their chunks.
+    /// Matches arrays of several sources, and of other grids, by the places of their chunks.
     fn places(&self, part: &Part<'_>, found: &mut Checked) {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
@@ -263,14 +267,14 @@ impl Work<'_> {
         types.into_iter().for_each(|twin| kinds(array, twin, found));
     }
 
-    /// The last chunk of the direct read that starts at an offset or before it.
+    /// Returns the last chunk of the direct read that starts at an offset or before it.
     fn known_place(&self, offset: u64) -> Option<(u64, &Place<'_>)> {
         let direct = &self.direct?.hierarchy;
         let known = self.known.get_or_init(|| places(direct));
         known.range(..=offset).next_back().map(|(offset, place)| (*offset, place))
     }
 
-    /// Decodes chunks, and compares them with those of a direct read: by position with those of a twin, else by place.
+    /// Decodes chunks and compares them with those of the direct read: by position with those of a twin, else by place.
     async fn decode(&self, part: &Part<'_>, twin: Option<&Array>, found: &mut Checked) {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
@@ -300,7 +304,7 @@ impl Work<'_> {
         }
     }
 
-    /// The chunk of the direct read that is the same bytes of the file.
+    /// Returns the chunk of the direct read with the same bytes of the file.
     fn counterpart(&self, entry: &ChunkEntry<'_>) -> Option<(&Array, u64)> {
         let ChunkEntry::Reference(reference) = entry else { return None };
         let (offset, place) = self.known_place(reference.offset)?;
@@ -334,7 +338,7 @@ impl Work<'_> {
         }
     }
 
-    /// A chunk's values, or its bytes where nothing here decodes them. What lies outside its file is told already.
+    /// Returns a chunk's values, or its bytes where no decoder exists; `None` outside the file, which is reported already.
     async fn values(
         &self,
         array: &Array,
@@ -369,16 +373,16 @@ impl Work<'_> {
     }
 }
 
-/// The elements of a chunk, in stored order, or its bytes where nothing here decodes them.
+/// The elements of a chunk in stored order, or its bytes where no decoder exists.
 struct Values {
-    /// Shape of the chunk; nothing where these are its bytes.
+    /// Shape of the chunk; `None` for undecoded bytes.
     shape: Option<Vec<u64>>,
     stored: Vec<u8>,
 }
 
 impl Values {
-    /// The elements in the order of the array's axes, or, where another array has them in another order, as stored; their
-    /// numbers little-endian.
+    /// Returns the elements, little-endian: in the order of the array's axes or, for comparison with an array of another
+    /// order, in stored order.
     fn of(self, array: &Array, as_stored: bool) -> Result<Vec<u8>, ArrayError> {
         let Some(shape) = self.shape else { return Ok(self.stored) };
         let values = match as_stored {
@@ -389,7 +393,7 @@ impl Values {
     }
 }
 
-/// Whether elements of two arrays are the same but for their byte order.
+/// Returns whether elements of two arrays are equal but for their byte order.
 fn comparable(array: &Array, twin: &Array) -> bool {
     array.data_type.clone().in_byte_order(Endian::Little)
         == twin.data_type.clone().in_byte_order(Endian::Little)

@@ -11,9 +11,8 @@ use virtualize_zarr::{
 };
 
 use super::filters::clients_decode;
-use crate::hdf5::names::ObjectNames;
+use crate::hdf5::names::{HeapPointers, ObjectNames};
 use crate::hdf5::others::FileContext;
-use crate::hdf5::references::HeapPointers;
 use crate::hdf5::types::ElementType;
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
