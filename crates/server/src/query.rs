@@ -126,16 +126,23 @@ pub(crate) fn options(
     Ok(options)
 }
 
-/// Deserializes members of JSON; a problem names the member, as `shown` does.
+/// Deserializes members of JSON; a problem names the member, as `shown` does, but not its value, which may be a secret.
 pub(crate) fn deserialize<T: DeserializeOwned>(
     members: Map<String, Value>,
     shown: impl Fn(&str) -> String,
 ) -> Result<T, Problem> {
     for (name, value) in &members {
         let one = Map::from_iter([(name.clone(), value.clone())]);
-        T::deserialize(Value::Object(one)).map_err(|error| Problem::parameter(&shown(name), error))?;
+        T::deserialize(Value::Object(one))
+            .map_err(|error| Problem::parameter(&shown(name), reason(&error)))?;
     }
-    T::deserialize(Value::Object(members)).map_err(|error| Problem::parameter("body", error))
+    T::deserialize(Value::Object(members)).map_err(|error| Problem::parameter("body", reason(&error)))
+}
+
+/// Returns what was expected, without what was found: `unknown variant "x", expected "a" or "b"`.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(", expected ").map_or(text.clone(), |(_, expected)| format!("expected {expected}"))
 }
 
 /// Returns the format to write, which must be an answer.
