@@ -5,140 +5,140 @@ use virtualize::options::value::{InvalidValue, parse_size};
 
 use crate::ConfigError;
 
-/// What a user can choose, as flags, as environment variables and in a TOML file, in this order of precedence. All
-/// members have the names of the flags, in the file without their hyphens at the start.
+/// Settings of the service: flags, environment variables, and a TOML file, in this order of precedence. In the file a
+/// setting has the name of its flag.
 #[derive(clap::Args, Deserialize, Clone, Debug, Default)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
-    /// TOML file with any of these settings
+    /// TOML file that contains any of these settings
     #[arg(long, value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Urls that start with PREFIX may be read, others not: s3://bucket/…, https://host/…, file:///folder/; may be
-    /// repeated, or parted by commas
+    /// Allow reading URLs that start with PREFIX: s3://bucket/…, https://host/…, file:///folder/; may be repeated or
+    /// comma-separated
     #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
     pub allow: Vec<String>,
-    /// File of tokens: lines of a token (or sha256: and its digest), scopes, and prefixes that it may read
+    /// Token file: on each line a token (or sha256: and its digest), scopes, and optionally prefixes that it may read
     #[arg(long, value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
-    /// Answer everybody, without a token, on an address that others reach, or behind a proxy
+    /// Serve everybody without a token, on an address that other machines reach or behind a proxy
     #[arg(long, env = "VIRTUALIZE_PUBLIC")]
     pub public: bool,
-    /// Origin whose web pages may read answers (`*`: all); may be repeated, or parted by commas
+    /// Allow web pages of this origin to read responses (`*`: all); may be repeated or comma-separated
     #[arg(long, value_name = "ORIGIN", env = "VIRTUALIZE_CORS", value_delimiter = ',')]
     pub cors: Vec<String>,
-    /// Believe X-Forwarded-For when clients are told apart: only behind a proxy that sets it
+    /// Identify clients by X-Forwarded-For: only behind a proxy that sets it
     #[arg(long, env = "VIRTUALIZE_TRUST_FORWARDED")]
     pub trust_forwarded: bool,
-    /// Folder for references that were made
+    /// Folder to cache responses in
     #[arg(long, value_name = "DIR", env = "VIRTUALIZE_CACHE")]
     pub cache: Option<PathBuf>,
-    /// Most bytes on the disk of answers that are kept there, being made, or being sent [default: 10G]
+    /// Maximum disk space for responses: cached, being generated, or being sent [default: 10G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
     pub cache_size: Option<Size>,
-    /// Bytes of the memory for mapped files that are kept [default: a quarter of it]
+    /// Part of --memory for cached mapped files [default: a quarter]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
     pub stores_size: Option<Size>,
-    /// Seconds until a source is asked again whether it changed [default: 60]
+    /// Seconds until a source is checked for changes again [default: 60]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STORES_TIME")]
     pub stores_time: Option<u64>,
-    /// Seconds for which a source that changed is refused under urls without a version [default: 900]
+    /// Seconds to refuse a changed source under URLs without a version [default: 900]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HOLD_TIME")]
     pub hold_time: Option<u64>,
-    /// Requests a second of one client, on average [default: 200]
+    /// Average requests per second per client [default: 200]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_RATE")]
     pub rate: Option<u32>,
-    /// Requests of one client at once, after a rest [default: 1000]
+    /// Requests that a client may send at once after a pause [default: 1000]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_BURST")]
     pub burst: Option<u32>,
-    /// Requests under way at once; others get 503 [default: 256]
+    /// Maximum concurrent requests; further ones get 503 [default: 256]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENT")]
     pub concurrent: Option<usize>,
-    /// Connections at once; others wait [default: 2048]
+    /// Maximum connections; further ones wait [default: 2048]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
     pub connections: Option<usize>,
-    /// Requests of one client under way at once; others wait a little and get 429 [default: a quarter of all]
+    /// Maximum concurrent requests per client; further ones wait briefly, then get 429 [default: a quarter of --concurrent]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_REQUESTS")]
     pub client_requests: Option<usize>,
-    /// Connections of one address; others are closed at once [default: a quarter of all]
+    /// Maximum connections per address; further ones are closed [default: a quarter of --connections]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
     pub client_connections: Option<usize>,
-    /// Jobs of one client that wait or run; others get 429 [default: a quarter of those that may wait]
+    /// Maximum queued and running jobs per client; further ones get 429 [default: a quarter of --jobs-queued]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
     pub client_jobs: Option<usize>,
-    /// Files that are mapped at once; others wait [default: 4]
+    /// Files to map concurrently; further ones wait [default: 4]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_OPENINGS")]
     pub openings: Option<usize>,
-    /// Seconds until an answer must begin [default: 60]
+    /// Seconds until a response must begin [default: 60]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
     pub request_time: Option<u64>,
-    /// Seconds until an answer must have been taken [default: 600]
+    /// Seconds until a client must have received its response [default: 600]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_ANSWER_TIME")]
     pub answer_time: Option<u64>,
-    /// Seconds for the head of a request [default: 10]
+    /// Seconds to receive the head of a request [default: 10]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
     pub header_time: Option<u64>,
-    /// Seconds that a connection may rest between two requests [default: 60]
+    /// Seconds that a connection may be idle between requests [default: 60]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_IDLE_TIME")]
     pub idle_time: Option<u64>,
-    /// Seconds in which a client must take 32K of its answer, or all that is left [default: 30]
+    /// Seconds in which a client must receive 32K of its response, or the rest of it [default: 30]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
     pub write_time: Option<u64>,
-    /// Seconds that requests under way are given when the service stops [default: 20]
+    /// Seconds for requests in progress to finish when the service stops [default: 20]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STOP_TIME")]
     pub stop_time: Option<u64>,
-    /// Most bytes of a request's head [default: 32K]
+    /// Maximum size of a request's head [default: 32K]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_HEADER_SIZE")]
     pub header_size: Option<Size>,
-    /// Most bytes of a request's body [default: 1M]
+    /// Maximum size of a request's body [default: 1M]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
     pub request_size: Option<Size>,
-    /// Bytes of memory for all that requests make the service hold; others get 503 [default: 1G]
+    /// Memory budget of all requests; requests that exceed it get 503 [default: 1G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
     pub memory: Option<Size>,
-    /// Most bytes of memory that the metadata of one file may take [default: half of the memory]
+    /// Maximum memory for the metadata of one file [default: half of --memory]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
     pub file_memory: Option<Size>,
-    /// Most bytes of references in one answer [default: 2G]
+    /// Maximum size of references in one response [default: 2G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
     pub output_size: Option<Size>,
-    /// Folder for jobs, which run in the background; without one there are none
+    /// Folder for background jobs; without it there are no jobs
     #[arg(long, value_name = "DIR", env = "VIRTUALIZE_JOBS")]
     pub jobs: Option<PathBuf>,
-    /// Jobs may write to urls that start with PREFIX, and nowhere else; may be repeated, or parted by commas
+    /// Allow jobs to write to URLs that start with PREFIX, and nowhere else; may be repeated or comma-separated
     #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW_WRITE", value_delimiter = ',')]
     pub allow_write: Vec<String>,
-    /// Jobs that run at once [default: 2]
+    /// Maximum running jobs [default: 2]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
     pub jobs_running: Option<usize>,
-    /// Jobs that wait; others get 429 [default: 100]
+    /// Maximum queued jobs; further ones get 429 [default: 100]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
     pub jobs_queued: Option<usize>,
-    /// Most bytes of jobs that ended, of which the oldest are removed, and of one that runs [default: 10G]
+    /// Maximum disk space for ended jobs, the oldest of which are removed, and for one running job [default: 10G]
     #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
     pub jobs_keep: Option<Size>,
-    /// Most files of a job [default: 1000000]
+    /// Maximum files per job [default: 1000000]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
     pub jobs_files: Option<u64>,
-    /// Files that a job reads at once [default: 16]
+    /// Files that a job reads concurrently [default: 16]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
     pub jobs_openings: Option<usize>,
-    /// Seconds that a job may run, anew after a restart [default: 86400]
+    /// Seconds that a job may run, counted anew after a restart [default: 86400]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
     pub jobs_time: Option<u64>,
-    /// Log lines as text or json [default: text]
+    /// Log format [default: text]
     #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
     pub log: Option<String>,
     /// Do not sign requests to sources: for public buckets
     #[arg(long, env = "VIRTUALIZE_ANONYMOUS")]
     pub anonymous: bool,
-    /// Url of the service of buckets, where it is not the usual one
+    /// URL of an S3-compatible, Google Cloud Storage or Azure service other than the default one
     #[arg(long, value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
     pub endpoint: Option<String>,
-    /// A setting of buckets' stores, such as aws_region=eu-west-1; may be repeated
+    /// Store setting, such as aws_region=eu-west-1; may be repeated
     #[arg(long = "store-option", value_name = "KEY=VALUE")]
     pub store_option: Vec<String>,
 }
@@ -175,10 +175,10 @@ impl FromStr for Size {
 }
 
 impl Settings {
-    /// These settings, and those of the file that they name where they say nothing.
+    /// Completes these settings with those of the configuration file, if one is named.
     ///
     /// # Errors
-    /// A file that cannot be read, or holds what is no setting.
+    /// A file that cannot be read, or contains an unknown setting.
     pub fn with_file(self) -> Result<Self, ConfigError> {
         let Some(path) = &self.config else { return Ok(self) };
         let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;

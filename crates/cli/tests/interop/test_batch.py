@@ -293,7 +293,7 @@ def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
     assert process.wait(90) == 1
     said = process.stderr.read().decode()
     process.stderr.close()
-    assert "stopped" in said and "the same command goes on" in said and not out.exists()
+    assert "stopped" in said and "run the same command again" in said and not out.exists()
     assert 0 < sum(state == 1 for state in states(journal).values()) < DAYS
     bucket.latency = 0
     assert subprocess.run(**command(bucket, out, "--concat-dim", "time")).returncode == 0 and out.exists()
