@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use tower::ServiceExt;
 use virtualize_archive::{
-    combine::{NamePattern, catalogue_value},
+    NamePattern, catalogue_value,
     list::{Filter, Input, ListOptions, list, parse_time},
 };
 use virtualize_emit::Format;
