@@ -12,16 +12,16 @@ use crate::{
 };
 
 /// Parses the image of a directory, in a file of `size` bytes, with at most `most` strips or tiles. Takes the tables of
-/// strips and tiles out of `fields`. Dubious values are added to `doubts`.
+/// strips and tiles out of `fields`. Dubious values are reported in `warnings`.
 pub(crate) fn parse(
     fields: &mut Fields,
     size: u64,
     most: u64,
-    doubts: &mut Vec<Error>,
+    warnings: &mut Vec<Error>,
 ) -> Result<Image, Error> {
     let mut image = without_tables(fields)?;
     let pieces = Geometry::of(fields)?.pieces(fields, most)?;
-    tables::fill(&mut image, fields, pieces, size, doubts)?;
+    tables::fill(&mut image, fields, pieces, size, warnings)?;
     Ok(image)
 }
 

@@ -18,14 +18,14 @@ pub(crate) fn fill(
     fields: &mut Fields,
     pieces: usize,
     size: u64,
-    doubts: &mut Vec<Error>,
+    warnings: &mut Vec<Error>,
 ) -> Result<(), Error> {
     let tags = Tags::of(image.cut);
-    let (offsets, stored_offsets) = offsets(fields, tags, pieces, doubts)?;
+    let (offsets, stored_offsets) = offsets(fields, tags, pieces, warnings)?;
     image.offsets = offsets;
     let stored = take(fields, tags.byte_counts)?;
     if !stored.is_empty() {
-        note_if_short(fields, tags.byte_counts, stored.len(), pieces, doubts);
+        warn_if_short(fields, tags.byte_counts, stored.len(), pieces, warnings);
     }
     check_start(image, stored_offsets, &stored, fields)?;
     (image.byte_counts, image.derived_byte_counts) = byte_counts::resolve(image, stored, size);
@@ -66,7 +66,7 @@ fn offsets(
     fields: &mut Fields,
     tags: Tags,
     pieces: usize,
-    doubts: &mut Vec<Error>,
+    warnings: &mut Vec<Error>,
 ) -> Result<(Vec<u64>, usize), Error> {
     let [tag, _] = tags.offsets;
     let mut offsets = take(fields, tags.offsets)?;
@@ -77,15 +77,21 @@ fn offsets(
     if pieces.saturating_sub(stored) > MAX_MISSING {
         return Err(fields.malformed(tag, format!("{stored} values, expected {pieces}")));
     }
-    note_if_short(fields, tags.offsets, stored, pieces, doubts);
+    warn_if_short(fields, tags.offsets, stored, pieces, warnings);
     offsets.resize(pieces, 0);
     Ok((offsets, stored))
 }
 
-fn note_if_short(fields: &Fields, [tag, _]: [u16; 2], stored: usize, pieces: usize, doubts: &mut Vec<Error>) {
+fn warn_if_short(
+    fields: &Fields,
+    [tag, _]: [u16; 2],
+    stored: usize,
+    pieces: usize,
+    warnings: &mut Vec<Error>,
+) {
     if stored < pieces {
         let structure = Structure::Tag(tag);
-        doubts.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
+        warnings.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
     }
 }
 
