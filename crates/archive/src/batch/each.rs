@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use virtualize::{Format, Options, Relocation, StoreOptions, VirtualStore};
-use virtualize_store::{Parts, create_folder, list_page, url_of};
+use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
 use super::present;
 use crate::{
@@ -132,7 +132,7 @@ impl Each {
             other => other.clone(),
         };
         store.relocate(&relocation)?;
-        if let Some(folder) = local(&place).and_then(Path::parent) {
+        if let Some(folder) = local_path(&place).as_deref().and_then(Path::parent) {
             if let Some(writable) = &options.store.writable {
                 writable.check_new_folder(folder)?;
             }
@@ -145,9 +145,9 @@ impl Each {
 
     /// Rows whose outputs are no longer what was written.
     pub(super) async fn damaged(&self, journal: &Journal, options: &StoreOptions) -> Result<Vec<i64>, Error> {
-        let there = match present::is_local(&self.output) {
-            true => None,
-            false => Some(self.below(journal, options).await.map_err(virtualize::Error::from)?),
+        let there = match local_path(&self.output) {
+            Some(_) => None,
+            None => Some(self.below(journal, options).await.map_err(virtualize::Error::from)?),
         };
         let (mut after, mut damaged) = (i64::MIN, Vec::new());
         loop {
@@ -235,14 +235,5 @@ impl Each {
             }
             Ok(())
         })
-    }
-}
-
-/// The path of a place that is local.
-pub(super) fn local(place: &str) -> Option<&Path> {
-    match place.split_once("://") {
-        Some(("file", path)) => Some(Path::new(path)),
-        Some(_) => None,
-        None => Some(Path::new(place)),
     }
 }

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use virtualize::{OptionName, Remedy};
 
-use super::{Batch, NAMED, each::Each, recheck};
+use super::{Batch, NAMED, RunOptions, each::Each, recheck};
 use crate::{
     Error, Event, Journal, JournalError, OptionConflict,
     event::Events,
@@ -18,13 +18,13 @@ impl Batch {
     /// The journal, and whether what it has goes first.
     pub(super) fn open_journal(&self, events: &Events) -> Result<(Journal, bool), Error> {
         let path = self.journal_path();
-        if self.restart {
+        if self.run.restart {
             Journal::remove_unusable(&path)?;
         }
         let journal = Journal::open(&path)?;
         let differences = journal.other_options(&self.row_options())?;
-        if differences.is_empty() || self.restart {
-            return Ok((journal, self.restart));
+        if differences.is_empty() || self.run.restart {
+            return Ok((journal, self.run.restart));
         }
         match journal.is_used()? {
             true => Err(JournalError::OtherOptions { path, differences }.into()),
@@ -63,11 +63,11 @@ impl Batch {
         }
         let each = self.each(journal, restart)?;
         if let Some(each) = &each {
-            each.check_names(journal, self.append && !restart)?;
+            each.check_names(journal, self.run.append && !restart)?;
         }
         self.check_cancelled(&listing)?;
-        let (append, drop_unwritten, retry_failed) = (self.append, self.drop_unwritten, self.retry_failed);
-        let retry_unavailable = !self.skip_failed;
+        let RunOptions { append, drop_unwritten, retry_failed, .. } = self.run;
+        let retry_unavailable = !self.run.skip_failed;
         let how = Accept { append, restart, drop_unwritten, retry_failed, retry_unavailable };
         let root = each.as_ref().map(|each| (ROOT, each.root.as_str()));
         let counts = journal.accept(how, &self.row_options(), root)?;
@@ -90,12 +90,12 @@ impl Batch {
     /// Looks at the files of earlier runs of which the listing does not say what they are now.
     async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
         let mut after = String::new();
-        if !self.recheck {
+        if self.run.no_recheck {
             return Ok(());
         }
         loop {
             self.check_cancelled(listing)?;
-            let files = journal.untold(self.append, &after, LISTED as u64)?;
+            let files = journal.untold(self.run.append, &after, LISTED as u64)?;
             let Some((_, last)) = files.last() else { return Ok(()) };
             after.clone_from(&last.url);
             let changed = recheck::changed(files, self.files, &self.options.store).await;
@@ -107,19 +107,19 @@ impl Batch {
 
     /// Refuses what would lose files, or mix two versions of one.
     fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
-        let Few { count, first } = journal.vanished(self.append, NAMED)?;
-        if count > 0 && !self.drop_vanished {
+        let Few { count, first } = journal.vanished(self.run.append, NAMED)?;
+        if count > 0 && !self.run.drop_vanished {
             return Err(Error::Vanished { count, first });
         }
         let Few { count, first } = journal.replaced(NAMED)?;
-        if count > 0 && self.append && !self.reread_changed {
+        if count > 0 && self.run.append && !self.run.reread_changed {
             return Err(Error::Replaced { count, first });
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
         if count > 0 {
             let first: Vec<_> = first.iter().take(3).map(String::as_str).collect();
             let first = first.join(", ");
-            let is_kept = self.append && !self.drop_unwritten;
+            let is_kept = self.run.append && !self.run.drop_unwritten;
             let fate = if is_kept { "included" } else { "forgotten" };
             let remedy = Remedy::turn_on(OptionName::DropUnwritten, "forget them");
             let remedy = remedy.render(self.options.notation).filter(|_| is_kept);

@@ -26,7 +26,7 @@ use std::{
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
-use virtualize_store::{OutputLock, create_folder};
+use virtualize_store::{OutputLock, create_folder, local_path};
 
 pub use builder::BatchBuilder;
 pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions};
@@ -68,19 +68,9 @@ pub struct Batch {
     overwrite: bool,
     relocation: Relocation,
     options: Options,
-    journal: Option<PathBuf>,
+    run: RunOptions,
     files: usize,
-    attempts: u32,
     wait: Duration,
-    retry_failed: bool,
-    max_failures: u64,
-    skip_failed: bool,
-    append: bool,
-    drop_vanished: bool,
-    drop_unwritten: bool,
-    reread_changed: bool,
-    recheck: bool,
-    restart: bool,
     cancel: CancellationToken,
 }
 
@@ -92,7 +82,7 @@ impl Batch {
 
     /// Where the journal is kept.
     pub fn journal_path(&self) -> PathBuf {
-        self.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
+        self.run.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
     }
 
     /// Does it, or goes on with it where the journal says that it was begun. Needs a tokio runtime with I/O and time;
@@ -128,8 +118,8 @@ impl Batch {
         let Target::References(_) = self.target else { return Ok(None) };
         let options = &self.options.store;
         let made = async {
-            if let Some(path) = each::local(&self.output).filter(|_| self.each) {
-                create_folder(path)?;
+            if let Some(path) = local_path(&self.output).filter(|_| self.each) {
+                create_folder(&path)?;
             }
             OutputLock::acquire(&self.output, options).await
         };
@@ -164,24 +154,24 @@ impl Batch {
         if self.each {
             return Ok(Present::Nothing);
         }
-        if self.restart {
+        if self.run.restart {
             return Ok(Present::Unknown);
         }
         let several = format.is_several_files();
         let present = Present::of(&self.output, several, journal, &self.options.store).await?;
         if !self.overwrite {
-            present.check(&self.output, several, self.append)?;
+            present.check(&self.output, several, self.run.append)?;
         }
         Ok(present)
     }
 
     /// Takes away what killed runs left beside the output.
     fn remove_abandoned(&self) {
-        if let Some(path) = each::local(&self.output) {
+        if let Some(path) = local_path(&self.output) {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             virtualize_store::remove_abandoned(folder.unwrap_or(Path::new(".")), false);
             if self.each {
-                virtualize_store::remove_abandoned(path, true);
+                virtualize_store::remove_abandoned(&path, true);
             }
         }
     }
@@ -196,7 +186,7 @@ impl Batch {
     }
 
     fn read_options(&self) -> ReadOptions {
-        let (files, attempts, wait) = (self.files, self.attempts, self.wait);
+        let (files, attempts, wait) = (self.files, self.run.attempts(), self.wait);
         ReadOptions { files, attempts, wait, cancel: self.cancel.clone() }
     }
 
@@ -253,10 +243,10 @@ impl Batch {
 
     /// Whether so many may have failed.
     fn may_be_written(&self, summary: &Summary) -> Result<(), Error> {
-        if summary.failed <= self.max_failures || self.skip_failed {
+        if summary.failed <= self.run.max_failures || self.run.skip_failed {
             return Ok(());
         }
-        let (count, allowed) = (summary.failed, self.max_failures);
+        let (count, allowed) = (summary.failed, self.run.max_failures);
         Err(Error::Failures { count, allowed, first: summary.failures.clone() })
     }
 }

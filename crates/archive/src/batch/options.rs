@@ -1,6 +1,6 @@
 //! Options of a batch as users write them: flags of the command, members of a JSON object.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use virtualize::options::{IcechunkOptions, OutputFormat, WriteOptions, value};
@@ -217,9 +217,8 @@ impl BatchOptions {
 
     /// Starts building the batch that writes `target` to `output`, with files mapped by `options`.
     pub fn builder(&self, output: &str, target: Target, options: virtualize::Options) -> BatchBuilder {
-        let run = &self.run;
         let layout = self.combine.layout(options.map.chunk_grid == virtualize::ChunkGridChoice::Rectilinear);
-        let mut builder = Batch::builder(output)
+        let builder = Batch::builder(output)
             .inputs(self.files.inputs())
             .filter(self.files.filter())
             .assets(self.files.assets())
@@ -229,19 +228,7 @@ impl BatchOptions {
             .overwrite(self.write.overwrite)
             .relocation(self.write.relocation(Some(output)))
             .options(options)
-            .attempts(run.attempts(), Duration::from_secs(1))
-            .retry_failed(run.retry_failed)
-            .max_failures(run.max_failures)
-            .skip_failed(run.skip_failed)
-            .append(run.append)
-            .drop_vanished(run.drop_vanished)
-            .drop_unwritten(run.drop_unwritten)
-            .reread_changed(run.reread_changed)
-            .recheck(!run.no_recheck)
-            .restart(run.restart);
-        if let Some(journal) = &run.journal {
-            builder = builder.journal(journal);
-        }
+            .run_options(self.run.clone());
         if self.each { builder.each() } else { builder }
     }
 }

@@ -1,7 +1,7 @@
 //! What is at the place of an output, beside what the journal knows of it.
 
 use virtualize::{StoreError, StoreOptions};
-use virtualize_store::{Receipt, receipt, url_of};
+use virtualize_store::{Receipt, local_path, receipt, url_of};
 
 use crate::{Error, Journal};
 
@@ -41,7 +41,7 @@ impl Present {
             journal.finish_output(&name, &there)?;
             return Ok(Self::Written { plan: known.begun_plan.unwrap_or_default() });
         }
-        if known.begun.is_some() && !is_local(output) {
+        if known.begun.is_some() && local_path(output).is_none() {
             journal.keep_begun()?;
             return Ok(Self::Unfinished);
         }
@@ -78,9 +78,4 @@ impl Present {
 pub(super) fn name(output: &str) -> String {
     let output = output.trim_end_matches('/');
     url_of(output).unwrap_or_else(|_| output.to_owned())
-}
-
-/// Whether an output lies on a disk of this machine.
-pub(super) fn is_local(output: &str) -> bool {
-    name(output).starts_with("file://")
 }

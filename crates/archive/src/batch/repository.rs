@@ -59,7 +59,7 @@ impl Writing<'_> {
             grows: None,
             touched: record.touched.clone(),
         };
-        let Batch { output, options: Options { store: reaching, .. }, append, overwrite, .. } = self.batch;
+        let Batch { output, options: Options { store: reaching, .. }, run, overwrite, .. } = self.batch;
         match virtualize::inspect_branch(output, &options.branch, &update, reaching).await? {
             History::Empty => return self.commit_as(&combination, options.clone()).await,
             History::Whole if record.digest == combination.digest => {
@@ -70,7 +70,7 @@ impl Writing<'_> {
             History::Changed(_) if *overwrite => update.base = None,
             History::Changed(source) => return Err(changed(output, source)),
         }
-        if !append && !overwrite {
+        if !run.append && !overwrite {
             return Err(OptionConflict::NotAppended.into());
         }
         let commit = |update: Update| CommitOptions { mode: CommitMode::Update(update), ..options.clone() };

@@ -15,6 +15,8 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 
+use virtualize_store::local_path;
+
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 pub(crate) use content::{pack_hierarchy, pack_values, unpack};
@@ -115,13 +117,15 @@ impl Journal {
 /// The journal of an output: beside a local one, in the current folder for others.
 pub fn journal_beside(output: &str) -> PathBuf {
     let trimmed = output.trim_end_matches('/');
-    let local = match trimmed.split_once("://") {
-        Some(("file", path)) => Some(path),
-        Some(_) => None,
-        None => Some(trimmed),
+    let mut journal = match trimmed.contains("://") {
+        true => local_path(trimmed)
+            .unwrap_or_else(|| trimmed.rsplit('/').next().unwrap_or(trimmed).into())
+            .into_os_string(),
+        // A relative path stays one.
+        false => trimmed.into(),
     };
-    let name = local.unwrap_or_else(|| trimmed.rsplit('/').next().unwrap_or(trimmed));
-    PathBuf::from(format!("{name}.journal"))
+    journal.push(".journal");
+    journal.into()
 }
 
 #[cfg(test)]
