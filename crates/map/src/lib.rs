@@ -5,6 +5,7 @@
 //! `async`. Content that has to be fetched is described as an [`InlineTask`]; every decision that could surprise a user
 //! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
 
+mod budget;
 mod convention;
 mod diagnostic;
 mod error;

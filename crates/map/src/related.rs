@@ -1,4 +1,17 @@
-//! Names of other files in the metadata of a file: external links and raw data, virtual sources, planes of an OME-TIFF.
+//! Other files that the metadata of a file names: external links and raw data, virtual sources, planes of an OME-TIFF.
+
+use virtualize_zarr::Source;
+
+/// Another file that a file names; `F` is its metadata.
+#[derive(Clone, Debug)]
+pub enum OtherFile<F> {
+    /// Its metadata was read.
+    Read(Box<F>, Source),
+    /// It does not exist.
+    Missing,
+    /// It is not allowed, or could not be read; the reason.
+    Refused(String),
+}
 
 /// Returns the url of a file that the file at `own` names.
 ///

@@ -12,16 +12,11 @@ use super::fill::{FillPlan, FillQuestion};
 use super::header_fill::DatasetFill;
 use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
 use super::types::{ElementType, element_type};
-use crate::{ArrayReport, ChunkContent, Error, InlineTask, Piece, Result, Severity};
-
-/// Bytes of memory for a chunk in a manifest: position, offset and length.
-const CHUNK: u64 = 20;
+use crate::budget::{chunk_bytes, task_bytes};
+use crate::{ArrayReport, ChunkContent, Error, InlineTask, Result, Severity};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
 const MEMBER: u64 = 1 << 10;
-
-/// Bytes of inlined chunks that are decoded for each byte taken from the budget.
-const DECODED: u64 = 16;
 
 impl Mapper<'_> {
     /// Maps a dataset. Returns `None`, and reports why, if the dataset is left out. `axes` are the dimensions of its dataspace.
@@ -121,16 +116,11 @@ impl Mapper<'_> {
 
     /// Takes memory for the chunks of an array, and for their references, whose keys repeat the path.
     fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<()> {
-        let name = path.len() as u64;
-        let chunk = CHUNK.saturating_add(name / 4);
-        self.take("chunk tables", plan.chunks.len().saturating_mul(chunk))?;
+        self.take("chunk tables", chunk_bytes(plan.chunks.len(), path))?;
         let made = plan.inline.len() as u64;
         let pieces = plan.inline.iter().map(|(_, content)| content.pieces().len()).sum::<usize>() as u64;
         let decoded = planner.made_bytes(&plan.chunk_shape).unwrap_or(u64::MAX).saturating_mul(made);
-        let tasks =
-            made.saturating_mul(size_of::<InlineTask>() as u64).saturating_add(made.saturating_mul(name));
-        let pieces = pieces.saturating_mul(size_of::<Piece>() as u64);
-        self.take("inlined chunks", tasks.saturating_add(pieces).saturating_add(decoded / DECODED))
+        self.take("inlined chunks", task_bytes(made, pieces, decoded, path))
     }
 
     fn report_plan(&mut self, path: &str, dataset: &Dataset, plan: &ChunkPlan, fill: &FillPlan) {

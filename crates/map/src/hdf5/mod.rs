@@ -73,11 +73,7 @@ pub fn map_file_among(
     let (lookup, chain) = (Lookup::new(budget), [source.url.clone()]);
     let shared = Shared { others, sources_left: &sources_left, mapped: &mapped, lookup: &lookup };
     let mut mapped = map_within(file, source, shared, options, &chain);
-    if let Some(refused) = budget.refused() {
-        let (severity, path) = (Severity::Error, "/".to_owned());
-        let (code, message) = ("too-large", refused.to_string());
-        mapped.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy: None });
-    }
+    crate::budget::report(budget, &mut mapped);
     if options.unpack && options.format == ZarrFormat::V2 {
         mapped.report.diagnostics.push(unpack::needs_v3());
     }

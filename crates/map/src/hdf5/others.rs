@@ -9,7 +9,7 @@ use virtualize_zarr::Source;
 
 use super::lookup::Lookup;
 use super::unlimited::Pattern;
-use crate::related::resolve_relative;
+use crate::related::{self, resolve_relative};
 use crate::{Error, Result};
 
 /// Deepest chain of virtual datasets.
@@ -28,16 +28,8 @@ pub(super) fn no_dataset() -> Error {
 const TOO_MANY: Error =
     Error::Limit { what: "sources of virtual datasets", limit: super::VIRTUAL_SOURCES as u64 };
 
-/// Another file that a file names.
-#[derive(Clone, Debug)]
-pub enum OtherFile {
-    /// Its metadata was read.
-    Read(Box<File>, Source),
-    /// It does not exist. What virtual datasets map to it reads as the fill value.
-    Missing,
-    /// It is not allowed, or could not be read; the reason.
-    Refused(String),
-}
+/// Another HDF5 file that a file names. What virtual datasets map to a missing one reads as the fill value.
+pub type OtherFile = related::OtherFile<File>;
 
 /// Other files by url.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,6 @@
 //! Mapping of one image to one array with its coordinates and georeferencing.
 
+use virtualize_bytes::Budget;
 use virtualize_remedy::Remedy;
 use virtualize_tiff::model::{Ifd, Image};
 use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat, node::join};
@@ -17,9 +18,19 @@ use super::{
     sample::{self, Sample},
     tags,
 };
+use crate::budget::{chunk_bytes, task_bytes};
 use crate::{
     ArrayReport, ChunkGridChoice, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity,
 };
+
+/// Bytes of memory for an image, without its metadata items.
+const IMAGE: u64 = 2 << 10;
+
+/// Bytes of memory for a metadata item, without its text.
+const ITEM: u64 = 128;
+
+/// Bytes of memory for a palette in JSON.
+const COLORS: u64 = 3 * 256 * 48;
 
 /// Maps the images of a file.
 pub(super) struct ImageMapper<'a> {
@@ -31,6 +42,8 @@ pub(super) struct ImageMapper<'a> {
     pub(super) file_size: u64,
     /// Choices of the user.
     pub(super) options: &'a MapOptions,
+    /// Memory that the file may take.
+    pub(super) budget: &'a Budget<'a>,
 }
 
 /// The parts of an array before they are assembled.
@@ -70,6 +83,7 @@ impl ImageMapper<'_> {
     }
 
     fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts> {
+        self.budget.take("images", image_bytes(ifd, image, path))?;
         let sample = Sample::of(image, self.endian)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
         let encoding = Encoding { image, sample: &sample, endian: self.endian, format: self.options.format };
@@ -85,7 +99,25 @@ impl ImageMapper<'_> {
         let chunks = maker.make()?;
         let diagnostics = &mut mapped.report.diagnostics;
         let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
-        Ok(Parts { geometry, sample, nodata, chunks })
+        let parts = Parts { geometry, sample, nodata, chunks };
+        self.take_chunks(ifd, path, &parts)?;
+        Ok(parts)
+    }
+
+    /// Takes memory for the chunks of an image, and for its coordinates if they are small enough to be inlined.
+    fn take_chunks(&self, ifd: &Ifd, path: &str, parts: &Parts) -> Result<()> {
+        let Parts { geometry, sample, chunks, .. } = parts;
+        self.budget.take("chunk tables", chunk_bytes(chunks.manifest.len(), path))?;
+        let made = chunks.tasks.len() as u64;
+        let size = sample.data_type.size().unwrap_or(1);
+        let bytes = geometry.chunk_shape(chunks.rows).iter().fold(size, |size, n| size.saturating_mul(*n));
+        self.budget.take("inlined chunks", task_bytes(made, made, bytes.saturating_mul(made), path))?;
+        let coordinates = geometry.width.saturating_add(geometry.height).saturating_mul(8);
+        let is_georeferenced = ifd.geo.is_some() || self.main.is_some_and(|main| main.geo.is_some());
+        if is_georeferenced && coordinates <= self.options.inline_limit {
+            self.budget.take("coordinates", coordinates)?;
+        }
+        Ok(())
     }
 
     fn names(&self, ifd: &Ifd, image: &Image) -> Names {
@@ -116,6 +148,13 @@ impl ImageMapper<'_> {
         let array = array(parts, attributes);
         target.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
     }
+}
+
+/// Returns the memory for an image and its attributes, without its chunks.
+fn image_bytes(ifd: &Ifd, image: &Image, path: &str) -> u64 {
+    let items = ifd.gdal_metadata.iter().map(|item| (item.name.len() + item.value.len()) as u64 + ITEM);
+    let colors = if image.color_map.is_some() { COLORS } else { 0 };
+    items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64)
 }
 
 fn grid(geometry: &Geometry, chunks: &Chunks) -> ChunkGrid {
@@ -187,6 +226,7 @@ fn diagnostic(error: &Error, path: &str) -> Diagnostic {
     let code = match error {
         Error::InvalidNodata { .. } => "invalid-nodata",
         Error::InlineLimit { .. } => "inline-limit",
+        Error::Budget(_) => "too-large",
         Error::Image(_) => "tiff-image",
         Error::Truncated { .. } => "tiff-truncated",
         Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => "tiff-malformed",

@@ -33,13 +33,14 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use virtualize_bytes::{Budget, Limits};
 use virtualize_remedy::{OptionName, Remedy};
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::{Source, ZarrFormat};
 
 use self::image::ImageMapper;
 pub use self::lerc::{LercChunk, lerc_outer_codecs, stored_type};
-pub use self::ome::{OtherTiffs, ome_files};
+pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
 pub use self::probes::{ProbeAnswers, Probes, decide, probes};
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity, convention};
 
@@ -52,11 +53,19 @@ pub(super) const ARRAY: &str = "band_data";
 /// Maps a TIFF file. The first image is the array `band_data` at the root, each further one (pages, overviews, masks,
 /// SubIFDs) `band_data` in a group named by its place, such as `1` or `0/0`.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
-    map_file_among(file, source, &OtherTiffs::default(), options)
+    let budget = Budget::of_file(&Limits::default(), source.size);
+    map_file_among(file, source, &OtherTiffs::default(), options, &budget)
 }
 
-/// The same, with the other files in which an OME-TIFF has planes ([`ome_files`]).
-pub fn map_file_among(file: &File, source: Source, others: &OtherTiffs, options: &MapOptions) -> Mapped {
+/// Maps a TIFF file together with the other files in which an OME-TIFF has planes ([`ome_files`]). Takes memory for the result
+/// from `budget`; if that is spent, the report has an error.
+pub fn map_file_among(
+    file: &File,
+    source: Source,
+    others: &OtherTiffs,
+    options: &MapOptions,
+    budget: &Budget<'_>,
+) -> Mapped {
     let mut mapped = Mapped::new(options.format, COMPANIONS);
     if let Some(error) = &file.chain_error {
         mapped.report.diagnostics.push(Diagnostic {
@@ -68,17 +77,19 @@ pub fn map_file_among(file: &File, source: Source, others: &OtherTiffs, options:
         });
     }
     let main = file.ifds.first();
-    let mapper = ImageMapper { endian: zarr_endian(file.endian), main, file_size: source.size, options };
+    let endian = zarr_endian(file.endian);
+    let mapper = ImageMapper { endian, main, file_size: source.size, options, budget };
     let wanted = map_images(&mapper, file, &mut mapped);
     mapped.hierarchy.sources.push(source);
     mapped.report.diagnostics.extend(wanted.into_iter().map(no_such_image));
     mapped.report.diagnostics.extend(grid_advice(options));
     masks::describe(file, &mut mapped.hierarchy);
-    let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options);
+    let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options, budget);
     if options.stack && !joined {
         stack::stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
+    crate::budget::report(budget, &mut mapped);
     if options.unpack {
         packing::unpack_all(&mut mapped);
     }
@@ -93,7 +104,7 @@ fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) ->
     let ifds = &mapper.options.ifds;
     let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
     let mut wanted: BTreeSet<&[usize]> = ifds.iter().map(Vec::as_slice).collect();
-    while let Some(ifd) = pending.pop() {
+    while let Some(ifd) = pending.pop().filter(|_| mapper.budget.refused().is_none()) {
         if ifds.is_empty() || wanted.remove(ifd.path.as_slice()) {
             mapper.map(ifd, &group_path(ifd), mapped);
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use virtualize_bytes::Budget;
 use virtualize_tiff::{
     Ome, OmeImage, TiffData,
     model::{File, Ifd, Value as TagValue},
@@ -17,16 +18,22 @@ use super::{
     join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
     map_images, zarr_endian,
 };
-use crate::{Diagnostic, Error, MapOptions, Mapped, Result, Severity, related::resolve_relative};
+use crate::{
+    Diagnostic, Error, MapOptions, Mapped, Result, Severity,
+    related::{OtherFile, resolve_relative},
+};
 
 /// Most planes of all images of a document.
 const MOST_PLANES: u64 = 1 << 20;
 
-/// Other TIFF files by url: what they say, or why they may or could not be read.
+/// Another TIFF file that a file names.
+pub type OtherTiff = OtherFile<File>;
+
+/// Other TIFF files by url.
 #[derive(Clone, Debug, Default)]
 pub struct OtherTiffs {
-    /// Each with what became of it.
-    pub files: BTreeMap<String, Result<(Box<File>, Source), String>>,
+    /// The files by url.
+    pub files: BTreeMap<String, OtherTiff>,
 }
 
 /// Urls of the other files in which an OME-TIFF at `own` has planes.
@@ -80,6 +87,7 @@ pub(super) fn join_series(
     others: &OtherTiffs,
     mapped: &mut Mapped,
     options: &MapOptions,
+    budget: &Budget<'_>,
 ) -> bool {
     let ome = match document(file) {
         None => return false,
@@ -97,7 +105,7 @@ pub(super) fn join_series(
     let own = mapped.hierarchy.sources.first().map(|source| source.url.clone()).unwrap_or_default();
     let mut series =
         Series { ome: &ome, own, files: Files { own: file, others: Vec::new() }, used: BTreeSet::new() };
-    series.files.others = map_others(others, mapped, options);
+    series.files.others = map_others(others, mapped, options, budget);
     let mut catalogue = Vec::new();
     let mut room = MOST_PLANES;
     for image in ome.images.iter().filter(|image| !image.data.is_empty()) {
@@ -134,16 +142,22 @@ struct Other<'a> {
     source: SourceId,
 }
 
-fn map_others<'a>(others: &'a OtherTiffs, mapped: &mut Mapped, options: &MapOptions) -> Vec<Other<'a>> {
+fn map_others<'a>(
+    others: &'a OtherTiffs,
+    mapped: &mut Mapped,
+    options: &MapOptions,
+    budget: &Budget<'_>,
+) -> Vec<Other<'a>> {
     let mut all = Vec::new();
     for (url, other) in &others.files {
         let mut source = SourceId(0);
         let content = match other {
-            Err(why) => Err(why.as_str()),
-            Ok((file, place)) => {
+            OtherTiff::Refused(why) => Err(why.as_str()),
+            OtherTiff::Missing => Err("does not exist"),
+            OtherTiff::Read(file, place) => {
                 source = SourceId(u32::try_from(mapped.hierarchy.sources.len()).unwrap_or(u32::MAX));
                 mapped.hierarchy.sources.push(place.clone());
-                Ok((&**file, map_alone(file, place, options)))
+                Ok((&**file, map_alone(file, place, options, budget)))
             }
         };
         all.push(Other { url, content, source });
@@ -151,10 +165,10 @@ fn map_others<'a>(others: &'a OtherTiffs, mapped: &mut Mapped, options: &MapOpti
     all
 }
 
-fn map_alone(file: &File, source: &Source, options: &MapOptions) -> Mapped {
+fn map_alone(file: &File, source: &Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
     let mut mapped = Mapped::new(options.format, COMPANIONS);
     let (endian, main) = (zarr_endian(file.endian), file.ifds.first());
-    let mapper = ImageMapper { endian, main, file_size: source.size, options };
+    let mapper = ImageMapper { endian, main, file_size: source.size, options, budget };
     map_images(&mapper, file, &mut mapped);
     mapped
 }

@@ -71,6 +71,23 @@ fn main_array(mapped: &Mapped) -> &Array {
     mapped.hierarchy.array("band_data").expect("the main image")
 }
 
+/// A budget of about 64 MiB has room for the coordinates of seven images 2^20 pixels wide, with 8 bytes each.
+#[test]
+fn small_directories_cannot_take_all_memory() {
+    let wide = |n: usize| {
+        let mut wide = ifd(image(1 << 20, 1, 1, 1));
+        wide.path = vec![n];
+        wide.geo = Some(Geo::default());
+        wide
+    };
+    let mapped = map_ifds((0..20).map(wide).collect(), &options(ZarrFormat::V3));
+    let last = mapped.report.diagnostics.last().unwrap();
+    assert_eq!((last.code, last.severity), ("too-large", Severity::Error));
+    assert!(
+        mapped.hierarchy.array("6/band_data").is_some() && mapped.hierarchy.array("8/band_data").is_none()
+    );
+}
+
 #[test]
 fn chunky_bands_are_last_in_v2_and_transposed_in_v3() {
     let mut chunky = image(4, 6, 3, 2);

@@ -93,7 +93,7 @@ impl SourceFile {
     pub(crate) fn map(&self, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
         match self {
             Self::Hdf5(files) => files.map(source, options, budget),
-            Self::Tiff(files) => files.map(source, options),
+            Self::Tiff(files) => files.map(source, options, budget),
         }
     }
 

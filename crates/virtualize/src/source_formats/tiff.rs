@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::StreamExt;
 use virtualize_bytes::{Budget, Budgeted};
-use virtualize_map::tiff::{OtherTiffs, map_file_among, ome_files};
+use virtualize_map::tiff::{OtherTiff, OtherTiffs, map_file_among, ome_files};
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::Object;
 use virtualize_tiff::model::File;
@@ -45,8 +45,8 @@ impl Files {
         let urls = ome_files(&self.file, sources.own());
         let reads = urls.into_iter().enumerate().map(|(at, url)| async move {
             let other = match at < FILES {
-                true => read_other(&url, sources, options).await,
-                false => Err(format!("more than {FILES} other files are needed")),
+                true => read_other(&url, sources, options).await.unwrap_or_else(OtherTiff::Refused),
+                false => OtherTiff::Refused(format!("more than {FILES} other files are needed")),
             };
             (url, other)
         });
@@ -57,23 +57,19 @@ impl Files {
         !self.others.files.is_empty()
     }
 
-    pub(super) fn map(&self, source: Source, options: &MapOptions) -> Mapped {
-        map_file_among(&self.file, source, &self.others, options)
+    pub(super) fn map(&self, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
+        map_file_among(&self.file, source, &self.others, options, budget)
     }
 }
 
-async fn read_other(
-    url: &str,
-    sources: &Sources<'_>,
-    options: &Options,
-) -> Result<(Box<File>, Source), String> {
+async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Result<OtherTiff, String> {
     let object = sources.open(url).await.map_err(|unopened| unopened.to_string())?;
     let head = head(object.as_ref()).await.map_err(|error| error.to_string())?;
     if !has_signature(&head) {
         return Err("it is no TIFF file".to_owned());
     }
     match Files::read(&object, options, sources.budget()).await {
-        Ok(files) => Ok((files.file, source_of(&object))),
+        Ok(files) => Ok(OtherTiff::Read(files.file, source_of(&object))),
         Err(error) => Err(format!("{}: {error}", object.name())),
     }
 }
