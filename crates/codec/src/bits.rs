@@ -1,4 +1,4 @@
-//! Streams of bits, most significant first.
+//! Bit streams, most significant bit first.
 
 /// Reads numbers of up to 64 bits.
 pub(crate) struct BitReader<'a> {
@@ -12,7 +12,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The next `count` bits as a number; `None` past the end.
+    /// Reads the next `count` bits as a number; `None` past the end.
     pub(crate) fn read(&mut self, count: u32) -> Option<u64> {
         let mut value = 0u64;
         let mut left = count;
@@ -33,7 +33,7 @@ impl<'a> BitReader<'a> {
 #[derive(Default)]
 pub(crate) struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that are free in the last byte.
+    /// Free bits of the last byte.
     free: u32,
 }
 

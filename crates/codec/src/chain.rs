@@ -1,4 +1,4 @@
-//! Chains of codecs.
+//! Chains of codecs, and the bounds on what they decode to.
 
 use virtualize_zarr::Codec;
 
@@ -7,24 +7,24 @@ use crate::{
     codecs::{Direction, run},
 };
 
-/// Bytes by which encoders may lengthen a chunk, however small it is: heads, checksums and tables.
+/// Bytes by which encoders may lengthen even a small chunk: headers, checksums and tables.
 const SLACK: usize = 1 << 16;
 
-/// How long the bytes between two codecs may be.
+/// Bound on the bytes between two codecs.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     bytes: usize,
-    /// Whether a whole chunk has just so many.
+    /// Whether a whole chunk has exactly so many.
     exact: bool,
 }
 
-/// Undoes a chain of codecs, the last first, and returns `expected_len` bytes. What is longer is cut off where no codec
-/// depends on the length (TIFF pads).
+/// Decodes a chunk by a chain of codecs, the last first, and returns `expected_len` bytes. Longer output is truncated
+/// if no codec depends on the length, as TIFF pads strips.
 ///
 /// # Errors
 /// See [`CodecFailure`].
 pub fn decode(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec<u8>, CodecFailure> {
-    let mut data = undone(codecs, bytes, expected_len)?;
+    let mut data = decode_to_limit(codecs, bytes, expected_len)?;
     if data.len() < expected_len {
         return Err(CodecFailure::TooShort { expected: expected_len, found: data.len() });
     }
@@ -32,20 +32,20 @@ pub fn decode(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec
     Ok(data)
 }
 
-/// Undoes a chain of codecs whose elements have any length, and returns all bytes.
+/// Decodes a chunk of elements of variable length, and returns all bytes.
 ///
 /// # Errors
-/// See [`CodecFailure`]; more than `most` bytes.
+/// See [`CodecFailure`]; [`CodecFailure::TooLong`] above `most` bytes.
 pub fn decode_variable(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
-    let data = undone(codecs, bytes, most.saturating_add(1))?;
+    let data = decode_to_limit(codecs, bytes, most.saturating_add(1))?;
     if data.len() > most {
         return Err(CodecFailure::TooLong { codec: "chunk".to_owned(), limit: most });
     }
     Ok(data)
 }
 
-/// Undoes a chain of codecs; at most `most` bytes.
-fn undone(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
+/// Decodes to at most `most` bytes.
+fn decode_to_limit(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
     let limits = limits(codecs, most);
     let mut data: Option<Vec<u8>> = None;
     for (index, (codec, limit)) in codecs.iter().zip(&limits).enumerate().rev() {
@@ -63,7 +63,7 @@ fn undone(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecF
     Ok(data.unwrap_or_else(|| bytes.iter().copied().take(most).collect()))
 }
 
-/// Applies a chain of codecs, the first first.
+/// Encodes a chunk by a chain of codecs, the first first.
 ///
 /// # Errors
 /// [`CodecFailure::NoEncoder`], or parameters that do not fit the bytes.
@@ -77,8 +77,8 @@ pub fn encode(codecs: &[Codec], bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     Ok(data)
 }
 
-/// For each codec, how long the bytes may be that it decodes to. What compressors were given is little longer than the
-/// chunk, however many there are: one bound holds for all of them, so that a chain of them is no bomb.
+/// Returns the bound on the output of each codec's decoder. The input of a compressor is hardly longer than the chunk,
+/// however many compressors there are, so one bound holds for all of them: a chain of compressors cannot multiply.
 fn limits(codecs: &[Codec], expected_len: usize) -> Vec<Limit> {
     let most = expected_len.saturating_mul(2).saturating_add(SLACK);
     let mut limit = Limit { bytes: expected_len, exact: true };

@@ -1,17 +1,18 @@
-//! JPEG (ITU-T T.81) whose image gets more rows, so that readers which want a whole chunk decode a shorter one.
+//! Adds rows to JPEG images (ITU-T T.81), so that readers which expect a full chunk decode a shorter one.
 
 use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "JPEG";
 
-/// Says another number of rows in the frame header, and leaves all else as it is: decoders fill up the blocks that are
-/// then missing at the end. The first `rows` rows decode as before.
+/// Writes another number of rows into the frame header, and leaves everything else as it is: decoders fill in the
+/// blocks that are then missing at the end. The first `rows` rows decode as before.
 ///
-/// Where chroma has half as many rows, decoders of the libjpeg family calculate each row from the nearest two rows of
-/// chroma. The last of an even number of rows would see a row of chroma that is not there otherwise.
+/// If chroma has half as many rows, decoders of the libjpeg family compute each row from the two nearest rows of
+/// chroma. The last of an even number of rows would then depend on a row of chroma that did not exist before, so such
+/// images are rejected.
 ///
 /// # Errors
-/// Another frame than a baseline or extended sequential one, another width, fewer rows, or the case above.
+/// Frames other than baseline and extended sequential ones, another width, fewer rows, or the case above.
 pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec<u8>, CodecFailure> {
     let frame = Frame::find(bytes)?;
     if u64::from(frame.width) != width || u64::from(frame.height) < rows {
@@ -37,8 +38,8 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
     Ok(taller)
 }
 
-/// Whether some component of an image of several has fewer samples than another. `None` where these bytes end before the
-/// frame header.
+/// Whether some component of an image of several has fewer samples than another. `None` where these bytes end before
+/// the frame header.
 ///
 /// # Errors
 /// No JPEG.

@@ -1,7 +1,7 @@
-//! JPEG 2000 (ITU-T T.800) whose image gets more rows, so that readers which want a whole chunk decode a shorter one.
+//! Adds rows to JPEG 2000 codestreams (ITU-T T.800), so that readers which expect a full chunk decode a shorter one.
 //!
-//! The image that there is becomes the first tile of a higher one; further tiles below it have empty packets alone, whose
-//! headers are one zero bit each.
+//! The image becomes the first tile of a taller one. The tiles below it consist of empty packets, whose headers are one
+//! zero bit each.
 
 use crate::{CodecFailure, corrupt};
 
@@ -10,24 +10,24 @@ const SIZE: u16 = 0xff51;
 const CODING_STYLE: u16 = 0xff52;
 const START_OF_TILE: u16 = 0xff90;
 const END: &[u8] = b"\xff\xd9";
-/// Lengths of tiles and packets, which may be left out.
+/// Markers with lengths of tiles and packets, which are optional.
 const LENGTHS: [u16; 2] = [0xff55, 0xff57];
-/// Another order of packets, and their headers apart from them.
+/// Markers of a changed packet order and of packed packet headers.
 const UNSUPPORTED: [u16; 2] = [0xff5f, 0xff60];
-/// Tiles that a codestream may have.
+/// Greatest number of tiles of a codestream.
 const MOST_TILES: u64 = 0xffff;
 
-/// Adds tiles below the image, whose rows decode as before.
+/// Adds tiles below an image of `rows` rows up to `height`. Its own rows decode as before.
 ///
 /// # Errors
-/// Boxes around the codestream, several tiles, another size, or features that few files have.
+/// Files with boxes around the codestream, several tiles, images of another size, and the markers [`UNSUPPORTED`].
 pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec<u8>, CodecFailure> {
     let broken = |reason: &str| corrupt(NAME, reason);
     let mut rest = bytes.strip_prefix(b"\xff\x4f").ok_or_else(|| broken("no bare codestream"))?;
     let mut out = b"\xff\x4f".to_vec();
     let (mut components, mut coding) = (0, None);
     let tiles = loop {
-        let (marker, body, next) = segment(rest).ok_or_else(|| broken("it is cut off"))?;
+        let (marker, body, next) = segment(rest).ok_or_else(|| broken("the codestream is truncated"))?;
         match marker {
             START_OF_TILE => break rest,
             SIZE => {

@@ -1,8 +1,8 @@
-//! LERC2 (Limited Error Raster Compression) as libtiff reads and writes it, beside what Zarr readers make of it.
+//! LERC2 (Limited Error Raster Compression) as libtiff reads and writes it. <https://github.com/Esri/lerc>
 //!
-//! Libtiff stores NaN as a mask, and the alpha channel of 8-bit images as well where it is 0 or 255 throughout; Zarr
-//! readers ignore masks. So chunks that have one are decoded here, and written again as a blob that is valid throughout.
-//! The crate `lerc-rs` decodes.
+//! Libtiff stores NaN as a mask, and so the alpha channel of 8-bit images if it is 0 or 255 throughout. Zarr readers
+//! ignore masks. Chunks with a mask are therefore decoded here, by the crate `lerc-rs`, and encoded anew as a blob
+//! without one.
 
 use lerc::{DecodeResult, LercInfo, Sample};
 use virtualize_zarr::{Codec, DataType};
@@ -13,24 +13,24 @@ use crate::{
     corrupt, parameters,
 };
 
-/// Bytes of a blob that its checksum does not cover: key, version and itself.
+/// Bytes of a blob that its checksum does not cover: key, version and the checksum.
 const UNCHECKED: usize = 14;
 
-/// Numbers of a strip or tile.
+/// Shape of a strip or tile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Rows of pixels.
     pub rows: u64,
     /// Columns of pixels.
     pub columns: u64,
-    /// Samples of a pixel, which are the last axis.
+    /// Samples per pixel, the last axis.
     pub samples: u64,
-    /// The last sample is unassociated alpha of 8 bits, which may be stored as the mask.
+    /// Whether the last sample is unassociated alpha of 8 bits, which may be stored as the mask.
     pub has_alpha: bool,
 }
 
 impl Layout {
-    /// How many numbers it has.
+    /// Returns the number of samples.
     pub fn elements(&self) -> Option<u64> {
         self.rows.checked_mul(self.columns)?.checked_mul(self.samples)
     }
@@ -40,31 +40,31 @@ impl Layout {
     }
 }
 
-/// What a blob says of itself.
+/// Header of a blob.
 #[derive(Clone, Debug)]
 pub struct Head(LercInfo);
 
 impl Head {
-    /// Most bytes that are needed to read it.
+    /// Greatest length in bytes.
     pub const BYTES: usize = 96;
 
-    /// Reads the header of the first blob.
+    /// Parses the header of the first blob.
     ///
     /// # Errors
-    /// Where this is no blob.
+    /// Bytes that are not a blob.
     pub fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
         let mut front: Vec<u8> = bytes.iter().take(Self::BYTES).copied().collect();
-        // How many blobs follow (version 6), which need not be here.
+        // The number of blobs that follow (version 6), which need not be in these bytes.
         if bytes.get(6).is_some_and(|version| *version >= 6) {
             front.iter_mut().skip(42).take(4).for_each(|byte| *byte = 0);
         }
         lerc::decode_info(&front).map(Self).map_err(broken)
     }
 
-    /// Whether readers that ignore masks, and put blobs one after the other, show this as libtiff does.
+    /// Whether readers that ignore masks, and concatenate blobs, decode the same values as libtiff.
     ///
     /// # Errors
-    /// Where libtiff refuses it: a blob of another type or size.
+    /// Blobs of another type or size, which libtiff rejects.
     pub fn is_plain(&self, data_type: &DataType, layout: &Layout) -> Result<bool, CodecFailure> {
         let info = &self.0;
         if Some(info.data_type) != type_of(data_type) {
@@ -94,7 +94,7 @@ impl Head {
     }
 }
 
-/// Undoes what lies around the blobs (Deflate, Zstandard or nothing), up to `limit` bytes.
+/// Removes the compression around the blobs (Deflate, Zstandard or none), up to `limit` bytes.
 ///
 /// # Errors
 /// See [`CodecFailure`].
@@ -107,8 +107,8 @@ pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, Co
     }
 }
 
-/// Decodes the blobs of a strip or tile as libtiff does: one, or one a sample, which then become the last axis. Masked
-/// floating-point numbers are NaN, the mask of an image with alpha is 255 or 0. Little-endian numbers.
+/// Decodes the blobs of a strip or tile as libtiff does: one blob, or one per sample, with samples as the last axis.
+/// Masked floating-point numbers are NaN; the mask of an image with alpha becomes 255 or 0. Numbers are little-endian.
 ///
 /// # Errors
 /// See [`CodecFailure`].
@@ -137,10 +137,10 @@ impl<T: Sample> Blobs<T> {
         Head::parse(bytes)?.is_plain(data_type, layout)?;
         let info = lerc::decode_info(bytes).map_err(broken)?;
         if info.no_data_value.is_some() {
-            return Err(CodecFailure::NoDecoder("LERC with values that stand for no data".into()));
+            return Err(CodecFailure::NoDecoder("LERC with a no-data value".into()));
         }
         let (depth, blobs) = (u64::from(info.depth), u64::from(info.bands));
-        // One blob with all samples, one a sample, or one with the mask for alpha.
+        // One blob with all samples, one per sample, or one with the mask for alpha.
         let fits = match blobs {
             1 => depth == layout.samples || layout.has_alpha && depth.checked_add(1) == Some(layout.samples),
             many => depth == 1 && many == layout.samples && data_type.is_float(),
@@ -155,7 +155,7 @@ impl<T: Sample> Blobs<T> {
         Ok(Self { values, result })
     }
 
-    /// Pixel by pixel, as libtiff shows them.
+    /// Returns the samples pixel by pixel, as libtiff decodes them.
     fn shown(&self, layout: &Layout) -> Result<Vec<u8>, CodecFailure> {
         let fail = || corrupt("lerc", "its blobs have other sizes than the chunk");
         let (pixels, samples) = layout.pixels().zip(usize::try_from(layout.samples).ok()).ok_or_else(fail)?;
@@ -179,7 +179,7 @@ impl<T: Sample> Blobs<T> {
     }
 }
 
-/// A blob of version 4 without a mask that holds these little-endian numbers as they are.
+/// Encodes little-endian numbers as a blob of version 4 without mask and compression.
 ///
 /// ```text
 /// | "Lerc2 " | version i32 | checksum u32 | rows i32 | columns i32 | depth i32 | valid pixels i32 | micro block i32
@@ -202,7 +202,7 @@ pub fn encode(data_type: &DataType, layout: &Layout, bytes: &[u8]) -> Result<Vec
     let mut after = Vec::with_capacity(bytes.len());
     after.extend([0.0_f64, 0.0, 1.0].into_iter().flat_map(f64::to_le_bytes));
     after.extend(0_i32.to_le_bytes());
-    // The range of each depth: readers only ask whether it is one value.
+    // The range of each depth: readers only test whether it is a single value.
     for bound in [0.0, 1.0] {
         let bound = number(kind, bound);
         (0..depth).for_each(|_| after.extend(&bound));
@@ -252,7 +252,7 @@ fn type_of(data_type: &DataType) -> Option<lerc::DataType> {
 }
 
 fn no_type(data_type: &DataType) -> CodecFailure {
-    parameters("lerc", format!("it has no numbers of type {data_type}"))
+    parameters("lerc", format!("no LERC type for {data_type}"))
 }
 
 fn as_usize(number: u32) -> usize {

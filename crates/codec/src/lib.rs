@@ -1,10 +1,14 @@
-//! Decodes and encodes single chunks, for those that must be put inline.
+//! Decodes and encodes single chunks: those that are inlined, validated, or read as values.
 //!
-//! Chunks are bytes "in stored order": elements in C order after any `transpose`, numbers in the array's byte order. So
-//! `transpose`, `bytes` and the `vlen-*` codecs do nothing here. Where codecs calculate, [`encode`] and [`decode`] stand for
-//! what is behind the calculation; [`encode_values`] and [`decode_values`] do it too.
+//! Chunks are bytes in *stored order*: elements in C order after any `transpose`, numbers in the array's byte order. So
+//! `transpose`, `bytes` and the `vlen-*` codecs leave them unchanged here. [`decode`] and [`encode`] run the codecs on
+//! bytes; [`decode_values`] and [`encode_values`] also run those that compute with numbers, `scale_offset` and
+//! `cast_value`.
 //!
-//! Architecture invariants: no I/O; stored bytes are not trusted, so every decoder stops at the size that is expected.
+//! The modules [`jpeg`], [`jpeg2000`], [`png`] and [`webp`] add rows to images of the last strip of a TIFF, which
+//! readers expect to be as tall as all others; [`lerc`] rewrites blobs with masks, which readers ignore.
+//!
+//! Architecture invariants: no I/O; stored bytes are untrusted, so every decoder stops at the expected size.
 
 mod bits;
 mod chain;
@@ -24,45 +28,45 @@ use virtualize_zarr::ArithmeticError;
 /// Why a chunk could not be decoded or encoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CodecFailure {
-    /// Nothing here decodes it.
+    /// There is no decoder for the codec, or for this form of it.
     #[error("{0} cannot be decoded here")]
     NoDecoder(String),
-    /// Nothing here encodes it.
+    /// There is no encoder for the codec, or for this form of it.
     #[error("{0} cannot be encoded here")]
     NoEncoder(String),
-    /// The stored bytes are not what the codec writes.
+    /// The stored bytes are damaged.
     #[error("{codec}: {reason}")]
     Corrupt {
-        /// Which codec.
+        /// Name of the codec.
         codec: &'static str,
         /// What is wrong with them.
         reason: String,
     },
-    /// The parameters make no sense.
+    /// The parameters are invalid, or do not fit the bytes.
     #[error("{codec}: {reason}")]
     Parameters {
-        /// Which codec.
+        /// Name of the codec.
         codec: &'static str,
         /// What is wrong with them.
         reason: String,
     },
-    /// Numbers that the array's codecs cannot calculate with.
+    /// `scale_offset` or `cast_value` failed.
     #[error(transparent)]
     Arithmetic(#[from] ArithmeticError),
-    /// Less came out than the chunk needs.
+    /// The chunk decodes to too few bytes.
     #[error("chunk decodes to {found} bytes, expected {expected}")]
     TooShort {
-        /// Bytes the chunk needs.
+        /// Length of the chunk in bytes.
         expected: usize,
-        /// Bytes there are.
+        /// Number of decoded bytes.
         found: usize,
     },
-    /// More came out than the chunk can have.
+    /// The chunk decodes to too many bytes.
     #[error("{codec}: decodes to more than the {limit} bytes expected")]
     TooLong {
-        /// Which codec.
+        /// Name of the codec.
         codec: String,
-        /// Most bytes that it should give.
+        /// Greatest number of decoded bytes.
         limit: usize,
     },
 }

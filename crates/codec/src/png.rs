@@ -1,14 +1,21 @@
-//! PNG (W3C, third edition) whose image gets more rows, so that readers which want a whole chunk decode a shorter one.
+//! Adds rows to PNG images (W3C, third edition), so that readers which expect a full chunk decode a shorter one.
+//!
+//! ```text
+//! 8  signature
+//! for each chunk, numbers big-endian: 4 length of the body, 4 kind, body, 4 CRC of kind and body
+//! ```
+//!
+//! `IDAT` chunks together hold one zlib stream of rows, each after a byte that names its filter.
 
 use crate::{CodecFailure, codecs::zlib, corrupt};
 
 const NAME: &str = "PNG";
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Adds rows of zeros; those that there are stay as they are stored.
+/// Appends rows of zeros to an image of `rows` rows up to `height`. Existing rows keep their filters.
 ///
 /// # Errors
-/// Another size, or interlaced rows.
+/// Images of another size, interlaced ones, and damaged ones.
 pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec<u8>, CodecFailure> {
     let mut rest = bytes.strip_prefix(SIGNATURE).ok_or_else(|| corrupt(NAME, "no signature"))?;
     let (mut out, mut row, mut stored) = (SIGNATURE.to_vec(), 0, Vec::new());
@@ -23,7 +30,7 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
             b"IDAT" => stored.extend(body),
             b"IEND" => break,
             _ if stored.is_empty() => write(&mut out, kind, body),
-            // What follows the image changes nothing of it.
+            // Chunks after the image do not affect it.
             _ => {}
         }
     }
@@ -42,7 +49,7 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
 /// Kind and body of a chunk.
 type Chunk<'a> = ([u8; 4], &'a [u8]);
 
-/// A chunk, and what follows it.
+/// Splits off a chunk, whose CRC is not checked.
 fn chunk(rest: &[u8]) -> Result<(Chunk<'_>, &[u8]), CodecFailure> {
     let parts = || {
         let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -50,10 +57,10 @@ fn chunk(rest: &[u8]) -> Result<(Chunk<'_>, &[u8]), CodecFailure> {
         let (body, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
         Some(((*kind, body), rest.get(4..)?))
     };
-    parts().ok_or_else(|| corrupt(NAME, "it is cut off"))
+    parts().ok_or_else(|| corrupt(NAME, "a chunk is truncated"))
 }
 
-/// Bytes of a row with its filter, by the header.
+/// Returns the bytes of a row with its filter byte, from the header.
 fn row_length(header: &[u8], width: u64, rows: u64) -> Result<u64, CodecFailure> {
     let head: &[u8; 13] = header.try_into().map_err(|_| corrupt(NAME, "a header of another length"))?;
     let [w0, w1, w2, w3, h0, h1, h2, h3, bits, color, _, _, interlace] = *head;

@@ -1,13 +1,13 @@
-//! Chunks of arrays whose codecs calculate: elements of the array's type, not of the stored one.
+//! Chunks of arrays with arithmetic codecs: elements have the array's type, not the stored one.
 
 use virtualize_zarr::{Arithmetic, Codec, DataType};
 
 use crate::{CodecFailure, parameters};
 
-/// Applies a chain of codecs, with `scale_offset` and `cast_value`, to elements of the array's type in stored order.
+/// Encodes elements of the array's type, in stored order, by a chain that may contain `scale_offset` and `cast_value`.
 ///
 /// # Errors
-/// As [`crate::encode`], and numbers that the chain has no place for.
+/// As [`crate::encode`], and numbers that the chain cannot represent.
 pub fn encode_values(
     data_type: &DataType,
     codecs: &[Codec],
@@ -18,11 +18,11 @@ pub fn encode_values(
     crate::encode(&rest(codecs), &stored)
 }
 
-/// Undoes a chain of codecs, with `scale_offset` and `cast_value`, and returns `count` elements of the array's type in
-/// stored order.
+/// Decodes a chunk by a chain that may contain `scale_offset` and `cast_value`, and returns `count` elements of the
+/// array's type in stored order.
 ///
 /// # Errors
-/// As [`crate::decode`], and numbers that the chain has no place for.
+/// As [`crate::decode`], and numbers that the array's type cannot represent.
 pub fn decode_values(
     data_type: &DataType,
     codecs: &[Codec],

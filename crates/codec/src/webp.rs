@@ -1,5 +1,5 @@
-//! WebP whose image gets more rows, so that readers which want a whole chunk decode a shorter one. The crate `image-webp`
-//! decodes to the bytes that libwebp shows, and encodes them without loss.
+//! Adds rows to WebP images (RFC 9649), so that readers which expect a full chunk decode a shorter one. The crate
+//! `image-webp` decodes to the same bytes as libwebp, and encodes without loss.
 
 use std::io::Cursor;
 
@@ -9,10 +9,10 @@ use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "WebP";
 
-/// Adds rows of zeros.
+/// Appends rows of zeros to an image of `rows` rows up to `height`.
 ///
 /// # Errors
-/// Another size, or more bytes than `limit`.
+/// Images of another size, damaged ones, and more than `limit` decoded bytes.
 pub fn with_rows(
     bytes: &[u8],
     width: u64,

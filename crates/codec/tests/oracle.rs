@@ -1,4 +1,4 @@
-//! Chunks that libhdf5, its filter plugins, numcodecs, imagecodecs and Python wrote (versions: head of the data files).
+//! Chunks written by libhdf5, its filter plugins, numcodecs, imagecodecs and Python (versions: head of the data files).
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -93,7 +93,7 @@ fn a_wrong_checksum_is_found() {
     }
 }
 
-/// Changes bytes, cuts chunks short and asks for other sizes: any error will do, no panic and no endless loop.
+/// Changes bytes, truncates chunks and asks for other sizes. Any error is acceptable; panics and endless loops are not.
 #[test]
 fn damaged_chunks_give_errors_or_bytes() {
     let mut state = 0x2545_f491_4f6c_dd1du64;

@@ -1,5 +1,5 @@
-//! What is encoded here decodes here; that released clients decode it too was tried with numcodecs 0.17.1 and
-//! imagecodecs 2026.10.10 for every codec below.
+//! Encoders and decoders of the whole table. numcodecs 0.17.1 and imagecodecs 2026.10.10 were tested to decode the
+//! encoded chunks as well.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -40,7 +40,7 @@ fn every_encoder_and_its_decoder() {
 }
 
 #[test]
-fn every_decoder_stops_at_the_size_that_is_expected() {
+fn every_decoder_stops_at_the_expected_size() {
     let sample = vec![0; 1 << 20];
     for codec in bytes_to_bytes() {
         let codecs = [codec.clone()];
@@ -57,11 +57,11 @@ fn every_decoder_stops_at_the_size_that_is_expected() {
     }
 }
 
-/// Compressors behind each other lengthen noise a little; no decoder may take that for an attack.
+/// Chained compressors lengthen noise a little, which no decoder may reject.
 #[test]
-fn chains_of_one_codec_are_undone() {
+fn chains_of_one_codec_are_decoded() {
     let noise = samples().swap_remove(2);
-    // LZW makes half as much again of noise each time, and szip takes whole pixels alone.
+    // LZW lengthens noise by half each time, and szip requires whole pixels.
     let chained = |codec: &Codec| !matches!(codec, Codec::Lzw | Codec::Hdf5Szip(_));
     for codec in bytes_to_bytes().into_iter().filter(chained) {
         let chain = vec![codec.clone(); 8];
@@ -70,7 +70,7 @@ fn chains_of_one_codec_are_undone() {
     }
 }
 
-/// A chain allows no codec more than about twice the chunk, wherever in the chain it stands.
+/// No codec of a chain may decode to more than about twice the chunk, whatever its position.
 #[test]
 fn a_chain_of_compressors_is_no_bomb() {
     let chunk = 64 << 10;
@@ -92,7 +92,7 @@ fn a_chain_of_compressors_is_no_bomb() {
 }
 
 #[test]
-fn chains_are_undone_last_first() {
+fn chains_are_decoded_from_the_last_codec() {
     let chain = [Codec::Shuffle { element_size: 4 }, Codec::Zlib { level: 4 }, Codec::Fletcher32];
     for sample in samples() {
         let encoded = encode(&chain, &sample).unwrap();
@@ -103,7 +103,7 @@ fn chains_are_undone_last_first() {
 }
 
 #[test]
-fn strips_that_are_padded_are_cut_and_those_too_short_refused() {
+fn padded_strips_are_truncated_and_short_ones_rejected() {
     let encoded = encode(&[Codec::Lzw], &[9; 100]).unwrap();
     assert_eq!(decode(&[Codec::Lzw], &encoded, 90), Ok(vec![9; 90]));
     let error = decode(&[Codec::Lzw], &encoded, 110).unwrap_err();
@@ -165,7 +165,7 @@ fn packed_integers_start_each_row_at_a_byte() {
 }
 
 #[test]
-fn parameters_without_sense_are_errors() {
+fn invalid_parameters_are_errors() {
     let bad = [
         Codec::Delta { axis: 3, dtype: "<u2".into(), shape: vec![2, 3] },
         Codec::Delta { axis: 0, dtype: "é".into(), shape: vec![2] },
@@ -189,7 +189,7 @@ fn parameters_without_sense_are_errors() {
 }
 
 #[test]
-fn what_is_not_here_says_so() {
+fn missing_decoders_and_encoders_are_named() {
     assert_eq!(
         encode(&[Codec::Hdf5Nbit(vec![])], &[]),
         Err(CodecFailure::NoEncoder("the HDF5 filter nbit".into()))
@@ -198,7 +198,7 @@ fn what_is_not_here_says_so() {
     assert_eq!(decode(&[jpeg], &[], 0), Err(CodecFailure::NoDecoder("imagecodecs_jpeg".into())));
 }
 
-/// Bytes at random through every decoder.
+/// Decodes random bytes by every decoder.
 #[test]
 fn garbage_gives_errors_or_bytes() {
     let mut state = 88_172_645_463_325_252u64;
@@ -217,9 +217,9 @@ fn garbage_gives_errors_or_bytes() {
     }
 }
 
-/// Packed as CF does it, in either byte order, behind a transposition and before compression.
+/// CF packing in either byte order, before a transposition and compression.
 #[test]
-fn chunks_of_codecs_that_calculate() {
+fn chunks_of_arithmetic_codecs() {
     let scalar_map =
         ScalarMap { encode: vec![("NaN".into(), (-1).into())], decode: vec![((-1).into(), "NaN".into())] };
     let chain = |endian| {
@@ -257,7 +257,7 @@ fn chunks_of_codecs_that_calculate() {
     assert!(matches!(encode(&chain(Endian::Big), &[0; 8]), Err(CodecFailure::NoEncoder(_))));
 }
 
-/// The table says truly what is implemented here.
+/// Verifies `Codec::implementation` and `Codec::encoded_length`.
 #[test]
 fn every_codec_is_implemented_as_its_definition_says() {
     let chunk = [7; 2400];

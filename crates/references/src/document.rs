@@ -4,41 +4,17 @@
 use std::{borrow::Cow, fmt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use bytes::Bytes;
 use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 
-use crate::{ReferencesError, templates::Templates};
-
-/// Bytes of a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
-    /// The url in the document, with templates rendered.
-    pub url: Cow<'a, str>,
-    /// Offset and length in bytes; `None` for the whole file.
-    pub part: Option<(u64, u64)>,
-}
-
-/// The value of a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry<'a> {
-    /// Bytes in the document itself.
-    Inline(Bytes),
-    /// Bytes in a file.
-    Place(Place<'a>),
-}
-
-/// Receives the entries of a document in their order.
-pub trait ReferenceSink {
-    /// Receives one entry.
-    ///
-    /// # Errors
-    /// Entries that do not fit the hierarchy, which end reading.
-    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError>;
-}
+use crate::{
+    ReferencesError,
+    entry::{Entry, Place, ReferenceSink},
+    templates::Templates,
+};
 
 /// Kind of entries to read. A document is read twice: first its metadata, then its chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

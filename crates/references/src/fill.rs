@@ -1,7 +1,7 @@
 //! Translation of fill values and sentinels between the Zarr formats.
 //!
-//! xarray takes the `fill_value` of a Zarr v2 array as the sentinel (`_FillValue`) of missing data. In v3, `fill_value` is only
-//! what missing chunks read as, and the attribute `_FillValue` holds the sentinel, encoded by type.
+//! xarray takes the `fill_value` of a Zarr v2 array as the sentinel (`_FillValue`) of missing data. In v3, `fill_value`
+//! is only what missing chunks read as, and the attribute `_FillValue` holds the sentinel, encoded by type.
 
 use serde_json::Value;
 use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
@@ -10,8 +10,8 @@ use crate::ReferencesError;
 
 const SENTINEL: &str = "_FillValue";
 
-/// Translates the fill value of a Zarr v2 array to v3: the sentinel becomes an attribute, the fill value remains what missing
-/// chunks read as. Returns a description of what is lost.
+/// Translates the fill value of a Zarr v2 array to v3: the sentinel becomes an attribute, the fill value remains what
+/// missing chunks read as. Returns a description of what is lost.
 pub fn in_v3(array: &mut Array) -> Option<String> {
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
     let sentinel = match &attribute {
@@ -29,9 +29,9 @@ pub fn in_v3(array: &mut Array) -> Option<String> {
     is_lost.then(|| format!("{SENTINEL} is dropped: Zarr v3 has none for {}", array.data_type))
 }
 
-/// Translates the fill value and sentinel of a Zarr v3 array to v2. The sentinel becomes the fill value if both are equal or no
-/// attribute can hold it; otherwise it becomes a plain attribute. Returns the value to fill missing chunks with if they would
-/// read as another one.
+/// Translates the fill value and sentinel of a Zarr v3 array to v2. The sentinel becomes the fill value if both are
+/// equal or no attribute can hold it; otherwise it becomes a plain attribute. Returns the value to fill missing chunks
+/// with if they would read as another one.
 ///
 /// # Errors
 /// A sentinel that is not of the array's type.

@@ -14,7 +14,8 @@ use virtualize_zarr::{
 
 use crate::{
     ReferencesError,
-    document::{Entries, Entry, Place, ReferenceSink, read_json},
+    document::{Entries, read_json},
+    entry::{Entry, Place, ReferenceSink},
 };
 
 /// Greatest depth of a node.

@@ -6,6 +6,7 @@
 //! Architecture invariants: no I/O, no `async`; documents are untrusted, so memory and work are bounded.
 
 mod document;
+mod entry;
 mod error;
 mod fill;
 mod hierarchy;
@@ -14,7 +15,8 @@ mod parquet;
 mod templates;
 mod translate;
 
-pub use document::{Entries, Entry, ReferenceSink, read_json};
+pub use document::{Entries, read_json};
+pub use entry::{Entry, ReferenceSink};
 pub use error::{PageFault, ParquetFault, ReferencesError, RowFault};
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{
     ReferencesError,
-    document::{Entry, Place, ReferenceSink},
+    entry::{Entry, Place, ReferenceSink},
 };
 
 /// Greatest number of references that a document may generate.

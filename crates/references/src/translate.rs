@@ -1,7 +1,7 @@
 //! Translation of a hierarchy to the other Zarr format.
 //!
-//! References stay as they are. Metadata, fill values and sentinels are encoded for the other format. Chunks that it cannot
-//! reference are listed ([`PendingChunks`]) for the caller to encode anew.
+//! References stay as they are. Metadata, fill values and sentinels are encoded for the other format. Chunks that it
+//! cannot reference are listed ([`PendingChunks`]) for the caller to encode anew.
 
 use virtualize_zarr::{
     Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Implementation, Node, ZarrFormat,
@@ -125,8 +125,9 @@ fn has_order_of_v2(codecs: &[Codec]) -> bool {
     }
 }
 
-/// Replaces codecs with reversed bits (TIFF's FillOrder 2), which Zarr v3 cannot express, as the mapping of TIFF does: numbers
-/// are compressed anew, images get their bits in the usual order. Returns `None` if another codec prevents that.
+/// Replaces codecs with reversed bits (TIFF's FillOrder 2), which Zarr v3 cannot express, as the mapping of TIFF does:
+/// numbers are compressed anew, images get their bits in the usual order. Returns `None` if another codec prevents
+/// that.
 fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
     let (Codec::BitOrder, rest) = array.codecs.split_last()? else { return None };
     if rest.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
@@ -142,8 +143,8 @@ fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
     Some(PendingChunks::Recode { data_type: array.data_type.clone(), codecs })
 }
 
-/// Converts structures with members of both byte orders to that of the first number, as the mapping of HDF5 does. Returns
-/// `None` if a codec cannot be decoded here.
+/// Converts structures with members of both byte orders to that of the first number, as the mapping of HDF5 does.
+/// Returns `None` if a codec cannot be decoded here.
 fn in_one_byte_order(array: &mut Array) -> Option<PendingChunks> {
     if !array.data_type.mixes_byte_orders() || !array.codecs.iter().all(is_decoded_here) {
         return None;

@@ -1,5 +1,5 @@
-//! Damaged Parquet files: errors, without a word on standard error and without much memory. A process of its own, whose
-//! panic hook counts.
+//! Damaged Parquet files cause errors, without messages on standard error and without much memory. The tests need a
+//! process of their own, as they replace its panic hook.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
@@ -38,7 +38,7 @@ fn add(metadata: &[u8], key: &str, file: Vec<u8>) -> Result<(), String> {
     references.add(key, file.into()).map_err(|error| error.to_string())
 }
 
-/// Most memory of the process in KiB; nothing where the system does not say.
+/// Returns the peak memory of the process in KiB, if the system reports it.
 fn peak() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find(|line| line.starts_with("VmHWM"))?.split_whitespace().nth(1)?.parse().ok()
@@ -65,7 +65,7 @@ fn every_bit_and_every_end() {
                 if at % 3 > 0 {
                     continue;
                 }
-                // A number of many bytes, the largest that there is.
+                // The largest number of many bytes.
                 let mut damaged = file.clone();
                 let end = (at + 5).min(file.len());
                 damaged[at..end].copy_from_slice(&[0xFE, 0xFF, 0xFF, 0xFF, 0x0F][..end - at]);

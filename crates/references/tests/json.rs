@@ -1,4 +1,4 @@
-//! References read back: ours, and documents as kerchunk's specification shows them.
+//! Reading of references, ours and the examples of kerchunk's specification.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn refs(more: Value) -> Value {
     refs
 }
 
-/// Source's url, offset and length.
+/// Returns the URL, offset and length of a chunk.
 fn place(set: &ReferenceSet, position: u64) -> (String, u64, u64) {
     match set.hierarchy.array("g/a").unwrap().chunks.get(position) {
         Some(ChunkEntry::Reference(Reference { source, offset, length })) => {
@@ -86,7 +86,7 @@ fn what_is_written_is_read_back() {
     }
 }
 
-/// In Zarr v3 the sentinel is an attribute, and missing chunks read as the fill value still.
+/// In Zarr v3 the sentinel is an attribute, while missing chunks still read as the fill value.
 #[test]
 fn a_sentinel_changes_its_place() {
     let set = read(&refs(json!({"g/a/0.0": ["s3://c", 5, 6]}))).unwrap();
@@ -135,8 +135,8 @@ fn keys_that_belong_to_no_array_are_told() {
     assert_eq!(set.hierarchy.source(SourceId(0)), None);
 }
 
-/// kerchunk writes text of variable length as Python objects in JSON: NumPy has no type for that, and no other client
-/// reads it.
+/// kerchunk writes text of variable length as Python objects in JSON, which NumPy has no type for and no other client
+/// reads.
 #[test]
 fn arrays_of_types_without_a_place_are_left_out() {
     let mut object: Value = serde_json::from_str(&zarray(json!([2]), json!([2]))).unwrap();

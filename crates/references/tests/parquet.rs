@@ -1,4 +1,4 @@
-//! kerchunk's Parquet layout, as kerchunk and fsspec write it (fixtures/references) and as we do.
+//! kerchunk's Parquet layout, written by kerchunk and fsspec (fixtures/references) and by `virtualize-emit`.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
@@ -35,7 +35,7 @@ fn read(files: &Files) -> Result<ReferenceSet, ReferencesError> {
     references.finish()
 }
 
-/// What does not depend on the order of files.
+/// Returns the parts of a set that do not depend on the order of files.
 fn chunks(set: &ReferenceSet) -> Vec<String> {
     let url = |id| set.hierarchy.source(id).unwrap().url.clone();
     let mut all: Vec<_> =
@@ -80,7 +80,7 @@ impl Sink for Written {
 
 fn written(record_size: u32) -> (ReferenceSet, Files) {
     let mut set = from_json(&fs::read(fixtures().join("refs.json")).unwrap()).unwrap();
-    // As whoever has looked how long they are.
+    // The sizes that a caller looks up.
     for whole in std::mem::take(&mut set.whole_files) {
         for column in &mut set.hierarchy.array_mut(&whole.array).unwrap().chunks.references {
             let mut longer = ReferencesBuilder::default();
@@ -139,7 +139,7 @@ fn files_of_others_are_told_and_what_cannot_be_is_refused() {
     }
 }
 
-/// Every byte of small files changed in turn: an error, or rows, and no panic.
+/// Changes every byte of small files in turn: the result is an error or rows, never a panic.
 #[test]
 fn damaged_files_are_errors() {
     let mut files = Files::new();

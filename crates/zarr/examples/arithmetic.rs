@@ -1,9 +1,9 @@
-//! Runs the differential test of `scale_offset` and `cast_value`: reads cases as JSON lines from standard input and prints the
-//! result of each.
+//! Runs the differential test of `scale_offset` and `cast_value`: reads cases as JSON lines from standard input and
+//! prints the result of each.
 //!
 //! A case is `{"data_type", "codecs", "direction", "elements"}`: codecs as in `zarr.json`, elements in hexadecimal. The
-//! answer is `{"codecs", "results"}`, the codecs as they are encoded here, and for each element its bytes or the kind of
-//! error; or `{"error"}` if the codecs are rejected.
+//! answer is `{"codecs", "results"}`, the codecs as they are encoded here, and for each element its bytes or the kind
+//! of error; or `{"error"}` if the codecs are rejected.
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a helper of tests")]
 

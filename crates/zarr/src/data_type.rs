@@ -9,8 +9,8 @@ pub enum Endian {
     Big,
 }
 
-/// Type of an element. The byte order is not part of it: [`crate::Codec::Bytes`] declares it for numbers, [`Field`] for the
-/// members of a structure.
+/// Type of an element. The byte order is not part of it: [`crate::Codec::Bytes`] declares it for numbers, [`Field`] for
+/// the members of a structure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataType {
     /// One byte, 0 or 1.
@@ -43,7 +43,8 @@ pub enum DataType {
     Complex128,
     /// A number of opaque bytes: `r{8·n}` in v3 (zarr-python: `raw_bytes`), `|V{n}` in v2.
     RawBytes(u32),
-    /// A byte string in a field of so many bytes, without the NULs at its end: `null_terminated_bytes` in v3, `|S{n}` in v2.
+    /// A byte string in a field of so many bytes, without the NULs at its end: `null_terminated_bytes` in v3, `|S{n}`
+    /// in v2.
     FixedBytes(u32),
     /// Unicode text of any length: `string` in v3, `|O` with `vlen-utf8` in v2.
     String,
@@ -118,8 +119,8 @@ impl DataType {
         matches!(self, Self::Complex64 | Self::Complex128)
     }
 
-    /// Returns the bytes that a change of byte order reverses together: those of a number, half an element for complex types, 1
-    /// where byte order has no meaning.
+    /// Returns the bytes that a change of byte order reverses together: those of a number, half an element for complex
+    /// types, 1 where byte order has no meaning.
     pub fn number_size(&self) -> u64 {
         match self {
             Self::Complex64 => 4,

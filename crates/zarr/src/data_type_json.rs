@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::{CodecError, DataType, Endian, Field, ZarrFormat};
 
 impl DataType {
-    /// Returns `dtype` of a Zarr v2 array: a NumPy string, or a list of fields. It includes the byte order: `endian` for numbers
-    /// ([`crate::Codec::Bytes`]), their own for fields.
+    /// Returns `dtype` of a Zarr v2 array: a NumPy string, or a list of fields. It includes the byte order: `endian`
+    /// for numbers ([`crate::Codec::Bytes`]), their own for fields.
     ///
     /// # Errors
     /// Types of no bytes, and structures with an array or a variable length in a field.

@@ -9,8 +9,8 @@ use crate::{DataType, Endian, Field, ZarrFormat};
 /// A scalar of a data type, exact to the bit: a fill value or a sentinel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FillValue {
-    /// The [`DataType::size`] bytes of one element. Each number is little-endian: each member of a structure, each half of a
-    /// complex number.
+    /// The [`DataType::size`] bytes of one element. Each number is little-endian: each member of a structure, each half
+    /// of a complex number.
     Fixed(Bytes),
     /// A scalar of [`crate::DataType::String`].
     Text(String),
@@ -92,8 +92,8 @@ impl FillValue {
         }
     }
 
-    /// Converts a floating-point number to a type. The imaginary part of a complex number is 0. NaN becomes the quiet NaN
-    /// without sign and payload.
+    /// Converts a floating-point number to a type. The imaginary part of a complex number is 0. NaN becomes the quiet
+    /// NaN without sign and payload.
     pub fn from_f64(data_type: &DataType, number: f64) -> Conversion {
         if let Some(half) = complex_half(data_type) {
             return with_imaginary(Self::from_f64(&half, number), &half);
@@ -160,8 +160,8 @@ impl FillValue {
         })
     }
 
-    /// Returns the bytes of a stored element with numbers in the given byte order (members of structures in their own); `None`
-    /// for scalars of variable length.
+    /// Returns the bytes of a stored element with numbers in the given byte order (members of structures in their own);
+    /// `None` for scalars of variable length.
     pub fn to_stored(&self, data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
         match self {
             Self::Fixed(bytes) => in_byte_order(bytes, data_type, endian),
@@ -242,8 +242,8 @@ fn each_field(
     Some(())
 }
 
-/// Converts little-endian elements to a byte order (members of structures to their own), and back, as the conversion is its own
-/// inverse. `None` for elements without a fixed size.
+/// Converts little-endian elements to a byte order (members of structures to their own), and back, as the conversion is
+/// its own inverse. `None` for elements without a fixed size.
 pub fn in_byte_order(bytes: &[u8], data_type: &DataType, endian: Endian) -> Option<Vec<u8>> {
     if let DataType::Struct(fields) = data_type {
         let mut converted = Vec::with_capacity(bytes.len());

@@ -16,10 +16,14 @@ mod codecs;
 mod columns;
 mod data_type;
 mod data_type_json;
+mod examples;
 mod fill_value;
 mod metadata;
+mod parse;
 mod position;
 mod read;
+mod read_error;
+mod reader;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use codecs::{Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, TiffScheme};
@@ -30,7 +34,8 @@ pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, So
 pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
-pub use read::{ArrayDocument, ReadError};
+pub use read::ArrayDocument;
+pub use read_error::ReadError;
 
 /// Version of the Zarr format in which metadata is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -51,8 +51,8 @@ pub struct References {
     pub lengths: Lengths,
 }
 
-/// Chunks of one array by their row-major position in its grid. A position without an entry is a missing chunk, which reads as
-/// the fill value. An inline chunk takes precedence over a reference at the same position.
+/// Chunks of one array by their row-major position in its grid. A position without an entry is a missing chunk, which
+/// reads as the fill value. An inline chunk takes precedence over a reference at the same position.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkManifest {
     /// Referenced chunks, one entry per source. Positions of different entries do not overlap.

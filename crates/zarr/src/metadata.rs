@@ -28,7 +28,8 @@ impl Array {
     /// Returns `.zarray`.
     ///
     /// # Errors
-    /// Arrays that Zarr v2 cannot express: some codecs, transpositions other than the reversal of all axes, rectilinear grids.
+    /// Arrays that Zarr v2 cannot express: some codecs, transpositions other than the reversal of all axes, rectilinear
+    /// grids.
     pub fn to_zarray(&self) -> Result<Value, MetadataError> {
         let ChunkGrid::Regular(chunks) = &self.chunk_grid else {
             return Err(CodecError::new("a chunk grid of varying sizes", ZarrFormat::V2).into());
@@ -51,7 +52,8 @@ impl Array {
         }))
     }
 
-    /// Returns `.zattrs`: the attributes, and the axes' names for xarray ([`Array::axis_names`]). `name` is that of the array.
+    /// Returns `.zattrs`: the attributes, and the axes' names for xarray ([`Array::axis_names`]). `name` is that of the
+    /// array.
     pub fn to_zattrs(&self, name: &str) -> Value {
         let mut attributes = self.attributes.clone();
         attributes.insert(ARRAY_DIMENSIONS.to_owned(), self.axis_names(name).into());
@@ -61,8 +63,8 @@ impl Array {
     /// Returns `zarr.json`. `name` is that of the array ([`Array::axis_names`]).
     ///
     /// # Errors
-    /// Arrays that Zarr v3, or zarr-python with imagecodecs, cannot express: some codecs and orders of codecs, structures of both
-    /// byte orders, and what [`Arithmetic`] rejects.
+    /// Arrays that Zarr v3, or zarr-python with imagecodecs, cannot express: some codecs and orders of codecs,
+    /// structures of both byte orders, and what [`Arithmetic`] rejects.
     pub fn to_zarr_json(&self, name: &str) -> Result<Value, MetadataError> {
         let zero = || FillValue::zero(&self.data_type);
         let fill_value = self.fill_value.clone().unwrap_or_else(zero);
@@ -87,8 +89,8 @@ impl Array {
         Codec::endian_of(&self.codecs)
     }
 
-    /// Returns the names of the axes for metadata. Those without a name are called `NAME_dim_0` and so on, after the array: xarray
-    /// cannot open groups with unnamed axes.
+    /// Returns the names of the axes for metadata. Those without a name are called `NAME_dim_0` and so on, after the
+    /// array: xarray cannot open groups with unnamed axes.
     pub fn axis_names(&self, array: &str) -> Vec<String> {
         let name = |axis: usize| match self.dimension_names.get(axis) {
             Some(Some(name)) => name.clone(),

@@ -175,8 +175,8 @@ impl Group {
         })
     }
 
-    /// Returns the group at a path below this one, and creates it with its ancestors if it is missing; `None` if an array is
-    /// in the path.
+    /// Returns the group at a path below this one, and creates it with its ancestors if it is missing; `None` if an
+    /// array is in the path.
     pub fn make_group(&mut self, path: &str) -> Option<&mut Self> {
         steps(path).try_fold(self, |group, step| {
             match group.children.entry(step.to_owned()).or_insert_with(|| Node::Group(Self::default())) {

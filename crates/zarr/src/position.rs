@@ -1,7 +1,7 @@
 //! Conversion between indices of chunks in the grid and their row-major position.
 
-/// Returns the indices of the chunk at a row-major position, slowest axis first, in a grid of `counts` chunks along each axis.
-/// `None` outside the grid.
+/// Returns the indices of the chunk at a row-major position, slowest axis first, in a grid of `counts` chunks along
+/// each axis. `None` outside the grid.
 pub fn chunk_indices(position: u64, counts: &[u64]) -> Option<Vec<u64>> {
     let mut rest = position;
     let mut indices = vec![0; counts.len()];

@@ -1,5 +1,5 @@
-//! How the model is spelled. The expected JSON was opened, and the data behind it decoded, with zarr-python 3.4.2,
-//! numcodecs 0.17.1 and imagecodecs 2026.10.10.
+//! Encoding of the model as metadata. The expected JSON was opened, and the data behind it decoded, with zarr-python
+//! 3.4.2, numcodecs 0.17.1 and imagecodecs 2026.10.10.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -316,7 +316,7 @@ fn what_stands_behind_a_cast_has_its_type() {
     assert_eq!(codecs(DataType::Int16), json!({"name": "bytes", "configuration": {"endian": "little"}}));
 }
 
-/// The spelling of the specification's own examples (zarr-extensions, chunk-grids/rectilinear).
+/// Examples of the specification (zarr-extensions, chunk-grids/rectilinear).
 #[test]
 fn repeated_edges_of_rectilinear_grids_are_counted() {
     let mut array = array(DataType::UInt8, vec![Codec::Bytes { endian: None }]);

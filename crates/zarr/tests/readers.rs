@@ -1,4 +1,4 @@
-//! What readers decode, as tried with them; the interop tests try again with every fixture.
+//! Rules of reader compatibility. The interop test `test_readers.py` verifies them with the readers themselves.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,11 +1,11 @@
-//! Metadata documents read back: those that we write, and those of other tools.
+//! Parsing of metadata documents, ours and those of other tools.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
 use virtualize_zarr::{Array, ChunkGrid, Codec, CodecKind, DataType, Endian, FillValue, ZarrFormat};
 
-/// Every data type with scalars at its ends, there and back in both formats.
+/// Every data type with scalars at the ends of its range, encoded and parsed in both formats.
 #[test]
 fn scalars_come_back_bit_by_bit() {
     let patterns = [0x00, 0x01, 0x7f, 0x80, 0xff, 0x3c];

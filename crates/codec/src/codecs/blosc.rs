@@ -1,13 +1,13 @@
-//! Blosc 1 chunks, all numbers little-endian:
+//! Blosc 1 chunks. Numbers are little-endian. <https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst>
 //!
 //! ```text
 //! 1  format version, 2        4  decoded size
 //! 1  compressor's version     4  decoded size of a block
 //! 1  flags                    4  stored size
-//! 1  size of an element       …  for each block 4 bytes of where it starts, then the blocks
+//! 1  size of an element       …  offset of each block, 4 bytes each, then the blocks
 //! ```
 //!
-//! A block is one stream, or one for each byte of an element; each starts with its stored size.
+//! A block is one stream, or one per byte of an element. Each stream starts with its stored size in 4 bytes.
 
 use super::{hdf5_bitshuffle, hdf5_lz4::lz4_block, lzf, shuffle, zlib, zstd};
 use crate::{CodecFailure, corrupt};
@@ -16,7 +16,7 @@ const NAME: &str = "blosc";
 
 /// Flag: bytes are shuffled.
 const SHUFFLED: u8 = 1;
-/// Flag: the chunk is stored as it is.
+/// Flag: the chunk is stored without compression.
 const COPIED: u8 = 2;
 /// Flag: bits are shuffled.
 const BIT_SHUFFLED: u8 = 4;
@@ -95,7 +95,7 @@ fn decompress(format: u8, stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFa
     }
 }
 
-/// BloscLZ: literals and copies from up to 73,727 bytes before.
+/// Decodes BloscLZ: literals, and copies from up to 73,727 bytes before.
 fn blosclz(stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
     let mut input = stream.iter().map(|byte| usize::from(*byte));
     let mut out: Vec<u8> = Vec::with_capacity(size.min(stream.len().saturating_mul(8)));
@@ -146,7 +146,7 @@ fn unshuffle(block: Vec<u8>, header: &Header) -> Result<Vec<u8>, CodecFailure> {
     }
 }
 
-/// Stores the chunk as it is, which every Blosc reads.
+/// Stores the chunk without compression, which every version of Blosc decodes.
 pub(super) fn encode(bytes: &[u8], typesize: u32) -> Result<Vec<u8>, CodecFailure> {
     let too_large = || CodecFailure::NoEncoder("a blosc chunk over 2 GiB".to_owned());
     let size = i32::try_from(bytes.len()).map_err(|_| too_large())?;
@@ -160,5 +160,5 @@ pub(super) fn encode(bytes: &[u8], typesize: u32) -> Result<Vec<u8>, CodecFailur
 }
 
 fn cut_off() -> CodecFailure {
-    corrupt(NAME, "the chunk is cut off")
+    corrupt(NAME, "the chunk is truncated")
 }

@@ -1,5 +1,5 @@
-//! TIFF's predictor 2, horizontal differencing (TIFF 6.0, section 14), along any axis: each element is stored as its difference
-//! to the previous one, modulo 2ⁿ, in the byte order of the array.
+//! TIFF's predictor 2, horizontal differencing (TIFF 6.0, section 14), along any axis: each element is stored as its
+//! difference to the previous one, modulo 2ⁿ, in the byte order of the array.
 
 use super::predictor::Layout;
 use crate::CodecFailure;
@@ -17,8 +17,8 @@ pub(super) fn encode(bytes: &[u8], axis: isize, dtype: &str, shape: &[u64]) -> R
     run(bytes, axis, dtype, shape, |last, value| (value.wrapping_sub(last), value))
 }
 
-/// Applies `step` along each row. It gets what it kept of the element one stride before (0 at the start) and the element, and
-/// returns what to write and what to keep.
+/// Applies `step` along each row. It gets what it kept of the element one stride before (0 at the start) and the
+/// element, and returns what to write and what to keep.
 fn run(
     bytes: &[u8],
     axis: isize,

@@ -8,8 +8,8 @@ const NAME: &str = "fletcher32";
 /// Words between two foldings.
 const BLOCK: usize = 360;
 
-/// Verifies and removes the checksum. Files of HDF5 before 1.6.3 from little-endian machines have the bytes of each half
-/// swapped, which libhdf5 accepts as well.
+/// Verifies and removes the checksum. Files of HDF5 before 1.6.3 from little-endian machines have the bytes of each
+/// half swapped, which libhdf5 accepts as well.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let split = bytes.split_last_chunk::<4>();
     let (data, stored) = split.ok_or_else(|| corrupt(NAME, "the chunk is shorter than its checksum"))?;

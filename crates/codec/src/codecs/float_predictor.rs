@@ -1,5 +1,6 @@
-//! TIFF's predictor 3 (Adobe Photoshop TIFF Technical Note 3), along any axis: the bytes of a row of floats in planes, the most
-//! significant first in either byte order, then each byte as its difference to the byte one stride before, modulo 256.
+//! TIFF's predictor 3 (Adobe Photoshop TIFF Technical Note 3), along any axis: the bytes of a row of floats in planes,
+//! the most significant first in either byte order, then each byte as its difference to the byte one stride before,
+//! modulo 256.
 
 use super::predictor::Layout;
 use crate::CodecFailure;

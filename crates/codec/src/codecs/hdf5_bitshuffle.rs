@@ -1,8 +1,16 @@
-//! HDF5's bitshuffle filter (32008). Client data: two version numbers, element size, block size in elements (0 for the
-//! default), compression (0 none, 2 LZ4, 3 Zstandard).
+//! HDF5's bitshuffle filter (32008). <https://github.com/kiyo-masui/bitshuffle/blob/master/src/bshuf_h5filter.c>
 //!
-//! With compression the chunk starts with its decoded size (8 bytes) and the decoded size of a block (4 bytes), both
-//! big-endian, and each block with its stored size. Elements past the last multiple of 8 are stored as they are.
+//! Client data: two version numbers, element size, block size in elements (0 for the default), compression (0 none, 2
+//! LZ4, 3 Zstandard). Without compression the chunk is a sequence of shuffled blocks. With compression, numbers are
+//! big-endian:
+//!
+//! ```text
+//! 8  decoded size of the chunk
+//! 4  decoded size of a block
+//! for each block: 4 stored size, then as many bytes
+//! ```
+//!
+//! Elements after the last multiple of 8 are stored unchanged.
 
 use super::{
     hdf5_lz4::{lz4_block, take_block},
@@ -32,12 +40,12 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     }
 }
 
-/// Elements of a block of about 8 KiB, a multiple of 8.
+/// Returns the elements of a block of about 8 KiB, a multiple of 8.
 fn default_block(size: usize) -> usize {
     (8192 / size / 8 * 8).max(128)
 }
 
-/// Blocks without sizes.
+/// Decodes blocks without compression, which have no sizes.
 fn plain(bytes: &[u8], size: usize, block: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for part in bytes.chunks(block.max(8).saturating_mul(size)) {
@@ -49,7 +57,7 @@ fn plain(bytes: &[u8], size: usize, block: usize) -> Vec<u8> {
 }
 
 fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let short = || corrupt(NAME, "the chunk is cut off");
+    let short = || corrupt(NAME, "the chunk is truncated");
     let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
     let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
     let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
@@ -79,8 +87,8 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
     Ok(out)
 }
 
-/// Bit `b` of all elements, packed with the first in the lowest bit, follows bit `b − 1` of all. The number of elements
-/// is a multiple of 8.
+/// Restores elements from planes of bits: bit `b` of all elements follows bit `b − 1` of all, packed with the first
+/// element in the lowest bit. The number of elements is a multiple of 8.
 pub(super) fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
     let count = bytes.len() / size;
     let mut out = vec![0; bytes.len()];

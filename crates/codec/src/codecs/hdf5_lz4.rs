@@ -1,9 +1,10 @@
-//! HDF5's LZ4 filter (32004), all numbers big-endian:
+//! HDF5's LZ4 filter (32004). Numbers are big-endian.
+//! <https://github.com/HDFGroup/hdf5_plugins/blob/master/LZ4/src/H5Zlz4.c>
 //!
 //! ```text
-//! 8  size of the decoded chunk
-//! 4  size of a decoded block
-//! for each block: 4 stored size, then as many bytes; stored as they are where that is the decoded size
+//! 8  decoded size of the chunk
+//! 4  decoded size of a block
+//! for each block: 4 stored size, then as many bytes; a block whose stored and decoded size are equal is not compressed
 //! ```
 
 use crate::{CodecFailure, corrupt};
@@ -12,7 +13,7 @@ const NAME: &str = "HDF5 LZ4";
 
 /// Decodes a chunk of at most `limit` bytes.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let short = || corrupt(NAME, "the chunk is cut off");
+    let short = || corrupt(NAME, "the chunk is truncated");
     let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
     let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
     let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
@@ -37,15 +38,15 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
     Ok(out)
 }
 
-/// A 4-byte size, then as many bytes.
+/// Splits off a block: a size of 4 bytes, then as many bytes.
 pub(super) fn take_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*size)).ok()?)
 }
 
-/// One LZ4 block of known decoded size.
+/// Decodes one LZ4 block of known decoded size.
 pub(super) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
-    // A byte of LZ4 gives at most 255 bytes: no need to believe in larger sizes.
+    // A byte of LZ4 decodes to at most 255 bytes, which bounds the allocation.
     if size > stored.len().saturating_mul(255).saturating_add(16) {
         return Err(corrupt(codec, format!("{} bytes cannot decode to {size}", stored.len())));
     }
@@ -57,7 +58,7 @@ pub(super) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Resu
     Ok(block)
 }
 
-/// One block.
+/// Encodes the chunk as one block.
 pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let size =
         u32::try_from(bytes.len()).map_err(|_| CodecFailure::NoEncoder("a chunk over 4 GiB".to_owned()))?;

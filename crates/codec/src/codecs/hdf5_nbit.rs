@@ -1,15 +1,16 @@
-//! HDF5's nbit filter (5): the significant bits of each number only, most significant first.
+//! HDF5's nbit filter (5): the significant bits of each number, most significant first.
+//! <https://github.com/HDFGroup/hdf5/blob/develop/src/H5Znbit.c>
 //!
-//! Client data: how many values; whether all bits are significant (then chunks are stored as they are); elements of a
-//! chunk; then the type: 1 atomic (size, byte order, precision, bit offset), 2 array (size, base type), 3 compound (size,
-//! members, for each its offset and type), 4 anything else (size), stored as it is.
+//! Client data: number of values; whether all bits are significant (chunks are then stored unchanged); elements per
+//! chunk; the type: 1 atomic (size, byte order, precision, bit offset), 2 array (size, base type), 3 compound (size,
+//! number of members, then offset and type of each), 4 any other (size), stored unchanged.
 
 use crate::bits::BitReader;
 use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "nbit";
 
-/// How deep types nest.
+/// Greatest depth of nested types.
 const DEPTH: usize = 32;
 
 enum Type {
@@ -35,7 +36,7 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     let mut out = vec![0; total];
     let mut reader = BitReader::new(bytes);
     for target in out.chunks_exact_mut(element.size()) {
-        element.read(&mut reader, target).ok_or_else(|| corrupt(NAME, "the chunk is cut off"))?;
+        element.read(&mut reader, target).ok_or_else(|| corrupt(NAME, "the chunk is truncated"))?;
     }
     Ok(out)
 }

@@ -1,17 +1,24 @@
-//! HDF5's scale-offset filter (6).
+//! HDF5's scale-offset filter (6): differences to the chunk's minimum, in as few bits as they need.
+//! <https://github.com/HDFGroup/hdf5/blob/develop/src/H5Zscaleoffset.c>
 //!
 //! Client data: scale type (0 decimal scale of floats, 2 integers), scale factor, elements, class (0 integer, 1 float),
-//! size, sign, byte order (1 big), whether a fill value is defined, the fill value in 4-byte words.
+//! size, sign, byte order (1 big), whether a fill value is defined, the fill value in 4-byte words. A chunk, numbers
+//! little-endian:
 //!
-//! A chunk: bits of a number (4 bytes), size of the minimum (1 byte, 8), the minimum (8 bytes), 8 bytes of nothing, then
-//! the differences to the minimum, most significant bit first; all ones is the fill value.
+//! ```text
+//! 4  bits per difference
+//! 1  size of the minimum, 8
+//! 8  minimum
+//! 8  unused
+//! …  differences, most significant bit first; all ones stand for the fill value
+//! ```
 
 use crate::bits::BitReader;
 use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "scale-offset";
 
-/// Where the differences start.
+/// Offset of the differences.
 const DATA: usize = 21;
 
 struct Parameters {
@@ -53,7 +60,7 @@ impl Parameters {
         })
     }
 
-    /// What a stored difference stands for, as the bits of an element.
+    /// Returns the bits of the element that a stored difference encodes.
     fn value(&self, stored: u64, bits: u32, minimum: u64) -> u64 {
         match self.fill {
             Some(fill) if stored == ones(bits) => fill,
@@ -83,7 +90,7 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     let parameters = Parameters::parse(client_data)?;
     let total = parameters.elements.checked_mul(parameters.size).filter(|total| *total <= limit);
     let total = total.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
-    let cut_off = || corrupt(NAME, "the chunk is cut off");
+    let cut_off = || corrupt(NAME, "the chunk is truncated");
     let (bits, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
     let (minimum_size, rest) = rest.split_first().ok_or_else(cut_off)?;
     let minimum = rest.first_chunk::<8>().ok_or_else(cut_off)?;

@@ -1,5 +1,5 @@
-//! HDF5's szip filter (4): the size of the decoded chunk (4 bytes, little-endian), then a stream of extended Rice codes
-//! (CCSDS 121.0-B). Client data: options, samples of a block, bits of a sample, samples of a scanline.
+//! HDF5's szip filter (4): the decoded size of the chunk (4 bytes, little-endian), then a stream of extended Rice codes
+//! (CCSDS 121.0-B-3). Client data: options, samples per block, bits per sample, samples per scanline.
 //!
 //! Samples of 32 and 64 bits are shuffled and coded as bytes. Scanlines are padded to whole blocks.
 
@@ -17,13 +17,13 @@ const NEAREST_NEIGHBOUR: u32 = 32;
 const SEGMENT: usize = 64;
 
 struct Szip {
-    /// Bytes of a pixel.
+    /// Bytes per pixel.
     pixel: usize,
-    /// Bits of a coded sample, 8 or 16.
+    /// Bits per coded sample, 8 or 16.
     bits: u32,
-    /// Samples of a block.
+    /// Samples per block.
     block: usize,
-    /// Samples of a scanline.
+    /// Samples per scanline.
     scanline: usize,
     big_endian: bool,
     differences: bool,
@@ -48,7 +48,7 @@ impl Szip {
         })
     }
 
-    /// Blocks of a scanline: each starts with a sample of its own ("reference").
+    /// Returns the blocks per scanline, the first of which starts with a reference sample.
     fn blocks(&self) -> usize {
         self.scanline.div_ceil(self.block)
     }
@@ -69,7 +69,7 @@ impl Szip {
         (1 << self.bits) - 1
     }
 
-    /// Length of the number that says how a block is coded.
+    /// Returns the bits of the identifier of a block's coding option.
     fn id_bits(&self) -> u32 {
         if self.bits > 8 { 4 } else { 3 }
     }
@@ -110,7 +110,7 @@ fn push(szip: &Szip, sample: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// At least `count` samples of a scanline.
+/// Decodes at least `count` samples of a scanline.
 fn scanline(szip: &Szip, reader: &mut BitReader<'_>, count: usize) -> Option<Vec<u32>> {
     let mut coded = Vec::with_capacity(szip.blocks() * szip.block);
     while coded.len() < count {
@@ -122,7 +122,7 @@ fn scanline(szip: &Szip, reader: &mut BitReader<'_>, count: usize) -> Option<Vec
     Some(coded)
 }
 
-/// Appends the samples of one block, or of a run of zero blocks.
+/// Decodes one block, or a run of zero blocks.
 fn block(szip: &Szip, reader: &mut BitReader<'_>, coded: &mut Vec<u32>) -> Option<()> {
     let id = reader.read(szip.id_bits())?;
     let number = coded.len() / szip.block;
@@ -148,7 +148,7 @@ fn block(szip: &Szip, reader: &mut BitReader<'_>, coded: &mut Vec<u32>) -> Optio
     Some(())
 }
 
-/// How many zero blocks a code means: 4 is "to the end of the segment".
+/// Returns the number of zero blocks of a code: 4 means "to the end of the segment".
 fn zero_blocks(szip: &Szip, code: u32, number: usize) -> Option<usize> {
     let left = szip.blocks().checked_sub(number)?;
     let count = match usize::try_from(code).ok()? {
@@ -159,7 +159,7 @@ fn zero_blocks(szip: &Szip, code: u32, number: usize) -> Option<usize> {
     (count <= left).then_some(count)
 }
 
-/// Two samples in one number: their sum's triangular number, plus the second.
+/// Decodes the second-extension option: two samples in one number, the triangular number of their sum plus the second.
 fn pairs(reader: &mut BitReader<'_>, end: usize, coded: &mut Vec<u32>) -> Option<()> {
     while coded.len() < end {
         let code = unary(reader)?;
@@ -173,7 +173,7 @@ fn pairs(reader: &mut BitReader<'_>, end: usize, coded: &mut Vec<u32>) -> Option
     Some(())
 }
 
-/// High parts in unary, then low parts of `low` bits.
+/// Decodes the sample-splitting option: high parts in unary, then low parts of `low` bits.
 fn split(reader: &mut BitReader<'_>, low: u32, end: usize, coded: &mut Vec<u32>) -> Option<()> {
     let start = coded.len();
     while coded.len() < end {
@@ -185,7 +185,7 @@ fn split(reader: &mut BitReader<'_>, low: u32, end: usize, coded: &mut Vec<u32>)
     Some(())
 }
 
-/// Zeros before a one.
+/// Reads a unary number: zeros before a one.
 fn unary(reader: &mut BitReader<'_>) -> Option<u32> {
     let mut zeros = 0u32;
     while reader.read(1)? == 0 {
@@ -213,7 +213,7 @@ fn undo_differences(szip: &Szip, coded: &mut [u32]) {
     }
 }
 
-/// How a sample is coded after another.
+/// Maps the difference of two neighbours to a non-negative number.
 fn difference(sample: u32, before: u32, largest: u32) -> u32 {
     let room = before.min(largest - before);
     let distance = sample.abs_diff(before);
@@ -224,13 +224,13 @@ fn difference(sample: u32, before: u32, largest: u32) -> u32 {
     }
 }
 
-/// Blocks as they are, after the differences: no smaller, but every reader takes them.
+/// Encodes blocks without compression, after the differences. The chunk does not shrink, but every reader decodes it.
 pub(super) fn encode(bytes: &[u8], client_data: &[u32]) -> Result<Vec<u8>, CodecFailure> {
     let szip = Szip::new(client_data)?;
     let too_large = |_| CodecFailure::NoEncoder("a szip chunk over 4 GiB".to_owned());
     let mut out = u32::try_from(bytes.len()).map_err(too_large)?.to_le_bytes().to_vec();
     if !bytes.len().is_multiple_of(szip.pixel) {
-        return Err(parameters(NAME, format!("{} bytes are no whole pixels", bytes.len())));
+        return Err(parameters(NAME, format!("{} bytes are not whole pixels", bytes.len())));
     }
     let planes = szip.is_shuffled().then(|| shuffle::encode(bytes, szip.pixel_bytes())).transpose()?;
     let samples: Vec<u32> = planes
@@ -268,5 +268,5 @@ fn write_scanline(szip: &Szip, line: &[u32], writer: &mut BitWriter) {
 }
 
 fn cut_off() -> CodecFailure {
-    corrupt(NAME, "the chunk is cut off or damaged")
+    corrupt(NAME, "the chunk is truncated or damaged")
 }

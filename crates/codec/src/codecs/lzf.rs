@@ -1,13 +1,20 @@
-//! LZF without a header (HDF5 filter 32000).
+//! LZF without a header (HDF5 filter 32000): instructions, each with a control byte.
+//! <https://github.com/h5py/h5py/blob/master/lzf/lzf_filter.c>
+//!
+//! ```text
+//! 000lllll                      l + 1 literal bytes follow
+//! lllddddd dddddddd             copy l + 2 bytes from d + 1 bytes before, d being 13 bits
+//! 111ddddd llllllll dddddddd    copy l + 9 bytes
+//! ```
 
 use crate::{CodecFailure, corrupt};
 
-/// Most bytes of a literal.
+/// Greatest number of literal bytes of an instruction.
 const LITERAL: usize = 32;
 
 /// Decodes to at most `limit + 1` bytes.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let cut_off = || corrupt("lzf", "the last instruction is cut off");
+    let cut_off = || corrupt("lzf", "the last instruction is truncated");
     let mut out: Vec<u8> = Vec::with_capacity(limit.min(bytes.len().saturating_mul(8)));
     let mut rest = bytes;
     while let Some((&control, after)) = rest.split_first()
@@ -35,7 +42,7 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
     Ok(out)
 }
 
-/// Appends `count` bytes from `start` on, which may run into those that it appends.
+/// Appends `count` bytes from `start` on, which may overlap with the appended ones.
 pub(super) fn copy(out: &mut Vec<u8>, start: usize, count: usize) {
     for at in start..start + count {
         let Some(byte) = out.get(at).copied() else { return };
@@ -43,7 +50,7 @@ pub(super) fn copy(out: &mut Vec<u8>, start: usize, count: usize) {
     }
 }
 
-/// Literals only: no smaller, but every reader has room for what it decodes to.
+/// Encodes literals only. The chunk does not shrink, but every reader allocates enough for it.
 pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(bytes.len() + bytes.len() / LITERAL + 1);
     for literal in bytes.chunks(LITERAL) {

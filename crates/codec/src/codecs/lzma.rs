@@ -1,5 +1,5 @@
-//! LZMA in the xz container (format 1, <https://tukaani.org/xz/xz-file-format.txt>) or the old "alone" container (2); format
-//! 0 is either. The decoder detects the container from the first bytes, as liblzma does.
+//! LZMA in the xz container (format 1, <https://tukaani.org/xz/xz-file-format.txt>) or the old "alone" container (2);
+//! format 0 is either. The decoder detects the container from the first bytes, as liblzma does.
 
 use std::io::{self, Write};
 

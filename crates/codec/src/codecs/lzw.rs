@@ -1,7 +1,7 @@
 //! TIFF's LZW (TIFF 6.0, section 13): codes of 9 to 12 bits, most significant bit first, which widen one code early.
 //!
-//! Old files have the least significant bit first and no early change. They are recognized by their first code, 256 (clear),
-//! which then starts with a zero byte.
+//! Old files have the least significant bit first and no early change. They are recognized by their first code, 256
+//! (clear), which then starts with a zero byte.
 
 use weezl::{BitOrder, LzwStatus, decode::Decoder, encode::Encoder};
 

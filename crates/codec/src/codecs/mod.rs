@@ -1,7 +1,7 @@
 //! Decoders and encoders, one file per codec of the table in `virtualize-zarr` ([`Codec`]).
 //!
-//! A decoder gets the stored bytes and a limit, and returns at most one byte more than that, from which the chain knows that
-//! the chunk is too long.
+//! A decoder gets the stored bytes and a limit, and returns at most one byte more than that, from which the chain knows
+//! that the chunk is too long.
 
 mod bit_order;
 mod blosc;

@@ -1,8 +1,14 @@
-//! TIFF's PackBits (TIFF 6.0, section 9).
+//! TIFF's PackBits (TIFF 6.0, section 9): runs, each with a control byte n.
+//!
+//! ```text
+//! 0 to 127      n + 1 literal bytes follow
+//! 128           nothing
+//! 129 to 255    repeat the next byte 257 - n times
+//! ```
 
 use crate::CodecFailure;
 
-/// Decodes to at most `limit + 1` bytes. A run that is cut off by the end of the input is taken as far as it goes.
+/// Decodes to at most `limit + 1` bytes. A run that the end of the input truncates is decoded as far as possible.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(limit.min(bytes.len().saturating_mul(4)));
     let mut rest = bytes;
@@ -27,7 +33,7 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
     Ok(out)
 }
 
-/// Runs of 3 equal bytes and more become repetitions.
+/// Encodes runs of 3 equal bytes and more as repetitions.
 pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(bytes.len() / 2);
     let mut literal: Vec<u8> = Vec::with_capacity(128);

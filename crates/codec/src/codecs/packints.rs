@@ -1,11 +1,12 @@
-//! Unsigned integers of a few bits, most significant first, each row starting at a byte.
+//! Unsigned integers of 1 to 31 bits, most significant bit first, each row starting at a byte, as TIFF stores samples
+//! that do not fill bytes.
 
 use crate::bits::{BitReader, BitWriter};
 use crate::{CodecFailure, parameters};
 
 const NAME: &str = "imagecodecs_packints";
 
-/// How numbers are stored and unpacked.
+/// Layout of packed and unpacked numbers.
 struct Layout {
     bits: u32,
     run: usize,
@@ -31,7 +32,7 @@ impl Layout {
     }
 }
 
-/// Unpacks until `limit` bytes are there or the input ends.
+/// Unpacks up to `limit` bytes, or to the end of the input.
 pub(super) fn decode(
     bytes: &[u8],
     bits: u16,
@@ -64,7 +65,7 @@ fn push(value: u64, layout: &Layout, out: &mut Vec<u8>) {
     }
 }
 
-/// Packs; bits that do not fit are an error.
+/// Packs numbers. Those that need more bits are an error.
 pub(super) fn encode(bytes: &[u8], bits: u16, run: u64, dtype: &str) -> Result<Vec<u8>, CodecFailure> {
     let layout = Layout::new(bits, run, dtype)?;
     let mut writer = BitWriter::default();

@@ -15,8 +15,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Checks the parameters of a predictor: `axis` of a chunk of `shape` (negative ones count from the end), and `dtype` as a
-    /// NumPy string.
+    /// Checks the parameters of a predictor: `axis` of a chunk of `shape` (negative ones count from the end), and
+    /// `dtype` as a NumPy string.
     pub(super) fn new(
         codec: &'static str,
         axis: isize,

@@ -1,5 +1,5 @@
-//! HDF5's shuffle filter: byte 0 of all elements, then byte 1 of all, and so on. Bytes after the last whole element stay at
-//! the end.
+//! HDF5's shuffle filter: byte 0 of all elements, then byte 1 of all, and so on. Bytes after the last whole element
+//! stay at the end.
 
 use crate::CodecFailure;
 

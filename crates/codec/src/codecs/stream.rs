@@ -4,7 +4,8 @@ use std::io::Read;
 
 use crate::{CodecFailure, corrupt};
 
-/// Reads at most `limit + 1` bytes. An error after the last byte that is needed, such as a missing checksum, is ignored.
+/// Reads at most `limit + 1` bytes. An error after the last byte that is needed, such as a missing checksum, is
+/// ignored.
 pub(super) fn read(
     codec: &'static str,
     mut decoder: impl Read,

@@ -1,4 +1,5 @@
-//! Zstandard (RFC 8878). The encoder has one level, its fastest, whatever the configuration: decoders do not depend on it.
+//! Zstandard (RFC 8878). The encoder has one level, its fastest, whatever the configuration: decoders do not depend on
+//! it.
 
 use ruzstd::{decoding::StreamingDecoder, encoding};
 

@@ -16,7 +16,7 @@ use virtualize_zarr::node;
 
 use crate::{
     ReferenceSet, ReferencesError,
-    document::Entry,
+    entry::Entry,
     error::{ParquetFault, RowFault},
     hierarchy::Builder,
 };
@@ -59,8 +59,8 @@ impl ParquetReferences {
         Ok(Self { builder, record_size: read.record_size, inline: INLINE })
     }
 
-    /// Returns the path of each array and the number of its files `PATH/refs.0.parq`, `PATH/refs.1.parq`, …. A file whose
-    /// chunks are all missing may be missing itself.
+    /// Returns the path of each array and the number of its files `PATH/refs.0.parq`, `PATH/refs.1.parq`, …. A file
+    /// whose chunks are all missing may be missing itself.
     pub fn arrays(&self) -> Vec<(String, u64)> {
         let count = |chunks: u64| chunks.div_ceil(self.record_size);
         self.builder.grids().map(|(path, chunks)| (path.to_owned(), count(chunks))).collect()
@@ -119,8 +119,8 @@ impl ParquetReferences {
     }
 }
 
-/// A file that is read batch by batch. Its sizes are checked before it is decoded, and panics of the `parquet` crate are
-/// errors.
+/// A file that is read batch by batch. Its sizes are checked before it is decoded, and panics of the `parquet` crate
+/// are errors.
 struct File {
     reader: SerializedFileReader<Bytes>,
     /// The next row group.

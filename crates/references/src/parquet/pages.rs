@@ -1,5 +1,5 @@
-//! Page headers of a Parquet file, checked before the `parquet` crate reads the pages, as it allocates whatever size they
-//! declare.
+//! Page headers of a Parquet file, checked before the `parquet` crate reads the pages, as it allocates whatever size
+//! they declare.
 //!
 //! A header is a struct of Thrift's compact protocol (`PageHeader` in `parquet.thrift`), followed by its page.
 //! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
@@ -82,7 +82,8 @@ struct PageHeader {
 }
 
 impl PageHeader {
-    /// Checks the header of a page in a column with so many bytes after it, and returns the page's stored size in bytes.
+    /// Checks the header of a page in a column with so many bytes after it, and returns the page's stored size in
+    /// bytes.
     fn check(&self, rest: usize, rows: i64, left: &mut u64) -> Result<usize, PageFault> {
         let stored = usize::try_from(self.compressed).ok().filter(|size| *size <= rest);
         let stored = stored.ok_or(PageFault::Page { found: self.compressed, left: rest })?;
@@ -137,7 +138,8 @@ impl Compact<'_> {
         }
     }
 
-    /// Reads the header of a kind of page. Field 1 is num_values; encoding is 4 in data_page_header_v2 and 2 in the others.
+    /// Reads the header of a kind of page. Field 1 is num_values; encoding is 4 in data_page_header_v2 and 2 in the
+    /// others.
     fn page(&mut self, page: i64, header: &mut PageHeader) -> Result<(), PageFault> {
         let encoding = if page == 8 { 4 } else { 2 };
         self.fields(|reader, id, kind| {

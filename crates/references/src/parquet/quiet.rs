@@ -12,8 +12,8 @@ thread_local! {
 
 /// Runs a function and returns `None` if it panics, without a message on standard error.
 ///
-/// Panics elsewhere are reported as before: the process's hook is wrapped by one that is silent only for this thread, and
-/// only while the function runs.
+/// Panics elsewhere are reported as before: the process's hook is wrapped by one that is silent only for this thread,
+/// and only while the function runs.
 pub(super) fn quietly<T>(run: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 
 use crate::{
-    document::{Entry, Place},
+    entry::{Entry, Place},
     error::RowFault,
 };
 
@@ -97,8 +97,8 @@ impl Batch {
         self.count
     }
 
-    /// Returns the rows that have a chunk, as fsspec interprets them: inline bytes take precedence over a path, and a path
-    /// with offset and size 0 is a whole file.
+    /// Returns the rows that have a chunk, as fsspec interprets them: inline bytes take precedence over a path, and a
+    /// path with offset and size 0 is a whole file.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Result<Entry<'_>, RowFault>)> {
         (0..self.count).filter_map(|row| {
             let entry = match (value(&self.raws, row), value(&self.paths, row)) {

@@ -1,4 +1,5 @@
-//! Exact decomposition of binary floating-point numbers, and composition in any rounding mode (IEEE 754-2019, 3.4 and 4.3).
+//! Exact decomposition of binary floating-point numbers, and composition in any rounding mode (IEEE 754-2019, 3.4 and
+//! 4.3).
 
 use crate::Rounding;
 
@@ -102,7 +103,8 @@ impl Format {
 
     /// Rounds to a number of the format; `None` if its exponent is too large.
     ///
-    /// The exponent after rounding decides (IEEE 754, 7.4), so a value that rounds down to the largest number is within range.
+    /// The exponent after rounding decides (IEEE 754, 7.4), so a value that rounds down to the largest number is within
+    /// range.
     pub(crate) fn round(self, number: Binary, rounding: Rounding) -> Option<u64> {
         let Binary { negative, significand, exponent } = number;
         if significand == 0 {
@@ -115,8 +117,8 @@ impl Format {
             shift => shift_right(negative, significand, shift.unsigned_abs(), rounding),
         };
         let steps = u64::from((least - self.least_exponent()).unsigned_abs());
-        // The hidden bit of the significand adds one to the exponent, and a significand that was rounded up to the next power
-        // of two adds two: exactly their exponents.
+        // The hidden bit of the significand adds one to the exponent, and a significand that was rounded up to the next
+        // power of two adds two: exactly their exponents.
         let magnitude = (steps << self.fraction_bits) + kept;
         (magnitude < self.infinity(false)).then_some(self.sign(negative) | magnitude)
     }
@@ -129,7 +131,8 @@ impl Binary {
         Self { negative: number < 0, significand, exponent: 0 }
     }
 
-    /// Rounds to an integer. Numbers above 2¹²⁶ become 2¹²⁶, which is outside every range as well and, like them, 0 modulo 2⁶⁴.
+    /// Rounds to an integer. Numbers above 2¹²⁶ become 2¹²⁶, which is outside every range as well and, like them, 0
+    /// modulo 2⁶⁴.
     pub(crate) fn whole(self, rounding: Rounding) -> i128 {
         let magnitude = match self.exponent {
             shift @ ..=0 => {
@@ -143,8 +146,8 @@ impl Binary {
     }
 }
 
-/// Returns the bits of the nearest `float16`, infinite outside the range; NaN becomes the canonical one. (The crate `half` uses
-/// conversions of the processor where available, which go through `float32` and round twice.)
+/// Returns the bits of the nearest `float16`, infinite outside the range; NaN becomes the canonical one. (The crate
+/// `half` uses conversions of the processor where available, which go through `float32` and round twice.)
 pub(crate) fn binary16(number: f64) -> u16 {
     let bits = match Format::BINARY64.split(number.to_bits()) {
         Float::Nan { .. } => Format::BINARY16.canonical_nan(),

@@ -1,8 +1,8 @@
 //! Arithmetic of the codecs `scale_offset` and `cast_value` (zarr-extensions, `codecs/scale_offset` and
 //! `codecs/cast_value`): encoding, decoding, fill values, and the validity of a chain.
 //!
-//! No value passes through a type that cannot hold it: integers are exact to 64 bits, and floating-point numbers are rounded
-//! once.
+//! No value passes through a type that cannot hold it: integers are exact to 64 bits, and floating-point numbers are
+//! rounded once.
 
 mod cast;
 mod float;
@@ -139,8 +139,8 @@ impl Arithmetic {
     /// Compiles the steps of a chain, in the order of encoding, for an array of the given type.
     ///
     /// # Errors
-    /// Chains that the specifications forbid: types other than real numbers, scalars that do not belong to their type, a scale of
-    /// 0, wrapping to floating-point numbers. And a step after a codec that leaves no numbers.
+    /// Chains that the specifications forbid: types other than real numbers, scalars that do not belong to their type,
+    /// a scale of 0, wrapping to floating-point numbers. And a step after a codec that leaves no numbers.
     pub fn new(data_type: &DataType, codecs: &[Codec]) -> Result<Self, ArithmeticError> {
         let mut chain = Self { array: data_type.clone(), stored: data_type.clone(), steps: Vec::new() };
         let mut before: Option<&Codec> = None;
@@ -241,9 +241,9 @@ impl Arithmetic {
         fixed(scalar, &self.stored, |bytes| self.decode(bytes, Endian::Little))
     }
 
-    /// Checks that an array may be written: its fill value survives encoding and decoding, and no cast between integers and
-    /// floating-point numbers loses digits in either direction. (The specification allows the latter, and zarr-python reads such
-    /// arrays.)
+    /// Checks that an array may be written: its fill value survives encoding and decoding, and no cast between integers
+    /// and floating-point numbers loses digits in either direction. (The specification allows the latter, and
+    /// zarr-python reads such arrays.)
     ///
     /// # Errors
     /// Arrays that violate either.

@@ -1,5 +1,6 @@
-//! Attributes that determine the meaning or the location of stored values. Arrays that differ in one of them hold different
-//! values even where they store the same numbers, so they must not be merged. This is the only list of such attributes.
+//! Attributes that determine the meaning or the location of stored values. Arrays that differ in one of them hold
+//! different values even where they store the same numbers, so they must not be merged. This is the only list of such
+//! attributes.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +50,8 @@ const MEANING: [&str; 39] = [
     "valid_range",                // 2.5.1
 ];
 
-/// Attributes that name the quantity of an array's values (sections 3.3 and 7.3), sorted. No value depends on them: if merged
-/// arrays differ in them, they may be dropped, but not kept.
+/// Attributes that name the quantity of an array's values (sections 3.3 and 7.3), sorted. No value depends on them: if
+/// merged arrays differ in them, they may be dropped, but not kept.
 const QUANTITY: [&str; 2] = ["cell_methods", "standard_name"];
 
 /// Attributes that only grid mappings have (section 5.6; GDAL).
@@ -75,7 +76,8 @@ pub fn is_grid_mapping(attributes: &Map<String, Value>) -> bool {
     OF_GRID_MAPPINGS.iter().any(|name| attributes.contains_key(*name))
 }
 
-/// Returns the attributes that values of an array depend on, in canonical form. `floats` tells whether its elements are floats.
+/// Returns the attributes that values of an array depend on, in canonical form. `floats` tells whether its elements are
+/// floats.
 pub fn of_array(attributes: &Map<String, Value>, floats: bool) -> BTreeMap<String, Value> {
     let one = |name: &str| {
         let value = attributes.get(name)?.clone();
@@ -106,8 +108,9 @@ pub fn of_grid_mapping(attributes: &Map<String, Value>, moved: bool) -> BTreeMap
     found
 }
 
-/// Returns the attributes of a group that values of its arrays depend on, or their location by the conventions `proj:` and
-/// `spatial:`, without extents, which follow from transform and shape. With `moved` also without the origin of the image.
+/// Returns the attributes of a group that values of its arrays depend on, or their location by the conventions `proj:`
+/// and `spatial:`, without extents, which follow from transform and shape. With `moved` also without the origin of the
+/// image.
 pub fn of_group(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for (name, value) in attributes {

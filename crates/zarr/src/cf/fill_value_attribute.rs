@@ -8,8 +8,8 @@ use crate::{DataType, FillValue, ZarrFormat, fill_value::complex_half};
 /// Encodes a sentinel: booleans and integers as they are, floats as the Base64 of the little-endian binary64, complex
 /// numbers as a list of two such.
 ///
-/// Returns `None` for text, byte strings, raw bytes and structures: xarray's decoder raises for these, and an attribute that
-/// keeps a dataset from being opened is worse than none.
+/// Returns `None` for text, byte strings, raw bytes and structures: xarray's decoder raises for these, and an attribute
+/// that keeps a dataset from being opened is worse than none.
 pub fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
     if let (Some(half), FillValue::Fixed(bytes)) = (complex_half(data_type), value) {
         let middle = bytes.len() / 2;

@@ -1,12 +1,12 @@
 //! `blosc`, version 1. <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/index.html>
 //!
-//! v2 takes the element size from the array, and writes `shuffle` as a number: -1 shuffles bits of one-byte elements and
-//! bytes of all others.
+//! v2 takes the element size from the array, and writes `shuffle` as a number: -1 shuffles bits of one-byte elements
+//! and bytes of all others.
 
 use serde_json::json;
 
 use super::{Codec, Definition, Registry, definition::Encoded};
-use crate::{ZarrFormat, readers::Reader};
+use crate::{ZarrFormat, reader::Reader};
 
 const COMPRESSORS: [&str; 6] = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
 /// v3's names of the values 0, 1 and 2 of `shuffle`.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{Codec, Definition, EncodedLength, Registry, definition::Encoded};
 use crate::{
     DataType, FillValue, FillValueError, ZarrFormat,
-    read::data_type_from_v3,
-    readers::{Need, Reader},
+    parse::data_type_from_v3,
+    reader::{Need, Reader},
 };
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -112,8 +112,8 @@ pub enum OutOfRange {
 
 /// Scalars that are replaced before any other step. Of two entries for the same scalar the first applies.
 ///
-/// Each scalar is encoded as a fill value of its type in Zarr v3 ([`FillValue::to_json`]): integers exact to 64 bits, NaNs
-/// other than the canonical one as `0x…`.
+/// Each scalar is encoded as a fill value of its type in Zarr v3 ([`FillValue::to_json`]): integers exact to 64 bits,
+/// NaNs other than the canonical one as `0x…`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ScalarMap {
     /// Replacements when encoding: array scalar, stored scalar.

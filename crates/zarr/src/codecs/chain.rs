@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Codec, CodecError, CodecKind, Definition, Registry, TABLE, definition::Encoded};
 use crate::{
     DataType, Endian, ZarrFormat,
-    read::{ReadError, byte_order_of, unexpected},
+    read_error::{ReadError, unexpected},
 };
 
 /// Most codecs of an array.
@@ -139,8 +139,8 @@ pub(crate) fn from_v3(codecs: &Value, data_type: &DataType) -> Result<Vec<Codec>
     Ok(chain)
 }
 
-/// Encodes `filters` and `compressor` of v2. The last codec is the compressor if its output has any length; checksums and
-/// rearrangements are filters.
+/// Encodes `filters` and `compressor` of v2. The last codec is the compressor if its output has any length; checksums
+/// and rearrangements are filters.
 pub(crate) fn to_v2(codecs: &[Codec]) -> Result<(Value, Value), CodecError> {
     let is_member_of_the_array = |codec: &Codec| {
         matches!(codec, Codec::Bytes { .. } | Codec::Transpose { .. } | Codec::ReversedBytes { .. })
@@ -167,8 +167,8 @@ pub(crate) fn order_v2(codecs: &[Codec]) -> Result<&'static str, CodecError> {
     }
 }
 
-/// Encodes `codecs` of v3. Codecs that serialize the array themselves replace `bytes`. A reversal of bits, which v3 has as an
-/// array → array codec only, moves before `bytes` if it follows directly.
+/// Encodes `codecs` of v3. Codecs that serialize the array themselves replace `bytes`. A reversal of bits, which v3 has
+/// as an array → array codec only, moves before `bytes` if it follows directly.
 pub(crate) fn to_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>, CodecError> {
     let mut chain: Vec<&Codec> = Vec::with_capacity(codecs.len());
     let mut makes_bytes = false;
@@ -201,7 +201,8 @@ pub(crate) fn to_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>
     Ok(entries)
 }
 
-/// Encodes the codec `bytes` with the byte order that v3 requires for the type, which must be that of structures' fields.
+/// Encodes the codec `bytes` with the byte order that v3 requires for the type, which must be that of structures'
+/// fields.
 fn bytes_to_v3(endian: Option<Endian>, data_type: &DataType) -> Result<Value, CodecError> {
     let orders = data_type.byte_orders_of(endian.unwrap_or(Endian::Little));
     match orders.as_slice() {
@@ -214,4 +215,9 @@ fn bytes_to_v3(endian: Option<Endian>, data_type: &DataType) -> Result<Value, Co
             Err(CodecError::new(what, ZarrFormat::V3))
         }
     }
+}
+
+/// Returns the byte order that `bytes` declares for a type: none for numbers of one byte and for other elements.
+fn byte_order_of(endian: Endian, data_type: &DataType) -> Option<Endian> {
+    (!data_type.byte_orders_of(endian).is_empty()).then_some(endian)
 }

@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 use super::{CodecKind, Implementation};
 use crate::{
     Codec, DataType, Endian, ZarrFormat,
-    readers::{CodecUse, Need, Reader},
+    reader::{Need, Reader},
 };
 
 /// An entry of the table. The constructors ([`Definition::array_to_array`], …) set what is common to codecs of a kind;
 /// each codec's file overrides the rest.
 pub(crate) struct Definition {
-    /// Registered names, which are the same in both formats but for the prefix of [`Registry::Numcodecs`]. More than one
-    /// where codecs differ in nothing else.
+    /// Registered names, which are the same in both formats but for the prefix of [`Registry::Numcodecs`]. More than
+    /// one where codecs differ in nothing else.
     pub(crate) names: &'static [&'static str],
     /// Names of v3 that are parsed and never written.
     pub(crate) v3_aliases: &'static [&'static str],
@@ -26,13 +26,14 @@ pub(crate) struct Definition {
     pub(crate) is_arithmetic: bool,
     /// What `crates/codec` implements.
     pub(crate) implementation: Implementation,
-    /// Encodes the configuration for a format: an object, or `Null` where v3's entry has no member `configuration`. `None`
-    /// where the format cannot express it.
+    /// Encodes the configuration for a format: an object, or `Null` where v3's entry has no member `configuration`.
+    /// `None` where the format cannot express it.
     pub(crate) configuration: fn(&Codec, ZarrFormat) -> Option<Value>,
     /// Parses a document's entry; `None` where it does not fit the codec's model.
     pub(crate) parse: fn(&Encoded<'_>) -> Option<Codec>,
-    /// Members of a configuration that a parsed codec may encode in another way, because they are of no effect or because
-    /// [`Definition::parse`] checks them. All others must come out as they were; else the entry is [`Codec::Foreign`].
+    /// Members of a configuration that a parsed codec may encode in another way, because they are of no effect or
+    /// because [`Definition::parse`] checks them. All others must come out as they were; else the entry is
+    /// [`Codec::Foreign`].
     pub(crate) unchecked_members: &'static [&'static str],
     /// Effect on the number of bytes.
     pub(crate) encoded_length: EncodedLength,
@@ -40,8 +41,8 @@ pub(crate) struct Definition {
     pub(crate) decodes_prefixes: bool,
     /// Largest expansion of a chunk that clients decode, in decoded bytes per stored byte.
     pub(crate) max_client_ratio: Option<u64>,
-    /// Sets the parameters that only v2 encodes, by the data type (a NumPy string) and the shape of the chunk at the codec's
-    /// position of the chain.
+    /// Sets the parameters that only v2 encodes, by the data type (a NumPy string) and the shape of the chunk at the
+    /// codec's position of the chain.
     pub(crate) complete: fn(&mut Codec, Option<&str>, &[u64]),
     /// Adapts the parameters to chunks with so many more axes of length 1 in front.
     pub(crate) add_leading_axes: fn(&mut Codec, usize),
@@ -164,6 +165,16 @@ impl Definition {
             ..Self::compressor(Registry::Internal, &[])
         }
     }
+}
+
+/// The use of a codec in an array, from which its [`Definition::limitation`] decides.
+pub(crate) struct CodecUse<'a> {
+    pub(crate) format: ZarrFormat,
+    /// The name as it is written.
+    pub(crate) full_name: &'a str,
+    pub(crate) configuration: &'a Value,
+    /// Bytes per stored element; `None` for those of variable length.
+    pub(crate) element_size: Option<u64>,
 }
 
 /// The entry of a codec in a metadata document.

@@ -1,10 +1,10 @@
-//! `fletcher32`: HDF5's checksum, 4 bytes behind the data.
+//! `fletcher32`: HDF5's checksum, 4 bytes after the data.
 //! <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
 
 use serde_json::json;
 
 use super::{Codec, Definition, EncodedLength, Registry};
-use crate::readers::Reader;
+use crate::reader::Reader;
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |_, _| Some(json!({})),

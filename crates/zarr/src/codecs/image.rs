@@ -1,13 +1,14 @@
 //! Image codecs of imagecodecs, which differ in name and configuration only.
 //!
 //! A name that is not listed here is neither written nor parsed as [`Codec::Image`]. `imagecodecs_sperr` and
-//! `imagecodecs_sz3` are not listed on purpose: decoding needs the chunk's shape, which only their classes for Zarr v2 take,
-//! so neither format can express what the other does. Documents that use them keep their entry ([`Codec::Foreign`]).
+//! `imagecodecs_sz3` are not listed on purpose: decoding needs the chunk's shape, which only their classes for Zarr v2
+//! take, so neither format can express what the other does. Documents that use them keep their entry
+//! ([`Codec::Foreign`]).
 //!
-//! Decoding was tested with imagecodecs, and is exact where the format is lossless. `imagecodecs_jpeg` takes `tables` (base64
-//! of a JPEGTables tag), `colorspace_jpeg` and `colorspace_data` (`RGB`, `YCbCr`, …); `imagecodecs_jpegls` is HDF5 filter
-//! 32018 (FCIDECOMP) with one component; `imagecodecs_lerc` has [`Codec::Zlib`] or [`Codec::Zstd`] after it where TIFF
-//! compresses the blob again.
+//! Decoding was tested with imagecodecs, and is exact where the format is lossless. `imagecodecs_jpeg` takes `tables`
+//! (base64 of a JPEGTables tag), `colorspace_jpeg` and `colorspace_data` (`RGB`, `YCbCr`, …); `imagecodecs_jpegls` is
+//! HDF5 filter 32018 (FCIDECOMP) with one component; `imagecodecs_lerc` has [`Codec::Zlib`] or [`Codec::Zstd`] after it
+//! where TIFF compresses the blob again.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! `imagecodecs_lzo`: LZO1X. HDF5 filter 305 stores it without the header that imagecodecs expects, which the mapping puts
-//! before each chunk.
+//! `imagecodecs_lzo`: LZO1X. HDF5 filter 305 stores it without the header that imagecodecs expects, which the mapping
+//! puts before each chunk.
 
 use serde_json::{Map, Value};
 

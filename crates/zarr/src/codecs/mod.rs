@@ -4,13 +4,12 @@
 //! configuration is encoded and parsed in Zarr v2 and v3, which readers decode it, and how it changes the length of a
 //! chunk. The file of the same name in `crates/codec` holds its decoder and encoder.
 //!
-//! To add a codec, write those two files (each is declared by a `mod` line) and one line in [`table`] below. The compiler
-//! then asks for the codec's arm in the dispatch of `crates/codec`, and the tests over [`Codec::examples`] encode, parse,
-//! convert and decode it without further changes.
+//! To add a codec, write those two files (each is declared by a `mod` line) and one line in [`table`] below. The
+//! compiler then asks for the codec's arm in the dispatch of `crates/codec`, and the tests over [`Codec::examples`]
+//! encode, parse, convert and decode it without further changes.
 
 mod chain;
 mod definition;
-mod examples;
 
 mod bit_order;
 mod blosc;
@@ -51,7 +50,7 @@ use crate::{DataType, Endian, ZarrFormat};
 
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub(crate) use chain::{from_v2, from_v3, order_v2, to_v2, to_v3};
-pub(crate) use definition::{Definition, EncodedLength, Registry};
+pub(crate) use definition::{CodecUse, Definition, EncodedLength, Registry};
 pub use tiff::TiffScheme;
 
 /// Declares [`Codec`] from lines `file => Variant { fields }`, and finds the definition of each variant in its file.
@@ -59,9 +58,9 @@ macro_rules! table {
     ($($(#[$doc:meta])* $file:ident => $variant:ident $({ $($field:tt)* })? $(($($tuple:tt)*))?,)*) => {
         /// A codec with its configuration: one step of an array's chain.
         ///
-        /// Its names and configuration in Zarr v2 ([`Codec::to_v2`]) and v3 ([`Codec::to_v3`]) follow from what it does. Some
-        /// codecs exist in one format only, and some ([`Codec::is_internal`]) in none: chunks encoded with those are decoded
-        /// here and inlined.
+        /// Its names and configuration in Zarr v2 ([`Codec::to_v2`]) and v3 ([`Codec::to_v3`]) follow from what it
+        /// does. Some codecs exist in one format only, and some ([`Codec::is_internal`]) in none: chunks encoded with
+        /// those are decoded here and inlined.
         ///
         /// "Encodes" below means from the array towards the file. Decoding by released clients was tested with
         /// zarr-python 3.4, numcodecs 0.17 and imagecodecs 2026.10.
@@ -79,7 +78,7 @@ macro_rules! table {
             }
         }
 
-        static TABLE: &[&Definition] = &[$(&$file::DEFINITION,)*];
+        pub(crate) static TABLE: &[&Definition] = &[$(&$file::DEFINITION,)*];
     };
 }
 
@@ -91,9 +90,9 @@ table! {
         /// A permutation of the axes.
         order: Vec<usize>,
     },
-    /// `imagecodecs_delta`: difference to the previous element along an axis, modulo 2ⁿ (TIFF predictor 2). Elements are
-    /// integers or floats (by their bits) of 1 to 8 bytes, in the array's byte order: a big-endian TIFF has `dtype` `>u2` and
-    /// [`Codec::Bytes`] with big. For interleaved samples `(y, x, band)` the axis is 1, or -2.
+    /// `imagecodecs_delta`: difference to the previous element along an axis, modulo 2ⁿ (TIFF predictor 2). Elements
+    /// are integers or floats (by their bits) of 1 to 8 bytes, in the array's byte order: a big-endian TIFF has `dtype`
+    /// `>u2` and [`Codec::Bytes`] with big. For interleaved samples `(y, x, band)` the axis is 1, or -2.
     delta => Delta {
         /// Axis of the chunk at this position of the chain; negative ones count from the end.
         axis: isize,
@@ -102,9 +101,9 @@ table! {
         /// Shape of the chunk at this position of the chain, slowest axis first (encoded in v2 only).
         shape: Vec<u64>,
     },
-    /// `imagecodecs_floatpred`: TIFF predictor 3 (byte planes, most significant first whatever the file's byte order, then
-    /// byte differences). It serializes the array itself: in v3 it *replaces* [`Codec::Bytes`], which may still follow it
-    /// here and is then omitted.
+    /// `imagecodecs_floatpred`: TIFF predictor 3 (byte planes, most significant first whatever the file's byte order,
+    /// then byte differences). It serializes the array itself: in v3 it *replaces* [`Codec::Bytes`], which may still
+    /// follow it here and is then omitted.
     float_predictor => FloatPredictor {
         /// Axis of the rows; negative ones count from the end. 1 or -2 for interleaved samples `(y, x, band)`.
         axis: isize,
@@ -113,9 +112,10 @@ table! {
         /// Shape of the chunk at this position of the chain, slowest axis first (encoded in v2 only).
         shape: Vec<u64>,
     },
-    /// `imagecodecs_packints`: unsigned integers of 1 to 31 bits, most significant bit first (also for little-endian TIFF),
-    /// each row starting at a byte. Array type: `|u1` (1 to 8 bits; also `|b1` for 1), `<u2` (9 to 16), `<u4`. It
-    /// serializes the array itself: in v3 it *replaces* [`Codec::Bytes`], which may still follow it here and is then omitted.
+    /// `imagecodecs_packints`: unsigned integers of 1 to 31 bits, most significant bit first (also for little-endian
+    /// TIFF), each row starting at a byte. Array type: `|u1` (1 to 8 bits; also `|b1` for 1), `<u2` (9 to 16), `<u4`.
+    /// It serializes the array itself: in v3 it *replaces* [`Codec::Bytes`], which may still follow it here and is then
+    /// omitted.
     packints => PackBitsOfIntegers {
         /// Bits per sample.
         bits_per_sample: u16,
@@ -124,9 +124,9 @@ table! {
         /// Element type of the array as a NumPy string, such as `|u1` (encoded in v2 only).
         dtype: String,
     },
-    /// Reversal of the bytes of each number before an array → bytes codec that works on native numbers, as libtiff passes
-    /// those of a big-endian file to LERC. Zarr v2 expresses it by the byte order of the data type, in which its readers
-    /// interpret the decoded bytes; v3 by `numcodecs.astype`, whose decoder does the same.
+    /// Reversal of the bytes of each number before an array → bytes codec that works on native numbers, as libtiff
+    /// passes those of a big-endian file to LERC. Zarr v2 expresses it by the byte order of the data type, in which its
+    /// readers interpret the decoded bytes; v3 by `numcodecs.astype`, whose decoder does the same.
     reversed_bytes => ReversedBytes {
         /// Element type with the byte order of decoded bytes, as a NumPy string: `>u2`.
         dtype: String,
@@ -168,9 +168,9 @@ table! {
         /// Configuration.
         configuration: Map<String, Value>,
     },
-    /// `imagecodecs_b2nd`: Blosc 2 frames with an n-dimensional layer, as HDF5 filter 32026 writes them for two axes and
-    /// more (client data of more than 7 values). Zarr v2 only, as imagecodecs' class for v3 fails. No client reads frames
-    /// without that layer (one axis).
+    /// `imagecodecs_b2nd`: Blosc 2 frames with an n-dimensional layer, as HDF5 filter 32026 writes them for two axes
+    /// and more (client data of more than 7 values). Zarr v2 only, as imagecodecs' class for v3 fails. No client reads
+    /// frames without that layer (one axis).
     blosc2_nd => Blosc2Nd,
     // ---- bytes → bytes
     /// Core `gzip` (RFC 1952).
@@ -220,21 +220,21 @@ table! {
         /// numcodecs' `format`: 1 is the xz container, 2 the old "alone" container.
         format: u8,
     },
-    /// TIFF's LZW, most significant bit first with early change. The decoder also detects and reads the old kind with the
-    /// least significant bit first.
+    /// TIFF's LZW, most significant bit first with early change. The decoder also detects and reads the old kind with
+    /// the least significant bit first.
     lzw => Lzw,
     /// TIFF's PackBits. Rows packed one by one decode like one stream.
     packbits => PackBits,
     /// LZF without a header: HDF5 filter 32000. imagecodecs refuses chunks that expand too far
     /// ([`Codec::client_decodes`]): inline those, or encode them with literals only.
     lzf => Lzf,
-    /// Reversed bits in each byte (TIFF FillOrder 2). Last in the chain. v3 allows it only directly after [`Codec::Bytes`]
-    /// (uncompressed whole bytes), v2 anywhere.
+    /// Reversed bits in each byte (TIFF FillOrder 2). Last in the chain. v3 allows it only directly after
+    /// [`Codec::Bytes`] (uncompressed whole bytes), v2 anywhere.
     bit_order => BitOrder,
     /// HDF5's LZ4 filter (32004).
     hdf5_lz4 => Hdf5Lz4,
-    /// HDF5's szip filter (4) with its client data as stored in the file: options mask, pixels per block, bits per pixel,
-    /// pixels per scanline.
+    /// HDF5's szip filter (4) with its client data as stored in the file: options mask, pixels per block, bits per
+    /// pixel, pixels per scanline.
     hdf5_szip => Hdf5Szip(Vec<u32>),
     /// `imagecodecs_lzo`: HDF5 filter 305 with LZO1X, as PyTables writes it.
     lzo => Lzo {
@@ -304,8 +304,8 @@ impl Codec {
     /// Returns the codec as an entry of `filters` or as the `compressor` of a Zarr v2 array.
     ///
     /// # Errors
-    /// Codecs that v2 has no name for, and [`Codec::Bytes`], [`Codec::ReversedBytes`] and [`Codec::Transpose`], which v2
-    /// expresses by other members of the document.
+    /// Codecs that v2 has no name for, and [`Codec::Bytes`], [`Codec::ReversedBytes`] and [`Codec::Transpose`], which
+    /// v2 expresses by other members of the document.
     pub fn to_v2(&self) -> Result<Value, CodecError> {
         if let Self::Foreign { entry, format: ZarrFormat::V2, .. } = self {
             return Ok(entry.clone());
@@ -338,8 +338,8 @@ impl Codec {
         self.name().zip(configuration).ok_or_else(|| self.unsupported(format))
     }
 
-    /// Returns the registered name, without the prefix `numcodecs.`; `None` for codecs that no format can express, and for
-    /// [`Codec::Foreign`].
+    /// Returns the registered name, without the prefix `numcodecs.`; `None` for codecs that no format can express, and
+    /// for [`Codec::Foreign`].
     pub fn name(&self) -> Option<&'static str> {
         match self {
             Self::Image { name, .. } => Some(name),
@@ -396,8 +396,8 @@ impl Codec {
         varies && self.kind() != CodecKind::ArrayToArray
     }
 
-    /// Returns the length in bytes of `decoded` bytes once encoded; `None` where it depends on their content or passes 64
-    /// bits.
+    /// Returns the length in bytes of `decoded` bytes once encoded; `None` where it depends on their content or passes
+    /// 64 bits.
     pub fn encoded_length(&self, decoded: u64) -> Option<u64> {
         match self.definition().encoded_length {
             EncodedLength::Same => Some(decoded),
@@ -412,8 +412,8 @@ impl Codec {
         self.definition().decodes_prefixes
     }
 
-    /// Returns the codec for chunks with so many more axes of length 1 in front; `None` where its effect on the shape is
-    /// unknown ([`Codec::Foreign`]).
+    /// Returns the codec for chunks with so many more axes of length 1 in front; `None` where its effect on the shape
+    /// is unknown ([`Codec::Foreign`]).
     pub fn with_leading_axes(&self, count: usize) -> Option<Self> {
         let is_unknown = matches!(self, Self::Foreign { .. }) && !self.is_bytes_to_bytes();
         if is_unknown && count > 0 {
@@ -440,8 +440,8 @@ impl Codec {
         ratio.is_none_or(|ratio| decoded <= stored.saturating_mul(ratio))
     }
 
-    /// Returns the byte order of the numbers that a chain stores: that of its `bytes` codec, or of the codec that replaces
-    /// it.
+    /// Returns the byte order of the numbers that a chain stores: that of its `bytes` codec, or of the codec that
+    /// replaces it.
     pub fn endian_of(chain: &[Self]) -> Endian {
         let declared = chain.iter().find_map(|codec| match codec {
             Self::Bytes { endian } => *endian,
@@ -458,8 +458,8 @@ impl Codec {
         declared.or_else(implied).unwrap_or(Endian::Little)
     }
 
-    /// Completes the codecs of a chain by what only v2 encodes in them, data type and chunk shape, so that a chain parsed
-    /// from v3 can be decoded and encoded in v2. `chunk_shape` is in elements, slowest axis first.
+    /// Completes the codecs of a chain by what only v2 encodes in them, data type and chunk shape, so that a chain
+    /// parsed from v3 can be decoded and encoded in v2. `chunk_shape` is in elements, slowest axis first.
     pub fn complete(chain: &mut [Self], data_type: &DataType, chunk_shape: &[u64]) {
         let endian = Self::endian_of(chain);
         let mut data_type = data_type.clone();

@@ -32,8 +32,8 @@ pub enum TiffScheme {
         /// Byte order of the decoded samples.
         endian: Endian,
     },
-    /// YCbCr of 8 bits with subsampled chroma, in blocks: `horizontal` × `vertical` samples of Y, then Cb and Cr. Decodes to
-    /// interleaved RGB, as libtiff computes it.
+    /// YCbCr of 8 bits with subsampled chroma, in blocks: `horizontal` × `vertical` samples of Y, then Cb and Cr.
+    /// Decodes to interleaved RGB, as libtiff computes it.
     Ycbcr {
         /// Columns of the image.
         width: u64,

@@ -5,11 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Codec, Definition, Registry};
-use crate::{
-    ZarrFormat,
-    readers::{CodecUse, Reader},
-};
+use super::{Codec, CodecUse, Definition, Registry};
+use crate::{ZarrFormat, reader::Reader};
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |codec, format| match (codec, format) {

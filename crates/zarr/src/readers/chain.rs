@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{ChunkFacts, Need, Obstacle, Reader};
 use crate::{
     Array, MetadataError, ZarrFormat,
-    codecs::{Definition, EncodedLength, Registry},
+    codecs::{CodecUse, Definition, EncodedLength, Registry},
 };
 
 /// An array's metadata document, with what decides about readers.
@@ -16,8 +16,8 @@ pub(super) struct Document {
     pub(super) chunks: ChunkFacts,
 }
 
-/// A codec of a document. Codecs that the model does not know ([`crate::Codec::Foreign`]) are judged by their name, like
-/// all others.
+/// A codec of a document. Codecs that the model does not know ([`crate::Codec::Foreign`]) are judged by their name,
+/// like all others.
 pub(super) struct DocumentCodec {
     /// The name as it is written.
     full_name: String,
@@ -25,16 +25,6 @@ pub(super) struct DocumentCodec {
     definition: Option<&'static Definition>,
     /// Whether v2 lists it as the compressor.
     is_compressor: bool,
-}
-
-/// The use of a codec in an array, from which its [`Definition::limitation`] decides.
-pub(crate) struct CodecUse<'a> {
-    pub(crate) format: ZarrFormat,
-    /// The name as it is written.
-    pub(crate) full_name: &'a str,
-    pub(crate) configuration: &'a Value,
-    /// Bytes per stored element; `None` for those of variable length.
-    pub(crate) element_size: Option<u64>,
 }
 
 impl Document {

@@ -1,8 +1,8 @@
 //! Reader compatibility: which released readers decode an array, and what they need.
 //!
 //! The rules were found by reading arrays with the readers themselves: zarr-python 3.4.2 (numcodecs 0.17.1, imagecodecs
-//! 2026.10.10), zarrs 0.23.14, zarrita.js 0.7.5 and GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures with
-//! each of them and compares the outcome with these rules.
+//! 2026.10.10), zarrs 0.23.14, zarrita.js 0.7.5 and GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures
+//! with each of them and compares the outcome with these rules.
 //!
 //! "Decodes" means equal values: a reader that shows wrong values without an error does not decode.
 
@@ -11,44 +11,14 @@ mod client;
 mod rewrite;
 mod rules;
 
-use std::fmt;
-
 use serde_json::Value;
 
 use crate::{Array, DataType, Lengths, ZarrFormat};
 
-pub(crate) use chain::CodecUse;
+pub use crate::reader::{Need, Reader};
 use chain::Document;
 pub use client::{Client, ClientError};
 pub use rewrite::{in_stored_order, plain_codecs, untransposed};
-
-/// A released reader of Zarr.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reader {
-    /// zarr-python, over fsspec's reference filesystem.
-    ZarrPython,
-    /// The Rust crate zarrs, with its codecs for blosc, bz2, fletcher32, gzip, transpose, zlib and zstd.
-    Zarrs,
-    /// zarrita.js, over its reference store.
-    Zarrita,
-    /// GDAL's Zarr driver, as raster: numbers of one dimension and more.
-    Gdal,
-}
-
-/// A package or setting that a reader needs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Need {
-    /// numcodecs' codecs for Zarr v3, which zarr-python depends on.
-    Numcodecs,
-    /// The package `imagecodecs`, with its codecs registered.
-    Imagecodecs,
-    /// The package `cast-value-rs`.
-    CastValueRs,
-    /// zarr-python's setting `array.rectilinear_chunks`.
-    RectilinearChunks,
-    /// A JavaScript engine with `Float16Array`.
-    Float16Array,
-}
 
 /// Whether a reader decodes an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,44 +53,6 @@ enum Obstacle {
     OddChecksum,
     #[error("a name with characters that urls escape")]
     EscapedName,
-}
-
-impl Reader {
-    /// All readers.
-    pub const ALL: [Self; 4] = [Self::ZarrPython, Self::Zarrs, Self::Zarrita, Self::Gdal];
-
-    /// Returns the usual name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ZarrPython => "zarr-python",
-            Self::Zarrs => "zarrs",
-            Self::Zarrita => "zarrita",
-            Self::Gdal => "gdal",
-        }
-    }
-}
-
-impl fmt::Display for Reader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Need {
-    /// All packages and settings.
-    pub const ALL: [Self; 5] =
-        [Self::Numcodecs, Self::Imagecodecs, Self::CastValueRs, Self::RectilinearChunks, Self::Float16Array];
-
-    /// Returns the name of the package or setting.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Numcodecs => "numcodecs",
-            Self::Imagecodecs => "imagecodecs",
-            Self::CastValueRs => "cast-value-rs",
-            Self::RectilinearChunks => "array.rectilinear_chunks",
-            Self::Float16Array => "Float16Array",
-        }
-    }
 }
 
 /// Facts about the chunks of an array on which readers depend.

@@ -5,8 +5,8 @@ use crate::{
     chunk_position,
 };
 
-/// Returns the array with its axes in stored order instead of a `transpose`; `None` where it has no such codec, or where chunks
-/// would change their positions.
+/// Returns the array with its axes in stored order instead of a `transpose`; `None` where it has no such codec, or
+/// where chunks would change their positions.
 pub fn untransposed(array: &Array) -> Option<Array> {
     let (Codec::Transpose { order }, ChunkGrid::Regular(_)) = (array.codecs.first()?, &array.chunk_grid)
     else {
@@ -16,8 +16,8 @@ pub fn untransposed(array: &Array) -> Option<Array> {
     keeps_positions(order, &counts).then(|| in_stored_order(array)).flatten()
 }
 
-/// Returns the array with its axes in stored order instead of a `transpose` that comes first, with its chunks at their new
-/// positions; `None` where it has no such codec.
+/// Returns the array with its axes in stored order instead of a `transpose` that comes first, with its chunks at their
+/// new positions; `None` where it has no such codec.
 pub fn in_stored_order(array: &Array) -> Option<Array> {
     let (Codec::Transpose { order }, rest) = array.codecs.split_first()? else { return None };
     let counts = array.chunk_grid.counts(&array.shape);
@@ -71,8 +71,8 @@ fn permuted_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> O
     Some(all)
 }
 
-/// Returns codecs for chunks that are encoded anew: the layout stays, and compression becomes one that every reader of the
-/// format decodes. `None` where chunks cannot be decoded here.
+/// Returns codecs for chunks that are encoded anew: the layout stays, and compression becomes one that every reader of
+/// the format decodes. `None` where chunks cannot be decoded here.
 pub fn plain_codecs(array: &Array, format: ZarrFormat) -> Option<Vec<Codec>> {
     let is_recoded = |codec: &Codec| codec.implementation() != Implementation::None && !codec.is_arithmetic();
     if array.data_type.size().is_none() || !array.codecs.iter().all(is_recoded) {

@@ -1,4 +1,4 @@
-//! Compressions and layouts of TIFF that no Zarr reader decodes.
+//! Compressions and layouts of TIFF that no Zarr reader decodes, and that are never encoded here.
 
 mod next;
 mod sgi_log;
@@ -20,7 +20,7 @@ pub(super) fn decode(scheme: &TiffScheme, bytes: &[u8], limit: usize) -> Result<
     }
 }
 
-/// A size in memory; what does not fit has no end that matters.
+/// Converts a size. One that does not fit is larger than any limit.
 fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -1,9 +1,9 @@
-//! NeXT's compression of 2-bit samples, as libtiff reads it. Each row starts with a byte:
+//! NeXT's compression of 2-bit samples, as libtiff's `tif_next.c` decodes it. Each row starts with a byte:
 //!
 //! ```text
-//! 00                           the row as it is
-//! 40, 2 offset, 2 length, …    a part of the row as it is (numbers big-endian); the rest is white
-//! else runs                    value in the upper 2 bits, length in the lower 6, until the row is full
+//! 00                           the row, uncompressed
+//! 40, 2 offset, 2 length, …    a part of the row, uncompressed (numbers big-endian); the rest is white
+//! any other                    runs: value in the upper 2 bits, length in the lower 6, until the row is full
 //! ```
 
 use super::size;
@@ -12,19 +12,19 @@ use crate::{CodecFailure, corrupt};
 const NAME: &str = "NeXT";
 const WHITE: u8 = 0xff;
 
-/// Decodes as many rows of packed bits as `limit` has place for.
+/// Decodes as many rows of packed bits as fit into `limit` bytes.
 pub(super) fn decode(bytes: &[u8], width: u64, limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let row_bytes = size(width.div_ceil(4));
     let rows = limit.checked_div(row_bytes).unwrap_or(0);
     let mut out = vec![WHITE; rows.saturating_mul(row_bytes)];
     let mut rest = bytes;
     for row in out.chunks_exact_mut(row_bytes.max(1)) {
-        rest = self::row(rest, row, size(width)).ok_or_else(|| corrupt(NAME, "the data end within a row"))?;
+        rest = self::row(rest, row, size(width)).ok_or_else(|| corrupt(NAME, "the data end inside a row"))?;
     }
     Ok(out)
 }
 
-/// Decodes a row and returns what follows it.
+/// Decodes a row and returns the bytes after it.
 fn row<'a>(bytes: &'a [u8], row: &mut [u8], width: usize) -> Option<&'a [u8]> {
     match bytes.split_first()? {
         (0x00, rest) => {
@@ -52,7 +52,7 @@ fn runs<'a>(bytes: &'a [u8], row: &mut [u8], width: usize) -> Option<&'a [u8]> {
         for pixel in at..end {
             let shift = 6 - 2 * (pixel % 4);
             let byte = row.get_mut(pixel / 4)?;
-            // The first of four pixels makes the byte anew, which was white.
+            // The first of four pixels replaces the byte, which was white.
             let before = if pixel % 4 == 0 { 0 } else { *byte };
             *byte = before | (run >> 6) << shift;
         }

@@ -1,9 +1,9 @@
-//! SGI's run lengths for LogL of 16 bits, as libtiff reads them: each row is its high bytes, then its low bytes, each a
-//! sequence of
+//! SGI's run lengths for LogL of 16 bits, as libtiff's `tif_luv.c` decodes them: each row is its high bytes, then its
+//! low bytes, each a sequence of runs:
 //!
 //! ```text
-//! 80 + n, byte    n + 2 times the byte
-//! n, n bytes      as they are
+//! 80 + n, byte    repeat the byte n + 2 times
+//! n, n bytes      literal bytes
 //! ```
 
 use virtualize_zarr::Endian;
@@ -13,7 +13,7 @@ use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "SGI Log";
 
-/// Decodes as many rows as `limit` has place for.
+/// Decodes as many rows as fit into `limit` bytes.
 pub(super) fn decode(
     bytes: &[u8],
     width: u64,
@@ -26,7 +26,7 @@ pub(super) fn decode(
     let (mut rest, mut high, mut low) = (bytes, Vec::new(), Vec::new());
     for _ in 0..rows {
         for half in [&mut high, &mut low] {
-            rest = fill(rest, half, width).ok_or_else(|| corrupt(NAME, "the data end within a row"))?;
+            rest = fill(rest, half, width).ok_or_else(|| corrupt(NAME, "the data end inside a row"))?;
         }
         for (high, low) in high.iter().zip(&low) {
             out.extend(match endian {
@@ -38,7 +38,7 @@ pub(super) fn decode(
     Ok(out)
 }
 
-/// Decodes `count` bytes and returns what follows them. A run that is longer than a row ends with it.
+/// Decodes `count` bytes and returns the bytes after them. The end of the row truncates a run.
 fn fill<'a>(bytes: &'a [u8], out: &mut Vec<u8>, count: usize) -> Option<&'a [u8]> {
     let mut rest = bytes;
     out.clear();

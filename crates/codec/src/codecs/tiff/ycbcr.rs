@@ -1,5 +1,5 @@
-//! YCbCr with subsampled chroma (TIFF 6.0, section 21), as RGB. The numbers are those of libtiff's `tif_color.c`, whose
-//! steps are in single precision and integers, so that GDAL shows the same to the last bit.
+//! Conversion of YCbCr with subsampled chroma (TIFF 6.0, section 21) to RGB. It follows libtiff's `tif_color.c`, which
+//! computes in single precision and integers, to the last bit, so GDAL shows the same values.
 
 use super::size;
 use crate::{CodecFailure, corrupt};
@@ -9,7 +9,7 @@ const NAME: &str = "subsampled YCbCr";
 const SHIFT: u32 = 16;
 const HALF: i32 = 1 << (SHIFT - 1);
 
-/// How an image is cut into blocks.
+/// Division of an image into blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     pub(super) width: u64,
@@ -38,7 +38,7 @@ pub(super) fn decode(
     let mut out = vec![0; row_bytes * height];
     let mut stored = bytes.chunks_exact(row_of_blocks.max(1));
     for rows in out.chunks_mut(row_bytes.saturating_mul(down).max(1)) {
-        let stored = stored.next().ok_or_else(|| corrupt(NAME, "fewer blocks than the image needs"))?;
+        let stored = stored.next().ok_or_else(|| corrupt(NAME, "fewer blocks than the image has"))?;
         for (y, row) in rows.chunks_exact_mut(row_bytes.max(1)).enumerate() {
             for (pixels, block) in row.chunks_mut(across * 3).zip(stored.chunks_exact(block)) {
                 let Some((lumas, [cb, cr])) = block.split_last_chunk::<2>() else { continue };
@@ -52,14 +52,14 @@ pub(super) fn decode(
     Ok(out)
 }
 
-/// What each stored number adds to red, green and blue.
+/// Contribution of each stored number to red, green and blue.
 struct Colors {
     luma: Vec<i32>,
     red_of_cr: Vec<i32>,
     blue_of_cb: Vec<i32>,
     /// With [`SHIFT`] fraction bits.
     green_of_cr: Vec<i32>,
-    /// The same, with a half on top.
+    /// The same, plus a half.
     green_of_cb: Vec<i32>,
 }
 
@@ -91,13 +91,13 @@ impl Colors {
     }
 }
 
-/// A factor between 0 and 2 with [`SHIFT`] fraction bits, the fraction cut off after a half was added.
+/// Rounds a factor between 0 and 2 to [`SHIFT`] fraction bits.
 fn fixed(factor: f32) -> i32 {
     let scaled = f64::from(factor.clamp(0.0, 2.0) * 65536.0) + 0.5;
     truncated(scaled)
 }
 
-/// A stored number on the scale from black (0) to white (`range`), its fraction cut off.
+/// Maps a stored number to the scale from black (0) to white (`range`), and truncates it.
 fn level(stored: i32, black: f32, white: f32, range: f32) -> i32 {
     const MOST: f32 = 128.0 * 32.0;
     let width = if white - black == 0.0 { 1.0 } else { white - black };
@@ -110,7 +110,7 @@ fn rounded(factor: i32, chroma: i32) -> i32 {
     factor.wrapping_mul(chroma).wrapping_add(HALF) >> SHIFT
 }
 
-/// Towards 0, as a cast in C does for what an integer holds.
+/// Truncates towards 0, as a cast in C does.
 #[allow(clippy::cast_possible_truncation, reason = "casts of floats saturate")]
 fn truncated(number: f64) -> i32 {
     number as i32

@@ -2,8 +2,7 @@
 
 use serde_json::Map;
 
-use super::{Codec, CodecKind, TABLE};
-use crate::{Array, ChunkGrid, ChunkManifest, DataType, Endian, FillValue};
+use crate::{Array, ChunkGrid, ChunkManifest, Codec, CodecKind, DataType, Endian, FillValue, codecs::TABLE};
 
 impl Codec {
     /// Returns examples of every codec of the table.
@@ -11,8 +10,8 @@ impl Codec {
         TABLE.iter().flat_map(|definition| (definition.examples)()).collect()
     }
 
-    /// Returns an array of 8 × 6 elements in chunks of 4 × 3, without references, whose chain is valid with this codec in
-    /// it.
+    /// Returns an array of 8 × 6 elements in chunks of 4 × 3, without references, whose chain is valid with this codec
+    /// in it.
     pub fn example_array(&self) -> Array {
         let data_type = match self {
             Self::FloatPredictor { .. } | Self::CastValue { .. } | Self::ScaleOffset { .. } => {

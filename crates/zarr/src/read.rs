@@ -1,27 +1,13 @@
 //! Parsing of metadata documents, written here ([`Array::to_zarray`], [`Array::to_zarr_json`]) or by other tools.
 
-mod types;
-
-pub(crate) use types::from_v3 as data_type_from_v3;
-
 use serde_json::{Map, Value};
 
 use crate::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, ZarrFormat, codecs,
+    Array, ChunkGrid, ChunkManifest, Codec, FillValue, Group, ZarrFormat, codecs,
     metadata::ARRAY_DIMENSIONS,
+    parse,
+    read_error::{ReadError, unexpected},
 };
-
-/// A document that does not describe an array or group, or one that the model cannot represent.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{member}: expected {expected}, found {found}")]
-pub struct ReadError {
-    /// The member of the document, such as `chunks`.
-    pub member: &'static str,
-    /// What was expected.
-    pub expected: &'static str,
-    /// What was found, shortened.
-    pub found: String,
-}
 
 /// A parsed array, without its chunks.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,15 +24,6 @@ pub struct ArrayDocument {
 const AXES: usize = 64;
 /// Greatest number of chunks along an axis of a rectilinear grid.
 const EDGES: u64 = 1 << 24;
-
-pub(crate) fn unexpected(member: &'static str, expected: &'static str, found: &Value) -> ReadError {
-    let mut text = found.to_string();
-    if let Some((at, _)) = text.char_indices().nth(80) {
-        text.truncate(at);
-        text.push('…');
-    }
-    ReadError { member, expected, found: text }
-}
 
 fn get<'a>(document: &'a Value, member: &'static str) -> &'a Value {
     document.get(member).unwrap_or(&Value::Null)
@@ -89,7 +66,7 @@ impl Array {
         if chunks.len() != shape.len() {
             return Err(unexpected("chunks", "as many sizes as the shape has", get(zarray, "chunks")));
         }
-        let (data_type, endian) = types::from_v2(get(zarray, "dtype"), zarray)?;
+        let (data_type, endian) = parse::data_type_from_v2(get(zarray, "dtype"), zarray)?;
         let codecs = codecs::from_v2(zarray, &data_type, endian, shape.len())?;
         let fill_value = match get(zarray, "fill_value") {
             Value::Null => None,
@@ -132,7 +109,7 @@ impl Array {
             return Err(unexpected("node_type", "an array of Zarr v3", get(document, "node_type")));
         }
         let shape = sizes(document, "shape")?;
-        let data_type = types::from_v3(get(document, "data_type"))?;
+        let data_type = parse::data_type_from_v3(get(document, "data_type"))?;
         let codecs = codecs::from_v3(get(document, "codecs"), &data_type)?;
         let data_type = data_type.in_byte_order(Codec::endian_of(&codecs));
         let fill_value = FillValue::from_json(get(document, "fill_value"), &data_type)?;
@@ -220,9 +197,4 @@ fn edge_lengths(edges: &Value, size: u64) -> Option<Vec<u64>> {
         }
     }
     Some(lengths)
-}
-
-/// Returns the byte order that `bytes` declares for a type: none for numbers of one byte and for other elements.
-pub(crate) fn byte_order_of(endian: Endian, data_type: &DataType) -> Option<Endian> {
-    (!data_type.byte_orders_of(endian).is_empty()).then_some(endian)
 }

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use half::f16;
 use serde_json::Value;
 
-use super::{ReadError, unexpected};
 use crate::{
     DataType, Endian, Field, FillValue,
     fill_value::{complex_half, in_byte_order},
+    read_error::{ReadError, unexpected},
 };
 
 /// Greatest size of a fixed-length element, in bytes.
@@ -17,7 +17,7 @@ const LONGEST: u32 = 1 << 24;
 const DEPTH: usize = 16;
 
 /// Parses `dtype` of a Zarr v2 array into type and byte order. The array's first filter determines the type of `|O`.
-pub(super) fn from_v2(dtype: &Value, zarray: &Value) -> Result<(DataType, Endian), ReadError> {
+pub(crate) fn data_type_from_v2(dtype: &Value, zarray: &Value) -> Result<(DataType, Endian), ReadError> {
     if dtype.as_str() == Some("|O") {
         let filters = zarray.get("filters").and_then(Value::as_array);
         let first = filters.and_then(|filters| filters.first()?.get("id")?.as_str());
@@ -83,7 +83,7 @@ fn numpy_field(field: &Value, depth: usize) -> Option<Field> {
 }
 
 /// Parses `data_type` of a Zarr v3 array.
-pub(crate) fn from_v3(data_type: &Value) -> Result<DataType, ReadError> {
+pub(crate) fn data_type_from_v3(data_type: &Value) -> Result<DataType, ReadError> {
     v3(data_type, DEPTH).ok_or_else(|| {
         unexpected("data_type", "a data type of numbers, bytes, text or fields of these", data_type)
     })
