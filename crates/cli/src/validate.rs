@@ -37,10 +37,10 @@ fn table(report: &ValidationReport, out: &mut impl Write) -> io::Result<()> {
                 one.problems,
                 printable(&one.name)
             )?;
-            for problem in &one.told {
+            for problem in &one.listed {
                 writeln!(out, "{:>32}  {}", "", printable(problem))?;
             }
-            if one.problems > one.told.len() as u64 {
+            if one.problems > one.listed.len() as u64 {
                 writeln!(out, "{:>32}  …", "")?;
             }
         }
@@ -55,7 +55,7 @@ fn json(report: &ValidationReport, out: &mut impl Write) -> io::Result<()> {
     let list = |checked: &[Checked]| -> Vec<_> {
         let one = |one: &Checked| {
             serde_json::json!({"name": one.name, "chunks": one.chunks, "decoded": one.decoded,
-                "problems": one.problems, "told": one.told})
+                "problems": one.problems, "told": one.listed})
         };
         checked.iter().map(one).collect()
     };

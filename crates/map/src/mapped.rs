@@ -40,7 +40,7 @@ impl LeftOut {
         Self { code, message, reason, remedy, with_companions: true }
     }
 
-    /// Returns the reason for leaving out an array of which a chunk could not be made.
+    /// Returns the reason for leaving out an array with a chunk that could not be made.
     pub fn not_made(reason: String) -> Self {
         let message = format!("left out: a chunk that has to be inlined cannot be made: {reason}");
         Self { code: "inline-failed", message, reason, remedy: None, with_companions: true }

@@ -1,5 +1,5 @@
 //! Adapts arrays to the readers that the user wants. An array that one of them does not decode gets other metadata where
-//! that suffices, is made anew inline where it is small, and is left out otherwise.
+//! that suffices, is re-encoded and inlined where it is small, and is left out otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,7 +133,7 @@ struct Change {
     tasks: Vec<InlineTask>,
 }
 
-/// Returns the first form that all clients decode: another order of axes; missing chunks written; all chunks made anew.
+/// Returns the first form that all clients decode: another order of axes; missing chunks written; all chunks re-encoded.
 fn change(
     path: &str,
     old: &Stored<'_>,

@@ -1,4 +1,4 @@
-//! Writes ten million references in a format, and says how long it took and how much memory:
+//! Writes ten million references in a format, and reports time and memory:
 //! `cargo run --release -p virtualize --example scale -- FORMAT ARRAYS CHUNKS OUT`, such as `kerchunk-json 1 10000000 /tmp/r.json`.
 //! FORMAT `icechunk` commits to the repository OUT.
 

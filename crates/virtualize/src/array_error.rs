@@ -98,7 +98,7 @@ pub enum ArrayError {
     /// Elements of the type have no fixed size.
     #[error("its elements have no fixed size")]
     VariableSize,
-    /// The chunks have to be encoded anew, and are too large to be inlined.
+    /// The chunks have to be re-encoded, and are too large to be inlined.
     #[error("more than {0} bytes would have to be inlined")]
     InlineLimit(u64),
     /// A chunk refers to a source that the hierarchy does not list.

@@ -43,7 +43,7 @@ impl Region {
 /// Copies a box of `extent` elements, of `element` bytes each.
 ///
 /// # Errors
-/// Part of the box lies outside its buffer. What was copied before stays.
+/// Part of the box is outside its buffer. Rows copied before stay.
 pub(crate) fn copy_region(
     target: (&mut [u8], &Region),
     source: (&[u8], &Region),

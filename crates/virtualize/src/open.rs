@@ -12,7 +12,7 @@ use crate::source_formats::{Detected, SourceFile, detect};
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 
-/// Opens a path or url and maps the file. A file of which nothing can be mapped is refused.
+/// Opens a path or url and maps the file. A file in which nothing can be mapped is refused.
 ///
 /// # Errors
 /// [`Error::Store`] where the file cannot be opened, else those of [`open_object`].

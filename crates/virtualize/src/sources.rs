@@ -26,7 +26,7 @@ pub(crate) fn several<F: Future>(
     futures::stream::iter(futures).buffered(PARALLEL)
 }
 
-/// Returns the first bytes of a file, in which the signatures of most formats lie. The store fetches them anyway.
+/// Returns the first bytes of a file, which contain the signatures of most formats. The store fetches them anyway.
 pub(crate) async fn head(source: &dyn ReadRanges) -> Result<Bytes, ReadError> {
     Ok(source.read_ranges(&[ByteRange::new(0, HEAD)]).await?.pop().unwrap_or_default())
 }
@@ -128,7 +128,7 @@ pub(crate) enum Unopened {
     /// It does not exist.
     #[error("{0}")]
     Missing(StoreError),
-    /// It lies outside the folder of the file that refers to it.
+    /// It is outside the folder of the file that refers to it.
     #[error("{url} lies outside the folder of the file")]
     Outside {
         /// The other file.
@@ -235,7 +235,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Checks that a file may be referred to: it lies in the folder of the file that refers to it, or below.
+/// Checks that a file may be opened: it has to be in the folder of the file that refers to it, or below.
 fn check_allowed(own: &str, url: &str) -> Result<(), Unopened> {
     let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
     let is_http = own.starts_with("http://") || own.starts_with("https://");

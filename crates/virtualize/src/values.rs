@@ -48,7 +48,7 @@ impl ArrayValues {
 ///
 /// # Errors
 /// [`Error::Values`]: there is no such array, it has more than [`MOST_BYTES`], or a chunk is damaged, has a codec that is
-/// not decoded here (of images), or lies in a file that has changed; [`Error::Store`], [`Error::Read`].
+/// not decoded here (of images), or belongs to a file that has changed; [`Error::Store`], [`Error::Read`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> { futures::executor::block_on(async {

@@ -12,7 +12,7 @@ use std::{
 
 use virtualize::{Error, Gate, Options, ReadError, ReadErrorKind};
 
-/// Says yes so many times.
+/// Permits a number of steps.
 #[derive(Debug)]
 struct Few(AtomicU64);
 

@@ -26,7 +26,7 @@ async fn checked(file: &str, sample: Sample, change: impl FnOnce(&mut Hierarchy)
 
 async fn problems(change: impl FnOnce(&mut Hierarchy)) -> Vec<String> {
     let report = checked(FILE, Sample::Full, change).await;
-    report.sources.iter().chain(&report.arrays).flat_map(|one| one.told.clone()).collect()
+    report.sources.iter().chain(&report.arrays).flat_map(|one| one.listed.clone()).collect()
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn chunks_that_are_inline_are_compared_by_value() {
     assert!(told.contains("chunk 0.0: its values differ from those of a direct read"), "{told}");
 }
 
-/// Text of variable length is compared as text: how it is compressed does not matter, what it says does.
+/// Text of variable length is compared as text, whatever its compression.
 #[tokio::test]
 async fn text_is_compared_as_text() {
     let is_text = |array: &Array| array.data_type == DataType::String && !array.chunks.inline.is_empty();
@@ -130,7 +130,7 @@ async fn text_is_compared_as_text() {
             }
         })
         .await;
-        let told = &report.arrays.iter().find(|one| one.name == name).unwrap().told;
+        let told = &report.arrays.iter().find(|one| one.name == name).unwrap().listed;
         assert!(told[0].contains(word), "{told:?}");
     }
 }

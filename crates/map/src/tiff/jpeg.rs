@@ -1,5 +1,5 @@
 //! JPEG of several samples that is not YCbCr, but stores fewer samples of some colors: libtiff refuses it, and other
-//! readers disagree on whether to convert its colors. The frame header of each stream tells.
+//! readers disagree on whether to convert its colors. The frame header of each stream shows it.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! LERC chunks with masks. libtiff stores NaN as a mask, and alpha of 8 bits as well; Zarr readers ignore masks, and put
-//! blobs that hold one sample each on the wrong axis. Such chunks are made anew without a mask and inlined. The header
-//! of each blob tells; integers without alpha need no examination.
+//! blobs that hold one sample each on the wrong axis. Such chunks are re-encoded without a mask and inlined. The header
+//! of each blob shows which; integers without alpha need no examination.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ enum Decision {
     Warn(String),
 }
 
-/// Makes chunks anew, as long as they fit the limit of what is inlined.
+/// Returns tasks that re-encode chunks, unless they exceed the limit of what is inlined.
 fn remake(path: &str, array: &Array, chunks: &[(u64, Reference)], options: &MapOptions) -> Decision {
     let layouts: Vec<_> = chunks
         .iter()
@@ -156,7 +156,7 @@ impl LercLayout {
 pub struct LercChunk {
     /// Extent of the whole chunk.
     pub layout: LercLayout,
-    /// Rows and columns of the chunk that lie in the image.
+    /// Rows and columns of the chunk inside the image.
     pub inside: (u64, u64),
 }
 
@@ -182,13 +182,13 @@ impl LercChunk {
         Some(Self { layout, inside: (rows_inside, columns_inside) })
     }
 
-    /// Returns whether part of the chunk lies outside the image.
+    /// Returns whether part of the chunk is outside the image.
     pub fn sticks_out(&self) -> bool {
         self.inside != (self.layout.rows, self.layout.columns)
     }
 }
 
-/// Returns the length of a chunk along an axis, and how much of it lies in the array.
+/// Returns the length of a chunk along an axis, and how much of it is inside the array.
 fn extent(array: &Array, axis: usize, index: u64) -> Option<(u64, u64)> {
     match &array.chunk_grid {
         ChunkGrid::Regular(chunk) => {

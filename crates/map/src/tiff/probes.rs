@@ -38,7 +38,7 @@ pub fn probes(mapped: &Mapped) -> Probes {
     Probes { lerc_masks: lerc::probes(mapped, most), jpeg_sampling: jpeg::probes(mapped, most) }
 }
 
-/// Adds tasks for chunks that have to be made anew, and leaves out arrays that readers would show otherwise than
+/// Adds tasks for chunks that have to be re-encoded, and leaves out arrays that readers would show otherwise than
 /// libtiff.
 pub fn decide(mapped: &mut Mapped, answers: ProbeAnswers, options: &MapOptions) {
     lerc::decide(mapped, answers.lerc_masks, options);

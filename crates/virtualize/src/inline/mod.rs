@@ -1,5 +1,5 @@
 //! Makes the chunks that references cannot express: fetches their pieces, decodes and places them, and encodes the result
-//! with the array's own codecs. An array of which one chunk fails is left out whole, never shown in part.
+//! with the array's own codecs. An array is left out whole if one chunk fails, never shown in part.
 
 mod assemble;
 mod error;

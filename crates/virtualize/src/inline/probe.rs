@@ -19,7 +19,7 @@ const FRONTS: usize = 1 << 12;
 const WHOLES: usize = 1 << 4;
 /// Bytes that Deflate may need for its own tables.
 const DEFLATED_HEAD: u64 = 1 << 10;
-/// Bytes in which the frame header of a JPEG stream usually lies.
+/// Bytes that usually contain the frame header of a JPEG stream.
 const JPEG_FRONT: u64 = 1 << 11;
 
 type Chunks = Vec<(u64, Reference)>;
@@ -79,7 +79,7 @@ async fn masked(maker: &ChunkMaker<'_>, array: &Array, chunks: Chunks) -> Result
     without_padding(maker, array, outer, found).await
 }
 
-/// Returns the chunks of which a pixel inside the image is masked: GDAL fills tiles that stick out of it with NaN.
+/// Returns the chunks with a masked pixel inside the image: GDAL pads tiles at the edge with NaN.
 async fn without_padding(
     maker: &ChunkMaker<'_>,
     array: &Array,

@@ -7,8 +7,7 @@ use super::{location::warning, pending};
 use crate::error::Error;
 use crate::store::VirtualStore;
 
-/// Converts a store to a Zarr format. Chunks that the format cannot refer to are made anew and inlined, for which sources
-/// may be read. Arrays that it cannot express are left out; the report lists what is lost.
+/// Converts a store to a Zarr format. Chunks that the format cannot refer to are read, re-encoded and inlined. Arrays that it cannot express are left out; the report lists what is lost.
 ///
 /// # Errors
 /// [`Error::Strict`] where there are warnings and `strict` is set; [`Error::Refused`] where no array is left.

@@ -65,7 +65,7 @@ pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
     first.chunks.len().max(second.chunks.len()) < all && (pairs(first, second).count() as u64) < all
 }
 
-/// Returns whether all elements of an encoded chunk that lie within the array have a value.
+/// Returns whether all elements of an encoded chunk that are inside the array have a value.
 pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
     let Some(shape) = chunk_shape(array, position) else { return false };
     let decoded = match &array.data_type {
@@ -88,7 +88,7 @@ pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &Fil
     }
 }
 
-/// Returns whether an element of a chunk, by its row-major index, lies within the array.
+/// Returns whether an element of a chunk, by its row-major index, is inside the array.
 fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
     let ChunkGrid::Regular(_) = &array.chunk_grid else { return true };
     let chunk = virtualize_zarr::chunk_indices(position, &array.chunk_grid.counts(&array.shape));

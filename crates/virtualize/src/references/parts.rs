@@ -1,10 +1,10 @@
-//! The chunks of arrays that lie in one source, according to references and to a direct read.
+//! The chunks of arrays in one source, according to references and to a direct read.
 
 use std::collections::BTreeMap;
 
 use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference, References};
 
-/// The chunks of an array that lie in one source.
+/// The chunks of an array in one source.
 pub(super) struct Part<'a> {
     /// Index of the array.
     pub(super) at: usize,
@@ -37,7 +37,7 @@ pub(super) fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Ve
 }
 
 impl Part<'_> {
-    /// Returns the same part of another form of the array, all of which lies in the source.
+    /// Returns the same part of another form of the array, for an array that is whole in the source.
     pub(super) fn of_whole<'a>(&'a self, array: &'a Array) -> Part<'a> {
         Part { array, columns: array.chunks.references.iter().collect(), ..*self }
     }
@@ -53,7 +53,7 @@ impl Part<'_> {
         self.references().count() as u64
     }
 
-    /// Returns whether all references of the array lie in the source.
+    /// Returns whether all references of the array are to the source.
     pub(super) fn is_whole(&self) -> bool {
         let all = self.array.chunks.references.len();
         self.columns.len() == all && (self.is_only || all > 0)

@@ -1,4 +1,4 @@
-//! Makes chunks anew that the target Zarr format cannot refer to, and inlines them.
+//! Re-encodes and inlines chunks that the target Zarr format cannot refer to.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(super) async fn make(
 }
 
 /// Writes the missing chunks, as the mapping does. If they are too many, the value becomes the fill value, which Zarr v2
-/// masks; the message says so.
+/// masks, and a message is returned.
 fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     if let Some((positions, bytes)) = constant_chunks(array, &value) {
         array.chunks.inline.extend(positions.into_iter().map(|position| (position, bytes.clone())));

@@ -24,7 +24,7 @@ pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Reads what [`to_text`] wrote. Versions of sources are taken from `sources`.
+/// Reads what [`to_text`] wrote. Versions of sources come from `sources`.
 ///
 /// # Errors
 /// [`Error::References`] where part of it cannot be read back.

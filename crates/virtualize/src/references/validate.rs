@@ -1,4 +1,4 @@
-//! Validates references against their sources: recorded versions match, every reference lies inside its file, chunks
+//! Validates references against their sources: recorded versions match, every reference is inside its file, chunks
 //! decode, and a direct read of the source agrees.
 
 use std::sync::{Arc, OnceLock};
@@ -65,7 +65,7 @@ pub struct Checked {
     /// Number of problems.
     pub problems: u64,
     /// The first problems.
-    pub told: Vec<String>,
+    pub listed: Vec<String>,
 }
 
 impl ValidationReport {
@@ -78,8 +78,8 @@ impl ValidationReport {
 impl Checked {
     fn problem(&mut self, text: impl Into<String>) {
         self.problems += 1;
-        if self.told.len() < LISTED {
-            self.told.push(text.into());
+        if self.listed.len() < LISTED {
+            self.listed.push(text.into());
         }
     }
 }
@@ -180,7 +180,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Validates the chunks of an array that lie in the source.
+    /// Validates the chunks of an array in the source.
     async fn array(&self, part: &Part<'_>, found: &mut Checked) {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
@@ -410,7 +410,7 @@ fn fill_value(array: &Array) -> String {
 /// Of what kind values are.
 fn kinds(array: &Array, twin: &Array, found: &mut Checked) {
     differ(found, "data type", &array.data_type.to_string(), &twin.data_type.to_string());
-    // Chunks that were made anew may have another one than the source.
+    // Re-encoded chunks may have another one than the source.
     if array.chunks.references.iter().all(References::is_empty) {
         return;
     }

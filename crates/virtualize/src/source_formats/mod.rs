@@ -28,7 +28,7 @@ pub(crate) enum SourceFormat {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Detected {
     Known(SourceFormat),
-    /// A clause that says what the file looks like.
+    /// What the file looks like, as a clause.
     Unknown(String),
 }
 
