@@ -61,22 +61,22 @@ pub(crate) enum Command {
 /// Writes references of one file.
 #[derive(Args)]
 pub(crate) struct Convert {
+    /// Print requests, bytes and seconds to standard error
+    #[arg(long)]
+    pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) input: Input,
     #[command(flatten)]
     pub(crate) output: Output,
-    /// Print requests, bytes and seconds to standard error
-    #[arg(long)]
-    pub(crate) stats: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    #[command(flatten)]
-    pub(crate) input: Input,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) input: Input,
 }
 
 /// Which file is read, and how it is mapped.
@@ -96,12 +96,12 @@ pub(crate) struct Input {
 #[derive(Args, Clone)]
 pub(crate) struct Mapping {
     #[command(flatten)]
+    verbosity: Verbosity,
+    #[command(flatten)]
     mapping: MappingOptions,
     /// Map all images of a TIFF (the default)
     #[arg(long, conflicts_with = "ifd")]
     all: bool,
-    #[command(flatten)]
-    verbosity: Verbosity,
     #[command(flatten)]
     store: ConnectionOptions,
 }

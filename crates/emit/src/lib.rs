@@ -1,6 +1,6 @@
 //! Writes virtual Zarr hierarchies as reference files.
 //!
-//! Architecture invariants: nothing is decided here and no source is read; the same hierarchy gives the same bytes.
+//! Architecture invariants: this crate decides nothing and reads no source; the same hierarchy gives the same bytes.
 
 mod consolidated;
 mod folder;
@@ -22,7 +22,7 @@ pub use sink::Sink;
 
 use format::Writer;
 
-/// Why a hierarchy could not be written.
+/// Error of writing a hierarchy.
 #[derive(Debug, thiserror::Error)]
 pub enum EmitError {
     /// The sink failed.
@@ -42,15 +42,15 @@ pub enum EmitError {
         /// Whether the format is several files.
         several: bool,
     },
-    /// An array that the format cannot say.
+    /// The format cannot express an array.
     #[error("array {path}: {error}")]
     Metadata {
         /// The array.
         path: String,
-        /// What cannot be said.
+        /// What it cannot express.
         error: MetadataError,
     },
-    /// No client finds a node of such a name.
+    /// No client would find a node of this name.
     #[error("node {path}: the name {name:?} cannot be part of a Zarr key")]
     Name {
         /// The group it is in.
@@ -58,7 +58,7 @@ pub enum EmitError {
         /// Its name.
         name: String,
     },
-    /// A node in whose files readers would look for chunks in vain.
+    /// Readers would not find the chunks of a node of this name.
     #[error(
         "node {path}: names that start with .z or have #, ? or % cannot be written as Parquet, where readers would \
          not find the chunks; write JSON"
@@ -67,15 +67,15 @@ pub enum EmitError {
         /// The node.
         path: String,
     },
-    /// More rows a file than can be held.
+    /// Too many rows per Parquet file.
     #[error("record size {found}: at most {most}")]
     RecordSize {
-        /// What was asked for.
+        /// The requested number.
         found: u32,
-        /// What can be.
+        /// The maximum.
         most: u32,
     },
-    /// A chunk where signed numbers do not reach.
+    /// An offset or length that a signed integer cannot hold.
     #[error("array {path}: offset or length of chunk {position} is 2^63 or more")]
     Offset {
         /// The array.
@@ -83,9 +83,9 @@ pub enum EmitError {
         /// Row-major position of the chunk.
         position: u64,
     },
-    /// A chunk that readers of Parquet would take for a whole file.
+    /// A chunk that readers of Parquet would mistake for a whole file.
     #[error(
-        "array {path}: chunk {position} is 0 bytes at offset 0, by which Parquet says the whole file; write JSON"
+        "array {path}: chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
     )]
     Empty {
         /// The array.
@@ -93,7 +93,7 @@ pub enum EmitError {
         /// Row-major position of the chunk.
         position: u64,
     },
-    /// A table that cannot be written.
+    /// A Parquet table cannot be written.
     #[error("array {path}: {reason}")]
     Parquet {
         /// The array.
@@ -101,7 +101,7 @@ pub enum EmitError {
         /// Why.
         reason: String,
     },
-    /// A chunk outside the array's grid.
+    /// A chunk position outside the array's grid.
     #[error("array {path}: chunk {position} is outside its grid of {counts:?} chunks")]
     Position {
         /// The array.
@@ -111,22 +111,22 @@ pub enum EmitError {
         /// Chunks along each axis.
         counts: Vec<u64>,
     },
-    /// A chunk in a file that the hierarchy does not name.
+    /// A chunk in a source that the hierarchy does not list.
     #[error("array {path}: chunk {position} lies in source {source_index}, but there are {sources}")]
     Source {
         /// The array.
         path: String,
         /// Row-major position of the chunk.
         position: u64,
-        /// The source it lies in.
+        /// Index of its source.
         source_index: u32,
-        /// How many sources the hierarchy has.
+        /// Number of sources of the hierarchy.
         sources: usize,
     },
 }
 
-/// Whether clients find a node of this name: not empty, no steps up or aside, no slash (also not backward, which
-/// zarr-python turns round), none of the names of metadata documents.
+/// Returns whether clients find a node of this name: not empty, not `.` or `..`, without slashes (nor backslashes, which
+/// zarr-python converts), and not the name of a metadata document.
 pub fn is_valid_name(name: &str) -> bool {
     let reserved = ["", ".", "..", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
     !reserved.contains(&name) && !name.contains(['/', '\\'])
@@ -156,11 +156,11 @@ pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -
     }
 }
 
-/// The metadata documents of a hierarchy by their keys such as `a/zarr.json`: the root's, with the consolidated metadata,
-/// first.
+/// Returns the metadata documents of a hierarchy by key, such as `a/zarr.json`, starting with the root's, which contains the
+/// consolidated metadata.
 ///
 /// # Errors
-/// What cannot be said, see [`EmitError`].
+/// [`EmitError`] if the format cannot express a node.
 pub fn metadata(hierarchy: &Hierarchy) -> Result<Vec<(String, serde_json::Value)>, EmitError> {
     consolidated::documents(hierarchy)
 }

@@ -1,18 +1,18 @@
-//! Where outputs of several files go.
+//! Destinations of outputs of several files.
 
 use std::io;
 
-/// Takes the files of an output that is a folder or a prefix. Who implements it keeps them aside until all are there;
-/// what was put last is shown last (the root's metadata, without which no reader opens the rest).
+/// Receives the files of an output that is a folder or a prefix. Implementations keep them aside until all are written, and
+/// publish the last one last: it is the root's metadata, without which no reader opens the rest.
 pub trait Sink {
-    /// Starts the file of a key such as `a/zarr.json`: names parted by slashes, each key once. It is complete when it
-    /// has been flushed and dropped, and before the next is started.
+    /// Starts the file of a key such as `a/zarr.json`: names separated by slashes. Each key is used once. The file is complete
+    /// when it has been flushed and dropped, which happens before the next one is started.
     ///
     /// # Errors
-    /// A key that was there before or that leads out of the output, and what a disk can say.
+    /// A key that was used before or that leads out of the output, and I/O errors.
     fn create(&mut self, key: &str) -> io::Result<Box<dyn io::Write + Send + '_>>;
 
-    /// Writes the file of a key whole.
+    /// Writes a whole file.
     ///
     /// # Errors
     /// As [`Sink::create`].

@@ -187,15 +187,15 @@ impl AsRef<[u8]> for Held {
 
 /// The budget has nothing left.
 pub(crate) fn full() -> Problem {
-    let detail = "the service has no memory or disk space left for this answer now";
+    let detail = "the service has no memory or disk space left for this response at the moment";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
 }
 
 /// A file that needs more than the service ever gives to one: trying again does not help.
 pub(crate) fn too_large(most: u64) -> Problem {
-    let detail = format!("the file's metadata takes more than {most} bytes of memory");
+    let detail = format!("the file's metadata needs more than {most} bytes of memory");
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "file", detail)
-        .hint("the command has no such limit; the service's is --file-memory")
+        .hint("use the command, which has no such limit, or raise --file-memory of the service")
 }
 
 /// Lets a file be read for as long as somebody wants it and there is memory for what it says.

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::sync::{
     Arc,
@@ -12,18 +12,18 @@ use crate::{
     rendered::Rendered, sources::Sources,
 };
 
-/// The service itself.
+/// The state of the service.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rate: Rate,
-    /// Places for requests.
+    /// Permits for concurrent requests.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) sources: Arc<Sources>,
-    /// For all that requests hold.
+    /// Memory that requests may hold.
     pub(crate) memory: Budget,
-    /// What each client may use.
+    /// Quotas of the clients.
     pub(crate) quotas: Quotas,
     pub(crate) rendered: Rendered,
     pub(crate) disk: Option<Arc<Disk>>,
@@ -55,7 +55,7 @@ impl Context {
         })
     }
 
-    /// No more requests are wanted.
+    /// Stops accepting requests, and the jobs.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(jobs) = &self.jobs {

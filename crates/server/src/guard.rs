@@ -1,4 +1,4 @@
-//! What every request passes before anything is done for it.
+//! The guard, which checks every request before it reaches its route.
 
 use std::{collections::HashMap, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -20,14 +20,14 @@ use crate::{
     request_id,
 };
 
-/// Address of the client at the other end of the connection: an extension of the request.
+/// Address of the peer of a connection: an extension of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Who may ask for a path.
+/// Who may use a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
-    /// Everybody, at any rate: the process answers, and nothing else is done.
+    /// Everybody, without a limit of rate: for liveness only.
     Always,
     /// Everybody.
     Anyone,
@@ -79,7 +79,7 @@ pub(crate) async fn guard(
     response.map(|body| Watched::body(body, entry, most))
 }
 
-/// The answer to a request that may have one.
+/// Answers a request that passes the checks.
 async fn admitted(
     context: &Arc<Context>,
     access: Access,
@@ -97,11 +97,12 @@ async fn admitted(
     }
     let answer = tokio::time::timeout(context.config.times.request, next.run(request)).await;
     answer.map_err(|_| {
-        Problem::new(StatusCode::GATEWAY_TIMEOUT, "time", "the answer was not ready in time").retry_after(10)
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, "time", "the response was not ready in time")
+            .retry_after(10)
     })
 }
 
-/// Takes all that a request needs of what clients share, or refuses it.
+/// Identifies the client and reserves what its request needs, or refuses it.
 async fn admit(
     context: &Context,
     headers: &HeaderMap,
@@ -118,10 +119,10 @@ async fn admit(
     if let Access::Scoped(scope) = access
         && !client.scopes.has(scope)
     {
-        let detail = "the token's scopes do not reach this far";
+        let detail = "the token does not have the required scope";
         return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
     }
-    // The client's own place first: while it waits for that, it has none of those of all.
+    // The client's own permit first: while the request waits for it, it holds none of the shared ones.
     let own = client.quota.request().await?;
     let place = Arc::clone(&context.places).try_acquire_owned().map_err(|_| busy())?;
     entry.places = Some((own, place));
@@ -130,33 +131,35 @@ async fn admit(
 }
 
 fn too_many(seconds: u64) -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", "too many requests of this client")
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", "too many requests from this client")
         .retry_after(seconds)
 }
 
 fn busy() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many requests are under way").retry_after(1)
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many requests in progress").retry_after(1)
 }
 
-/// The host that is asked for: that of the target where it has one, else of the one Host line (RFC 9112, section 3.2).
+/// Returns the host of a request: that of an absolute target, otherwise that of the only Host header (RFC 9112, section 3.2).
 fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
     let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "host", detail);
     let mut lines = request.headers().get_all(header::HOST).iter();
     let line = match (lines.next(), lines.next()) {
         (Some(line), None) => Some(line),
         (None, _) if request.version() < Version::HTTP_11 => None,
-        (None, _) => return Err(wrong("the request has no Host")),
-        (Some(_), Some(_)) => return Err(wrong("the request has more than one Host")),
+        (None, _) => return Err(wrong("the request has no Host header")),
+        (Some(_), Some(_)) => return Err(wrong("the request has more than one Host header")),
     };
     let parsed = |line: &HeaderValue| {
         let host = line.to_str().ok()?.parse::<Authority>().ok()?;
         Some(host).filter(|host| !host.as_str().contains('@'))
     };
-    let named = line.map(|line| parsed(line).ok_or_else(|| wrong("Host is no host"))).transpose()?;
+    let named =
+        line.map(|line| parsed(line).ok_or_else(|| wrong("the Host header is not a host"))).transpose()?;
     Ok(request.uri().authority().cloned().or(named))
 }
 
-/// A page of another site must not reach a service without tokens on this machine by a name of its own that leads here.
+/// Checks the host of a request to a service without tokens on a loopback address. Otherwise a web page of another site
+/// could reach it through a name of its own that resolves to this machine (DNS rebinding).
 fn host(context: &Context, request: &Request) -> Result<(), Problem> {
     let Some(host) = host_of(request)? else { return Ok(()) };
     let config = &context.config;
@@ -170,12 +173,12 @@ fn host(context: &Context, request: &Request) -> Result<(), Problem> {
         return Ok(());
     }
     let detail =
-        "a service without tokens on a loopback address is called by that address or localhost alone";
+        "without tokens, a service on a loopback address serves requests to that address or localhost only";
     Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail)
         .hint("give --token-file, or --public behind a proxy"))
 }
 
-/// Somebody who needs no token for what is asked, by address.
+/// Returns a client without a token, identified by its address.
 fn stranger(context: &Context, address: &str) -> Client {
     let config = &context.config;
     let scopes = match (config.tokens.is_empty(), config.public) {
@@ -193,7 +196,7 @@ fn stranger(context: &Context, address: &str) -> Client {
     }
 }
 
-/// Who asks: by token where there are any, else by address.
+/// Identifies a client by its token, or by its address if the service has no tokens.
 fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Client, Problem> {
     let config = &context.config;
     if config.tokens.is_empty() {
@@ -204,10 +207,10 @@ fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Clien
     let token =
         given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
     let Some(token) = token.and_then(|token| config.tokens.find(token)) else {
-        // Guessing is as slow as asking.
+        // The rate limit applies to guesses too.
         let wait = context.rate.take(&format!("no token: {address}"), Instant::now());
         wait.map_err(|wait| too_many(wait.as_secs().saturating_add(1)))?;
-        let detail = "expected `Authorization: Bearer` with a token that is known here";
+        let detail = "expected `Authorization: Bearer` with a valid token";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "token", detail));
     };
     let (allowed, access_key) = match &token.allowed {
@@ -219,7 +222,7 @@ fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Clien
     Ok(Client { name, scopes: token.scopes, allowed, access_key, quota, holds: Holds::default() })
 }
 
-/// The client's address.
+/// Returns the address of the client, which a trusted proxy forwards.
 fn address(context: &Context, request: &Request) -> String {
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let forwarded = request.headers().get_all("x-forwarded-for").iter().next_back();
@@ -228,7 +231,7 @@ fn address(context: &Context, request: &Request) -> String {
     address.map_or_else(|| "unknown".to_owned(), name_of)
 }
 
-/// The name of the client at an address; of IPv6 the network, since one client has many addresses.
+/// Returns the name of the client at an address: for IPv6 the /64 network, as one client has many addresses.
 pub(crate) fn name_of(address: IpAddr) -> String {
     match address {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => {
@@ -239,7 +242,7 @@ pub(crate) fn name_of(address: IpAddr) -> String {
     }
 }
 
-/// The origin that may read the answer.
+/// Returns the origin that may read the response.
 fn origin(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers.get(header::ORIGIN)?;
     let known = &context.config.cors;
@@ -249,7 +252,7 @@ fn origin(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
     asked.to_str().ok().filter(|origin| known.contains(*origin)).map(|_| asked.clone())
 }
 
-/// Headers of every answer.
+/// Adds the headers of every response.
 fn decorate(headers: &mut HeaderMap, id: &str, origin: Option<HeaderValue>) {
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert(request_id::HEADER, id);

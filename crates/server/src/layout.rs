@@ -36,9 +36,8 @@ pub(crate) async fn get(
         &what,
         |mapped| mapped.placed(MOST),
         move |mapped, out| {
-            let table = table(mapped, &path).ok_or_else(|| {
-                Problem::not_found("array: there is no such array").hint("/v1/inspect lists them")
-            })?;
+            let table = table(mapped, &path)
+                .ok_or_else(|| Problem::not_found("array: no such array").hint("/v1/inspect lists them"))?;
             out.json(&table)
         },
     );

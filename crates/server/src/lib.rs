@@ -1,11 +1,12 @@
-//! References over HTTP: any file that is allowed, as references or as a Zarr v3 store, for pipelines and for people.
+//! Serves any allowed file over HTTP, as references and as a Zarr v3 store, for pipelines and for people.
 //!
-//! [`app`] makes the service of a [`Config`]; [`serve`] listens. What is not allowed by prefix is not reached, whoever
-//! names it (`virtualize_store::Allowed`): the table of routes says which scope each needs, and every request passes one
-//! guard, in this order: name of the host, token, rate, scope, requests at once (of the client, and of all), time.
+//! [`app`] builds the service from a [`Config`]; [`serve`] listens. No file outside the allowed prefixes is reached,
+//! whoever names it (`virtualize_store::Allowed`). The table of routes states the access that each requires, and every
+//! request passes one guard, which checks in this order: host, token, rate, scope, concurrent requests (of the client, then
+//! of all), time.
 //!
-//! Architecture invariant: nothing is decided here about data; answers are what the library made, or its refusal. An
-//! answer is begun when all that can fail has been done, or is cut off so that the client sees it.
+//! Architecture invariant: this crate decides nothing about data; a response is the library's output, or its error. A
+//! response begins when everything that can fail has succeeded; otherwise it is cut off so that the client notices.
 
 mod api;
 mod auth;
@@ -60,7 +61,7 @@ pub use settings::{Settings, Size};
 
 use context::Context;
 
-/// The service, without a socket. Requests may carry a [`Peer`] as an extension.
+/// Builds the service without a socket. Requests may carry a [`Peer`] as an extension.
 ///
 /// # Errors
 /// A cache folder that cannot be used.

@@ -58,9 +58,9 @@ fn is_fixed(array: &Array) -> bool {
 }
 
 fn variable() -> Problem {
-    let detail = "elements of variable size are not given without their codecs";
+    let detail = "elements of variable size cannot be served without their codecs";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-plain", detail)
-        .hint("/v1/zarr gives them as they are")
+        .hint("read them through /v1/zarr, as they are stored")
 }
 
 /// Metadata with the one codec. Arrays of elements of variable size are refused, and missing where metadata is
@@ -127,7 +127,7 @@ async fn decoded(
         let detail =
             format!("the chunk has {size} bytes, stored in {length}, and at most {most} are decoded");
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "chunk-size", detail);
-        return Err(problem.hint("/v1/zarr gives chunks of any size, as they are stored"));
+        return Err(problem.hint("/v1/zarr serves chunks of any size, as they are stored"));
     }
     let mut share = asked.memory.take(size.saturating_add(length)).await?;
     let stored = match chunk.entry {

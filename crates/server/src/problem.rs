@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 has them.
+//! Errors as problem documents (RFC 9457).
 
 use std::io;
 
@@ -11,7 +11,7 @@ use virtualize::{Error, ErrorClass, Notation, Remedy, StoreError};
 
 use crate::api::{MEMBERS, PARAMETERS};
 
-/// Why there is no answer: a status, a code that does not change, one line, and what can be done.
+/// An error response: status, stable code, one line, and what the client can do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// HTTP status.
@@ -20,39 +20,39 @@ pub struct Problem {
     pub code: &'static str,
     /// One line.
     pub detail: String,
-    /// What can be done, in one line.
+    /// What the client can do, in one line.
     pub hint: Option<String>,
-    /// Seconds after which to try again.
+    /// Seconds after which to retry.
     pub retry_after: Option<u64>,
 }
 
 impl Problem {
-    /// A problem.
+    /// Creates a problem.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), hint: None, retry_after: None }
     }
 
-    /// A parameter that makes no sense.
+    /// Reports an invalid parameter.
     pub(crate) fn parameter(name: &str, reason: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "parameter", format!("{name}: {reason}"))
     }
 
-    /// No such thing.
+    /// Reports something that does not exist.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// Our own fault. What happened is in the log.
+    /// Reports an internal error, whose cause goes to the log only.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service failed; the log says why")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error; see the log of the service")
     }
 
-    /// A file of the service's own that could not be written or opened: that may pass. Nothing else of it is told.
+    /// Reports that a file of the service's own could not be opened or written. The cause goes to the log only.
     pub(crate) fn of_io(doing: &str, error: &io::Error) -> Self {
         tracing::error!("{doing}: {error}");
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let detail = "the service has no disk space left for this now";
+                let detail = "the service has no disk space left at the moment";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "disk", detail).retry_after(30)
             }
             _ if is_out_of_descriptors(&error.to_string()) => Self::no_descriptors(),
@@ -61,21 +61,21 @@ impl Problem {
     }
 
     fn no_descriptors() -> Self {
-        let detail = "the service has too many files and connections open now";
+        let detail = "the service has too many files and connections open at the moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
     }
 
-    /// The source is another than before.
+    /// Reports that a source is no longer the version that was served.
     pub(crate) fn changed(name: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
             "source-changed",
             format!("{name}: the file changed since it was opened"),
         )
-        .hint("open it again, under a url with its version (/v1/inspect says it)")
+        .hint("open it again, under a URL with its version (from /v1/inspect)")
     }
 
-    /// The same with advice.
+    /// Adds advice.
     #[must_use]
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -87,7 +87,7 @@ impl Problem {
         Self { hint: remedy.and_then(|remedy| remedy.render(MEMBERS)), ..self }
     }
 
-    /// The same with a time.
+    /// Adds the time after which to retry.
     #[must_use]
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds.max(1)), ..self }
@@ -112,15 +112,15 @@ impl Problem {
         }
         let detail = match error {
             Error::Store(StoreError::Denied { name, .. }) => {
-                format!("{name}: the store does not let the service read it")
+                format!("{name}: the store denies access to the service")
             }
             Error::Store(StoreError::Unavailable { name, reason }) => {
                 tracing::warn!("{name}: {reason}");
-                format!("{name}: the store cannot be reached, or failed")
+                format!("{name}: the store failed or cannot be reached")
             }
             other if matches!(code, "source-denied" | "source-unavailable") => {
                 tracing::warn!("{other}");
-                "the store cannot be reached, or failed".to_owned()
+                "the store failed or cannot be reached".to_owned()
             }
             other => other.to_string(),
         };
@@ -138,8 +138,8 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Whether the process, or the machine, has no file descriptors left: EMFILE (24) and ENFILE (23), which come as text
-/// from within the clients of stores.
+/// Returns whether the process or the machine has run out of file descriptors: EMFILE (24) and ENFILE (23), which clients of
+/// stores report as text.
 fn is_out_of_descriptors(text: &str) -> bool {
     text.contains("(os error 24)") || text.contains("(os error 23)")
 }
@@ -195,7 +195,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Text from a file or a client without control characters, and not too long.
+/// Replaces control characters in text from a file or a client, and shortens it.
 fn one_line(text: &str) -> String {
     let shown = text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c });
     shown.take(1000).collect()

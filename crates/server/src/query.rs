@@ -1,4 +1,4 @@
-//! Parameters of requests: each is known, comes once, and is checked before anything is opened.
+//! Query parameters: each must be known, occur once, and be valid before anything is opened.
 
 use axum::http::Uri;
 use serde::de::DeserializeOwned;
@@ -12,29 +12,29 @@ use virtualize_store::Allowed;
 
 use crate::{Config, Problem, api::OF_MAPPING, client::Client};
 
-/// Longest value, in bytes.
+/// Maximum length of a value, in bytes.
 const LONGEST: usize = 8192;
 /// Maximum number of TIFF images in one request.
 const IMAGES: usize = 1000;
 
-/// The parameters of a request.
+/// The query parameters of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
-/// A source, and how it is to be mapped.
+/// A requested source, and how to map it.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// Canonical url.
+    /// Canonical URL.
     pub(crate) url: String,
     pub(crate) options: Options,
     pub(crate) format: Format,
-    /// Url, options and reach of the client in one text: what an answer depends on beside the source.
+    /// URL, options and access of the client in one text: everything that a response depends on, except the source itself.
     pub(crate) key: String,
     pub(crate) client: Client,
 }
 
 impl Parameters {
-    /// Reads a query string. Names must be among those that are known.
+    /// Parses a query string, whose names must be among `known`.
     pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let query = uri.query().unwrap_or_default();
         let mut found: Vec<(String, String)> = Vec::new();
@@ -43,11 +43,11 @@ impl Parameters {
             let (name, value) = (decoded("query", name)?, decoded("query", value)?);
             let shown: String = name.chars().take(40).collect();
             if !known.contains(&name.as_str()) {
-                return Err(Problem::parameter(&shown, "is not known here")
-                    .hint(format!("known are {}", known.join(", "))));
+                return Err(Problem::parameter(&shown, "is not a parameter of this request")
+                    .hint(format!("the parameters are {}", known.join(", "))));
             }
             if found.iter().any(|(other, _)| *other == name) {
-                return Err(Problem::parameter(&shown, "comes more than once"));
+                return Err(Problem::parameter(&shown, "occurs more than once"));
             }
             found.push((name, value));
         }
@@ -55,12 +55,12 @@ impl Parameters {
         Ok(Self(found))
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number in bounds.
+    /// Returns a whole number, which must be from `least` to `most`.
     pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let number =
@@ -70,7 +70,7 @@ impl Parameters {
             .ok_or_else(|| Problem::parameter(name, format!("expected a number from {least} to {most}")))
     }
 
-    /// The source and how it is to be mapped. Options cannot pass what the service gives to one file.
+    /// Returns the requested source and how to map it, within what the service grants to one file.
     pub(crate) fn wanted(&self, config: &Config, client: &Client) -> Result<Wanted, Problem> {
         let url = self.get("url").filter(|url| !url.is_empty());
         let url = url.ok_or_else(|| Problem::parameter("url", "is missing"))?;
@@ -84,7 +84,7 @@ impl Parameters {
         Ok(Wanted { url, options, format, key, client: client.clone() })
     }
 
-    /// How sources are reached and mapped.
+    /// Returns how sources are reached and mapped.
     fn options(&self, config: &Config, allowed: &Allowed, format: ZarrFormat) -> Result<Options, Problem> {
         let of_mapping =
             self.0.iter().filter(|(name, _)| name != "format" && OF_MAPPING.contains(&name.as_str()));
@@ -172,16 +172,16 @@ fn repository() -> Problem {
     .hint("submit a job, which can commit, or choose another format")
 }
 
-/// Percent-decoded text without control characters.
+/// Decodes percent-encoded text, which must not contain control characters.
 pub(crate) fn decoded(name: &str, text: &str) -> Result<String, Problem> {
     if text.len() > LONGEST {
         return Err(Problem::parameter(name, "is too long"));
     }
     let text = text.replace('+', " ");
     let decoded = percent_encoding::percent_decode_str(&text).decode_utf8();
-    let decoded = decoded.map_err(|_| Problem::parameter(name, "is no UTF-8 text"))?;
+    let decoded = decoded.map_err(|_| Problem::parameter(name, "is not UTF-8"))?;
     match decoded.chars().any(char::is_control) {
-        true => Err(Problem::parameter(name, "holds a control character")),
+        true => Err(Problem::parameter(name, "contains a control character")),
         false => Ok(decoded.into_owned()),
     }
 }

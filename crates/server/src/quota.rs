@@ -137,7 +137,7 @@ impl Quota {
         let taken = timeout(PATIENCE, Arc::clone(&self.requests.free).acquire_owned()).await;
         let most = self.requests.all;
         taken.ok().and_then(Result::ok).ok_or_else(|| {
-            let detail = format!("the client has {most} requests under way, and may have no more");
+            let detail = format!("the client has reached its limit of {most} concurrent requests");
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "requests", detail).retry_after(1)
         })
     }

@@ -1,5 +1,5 @@
-//! Answers that are made of a mapped file: written aside before they begin, once for all who ask for the same, and sent
-//! from there, so that a client who takes its time holds no memory.
+//! Renderings of mapped files: generated once for all concurrent requests, into a temporary file from which the responses
+//! are sent, so that a slow client holds no memory.
 
 use std::{
     collections::HashMap,
@@ -26,25 +26,25 @@ use crate::{
     sources::{Mapped, Sources, on_thread},
 };
 
-/// Bytes of an answer that are held in memory before a temporary file takes them.
+/// Bytes of a rendering to hold in memory before it spills to a temporary file.
 const HELD: usize = 64 << 10;
-/// Bytes that are gathered before they are written.
+/// Bytes of a write buffer.
 const BUFFER: usize = 64 << 10;
 /// Cache-weight floor of a rendering in a file: the file pins a descriptor.
 const MIN_FILE_WEIGHT: u64 = 4 << 20;
 /// Cache weight of a byte in memory, of which there is less than of disk space.
 const MEMORY_WEIGHT: u64 = 16;
-/// Most bytes that are kept, and which part of the disk's.
+/// Maximum weight of the cache, absolute and as a fraction of the disk space.
 const KEPT: u64 = 1 << 30;
 const PART: u64 = 4;
-/// Bytes by which an answer's place on the disk grows.
+/// Bytes by which a rendering's share of the disk grows.
 const GROWTH: u64 = 1 << 20;
 
-/// What was made, for a while.
+/// The cache of renderings.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     answers: Cache<String, Arc<Rendering>>,
-    /// Files that are being sent, by name: who asks for the same answer gets the same file.
+    /// Files that are being sent, by name, so that further requests share them.
     sent: Mutex<HashMap<String, (Weak<encode::Kept>, u64)>>,
     /// Permits for renderings in progress.
     making: Arc<Semaphore>,
@@ -54,7 +54,7 @@ pub(crate) struct Rendered {
     spool: Budget,
 }
 
-/// An answer, whole.
+/// A complete rendering.
 #[derive(Debug)]
 pub(crate) struct Rendering {
     content: Content,
@@ -78,7 +78,7 @@ impl Rendered {
         Self { answers, sent: Mutex::default(), making, sources: Arc::clone(sources), disk, spool }
     }
 
-    /// An answer that is kept, or being sent.
+    /// Returns a rendering that is cached, or being sent.
     async fn find(&self, name: &str) -> Option<Arc<Rendering>> {
         if let Some(made) = self.answers.get(name).await {
             return Some(made);
@@ -89,7 +89,7 @@ impl Rendered {
         Some(Arc::new(Rendering { content, etag: format!("\"{name}\"") }))
     }
 
-    /// Remembers the file of an answer for as long as it is sent.
+    /// Remembers the file of a rendering for as long as it is being sent.
     fn remember(&self, name: &str, made: &Rendering) {
         let Content::File(file, length) = &made.content else { return };
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,8 +97,8 @@ impl Rendered {
         sent.insert(name.to_owned(), (Arc::downgrade(file), *length));
     }
 
-    /// What `write` makes of a source as it is now. `what` tells it from all else that is made of sources. `cost` says about
-    /// how many bytes of memory making it takes.
+    /// Returns what `write` generates from the current version of a source. `what` names the kind of rendering; `cost` estimates
+    /// the memory, in bytes, that it takes.
     pub(crate) async fn get<C, W>(
         &self,
         wanted: &Wanted,
@@ -139,26 +139,26 @@ impl Rendered {
         drop(place);
         match (&made, lasts) {
             (Ok(made), true) => self.remember(&name, made),
-            // Other files had a part in it, of which the name says nothing.
+            // Other files contributed, which the name does not cover.
             (_, false) => self.answers.invalidate(&name).await,
             _ => {}
         }
         made?.sent_to(client).await
     }
 
-    /// What was made before.
+    /// Looks for a rendering on the disk.
     async fn find_on_disk(&self, name: &str) -> Result<Option<Content>, Problem> {
         let Some(disk) = self.disk.clone() else { return Ok(None) };
         let name = name.to_owned();
         let found = tokio::task::spawn_blocking(move || disk.get(&name)).await.ok().flatten();
         self.sources.metrics.looked_up("references", found.is_some());
         let Some(found) = found else { return Ok(None) };
-        // Should it be removed from the folder, the disk has it until it is sent.
+        // Even if it is removed from the folder, it occupies the disk until it has been sent.
         let share = self.spool.take(found.bytes).await?;
         Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
     }
 
-    /// Makes an answer, and whether its name says all. Where it does not, the content is the tag.
+    /// Generates a rendering, and returns whether its name covers all sources. If not, its entity tag is that of its content.
     async fn make<C, W>(
         &self,
         client: &Client,
@@ -187,12 +187,12 @@ impl Rendered {
 }
 
 impl Rendering {
-    /// The answer to a request.
+    /// Builds the response to a request.
     pub(crate) fn answer(&self, headers: &HeaderMap, kind: &'static str) -> Response {
         answer(headers, self.content.clone(), kind, &self.etag)
     }
 
-    /// Counts the file among those that are being sent to a client.
+    /// Charges the file to the client until it has been sent.
     async fn sent_to(self: Arc<Self>, client: &Client) -> Result<Arc<Self>, Problem> {
         if let Content::File(_, length) = &self.content {
             client.holds.keep(client.quota.spool.take_own(*length).await?);
@@ -201,11 +201,11 @@ impl Rendering {
     }
 }
 
-/// Takes an answer that is being made. It counts what is written, and stops where it is too much or nobody wants it.
+/// Writer of a rendering. It counts bytes, and fails once there are too many or no request waits for the rendering.
 pub(crate) struct Aside {
     disk: Option<Arc<Disk>>,
     inner: SpooledTempFile,
-    /// The client's part of the disk, and what was taken of it.
+    /// The client's part of the disk, and the share taken from it.
     spool: Budget,
     share: Option<Share>,
     wanted: CancellationToken,
@@ -213,7 +213,7 @@ pub(crate) struct Aside {
     bytes: u64,
     most: u64,
     is_full: bool,
-    /// Why no more can be written.
+    /// Why writing failed.
     failed: Option<Problem>,
 }
 
@@ -227,7 +227,7 @@ impl Aside {
         Self { disk, inner, spool, share: None, wanted, at: 0, bytes: 0, most, is_full: false, failed: None }
     }
 
-    /// Takes a share of the disk for so many bytes. Whether there was one.
+    /// Grows the share of the disk to `bytes`; returns whether there was enough space.
     fn grow(&mut self, bytes: u64) -> bool {
         if bytes <= HELD as u64 || self.share.as_ref().is_some_and(|share| share.bytes() >= bytes) {
             return true;
@@ -246,24 +246,24 @@ impl Aside {
         is_grown
     }
 
-    /// Most bytes that it takes.
+    /// Returns the maximum size in bytes.
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
 
-    /// Writes a document.
+    /// Writes a JSON document.
     pub(crate) fn json(&mut self, document: &Value) -> Result<(), Problem> {
         let mut out = BufWriter::with_capacity(BUFFER, self);
         let written = serde_json::to_writer(&mut out, document).map_err(io::Error::from);
         written.and_then(|()| out.flush()).map_err(lost)
     }
 
-    /// What was written, which goes to the disk as well where it has a name.
+    /// Completes the rendering, and stores it on the disk if it has a name.
     fn finish(mut self, written: Result<(), Problem>, name: Option<String>) -> Result<Rendering, Problem> {
         if self.is_full {
-            let detail = format!("the references are longer than {} bytes", self.most);
+            let detail = format!("the references exceed {} bytes", self.most);
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "output-limit", detail)
-                .hint("read the source through /v1/zarr, or write them with the command"));
+                .hint("read the source through /v1/zarr, or write the references with the command"));
         }
         if let Some(problem) = self.failed.take() {
             return Err(problem);
@@ -291,7 +291,7 @@ impl Aside {
     }
 }
 
-/// A disk that failed, unless it was stopped since nobody wants the answer.
+/// Converts a failed write, which may also mean that no request waits any more.
 pub(crate) fn lost(error: io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::ConnectionAborted => Problem::internal(),

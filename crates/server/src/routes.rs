@@ -20,10 +20,10 @@ use crate::{
     layout, openapi, page, plain, references, zarr,
 };
 
-/// A path, who may ask for it, and what answers.
+/// A path, the access that it requires, and its handlers.
 pub(crate) type Route = (&'static str, Access, MethodRouter<Arc<Context>>);
 
-/// Routes of the API, which its description has as well.
+/// Returns the routes of the API, which the OpenAPI description lists too.
 pub(crate) fn api() -> Vec<Route> {
     let read = Access::Scoped(Scope::Read);
     let jobs = Access::Scoped(Scope::Jobs);
@@ -46,13 +46,13 @@ pub(crate) fn api() -> Vec<Route> {
     ]
 }
 
-/// All routes.
+/// Returns all routes.
 pub(crate) fn all() -> Vec<Route> {
     let page = page::routes().into_iter().map(|(path, methods)| (path, Access::Anyone, methods));
     api().into_iter().chain(page).collect()
 }
 
-/// All routes behind the guard.
+/// Builds the router, with all routes behind the guard.
 pub(crate) fn router(context: Arc<Context>) -> Router {
     let mut access = AccessTable::new();
     let router = all().into_iter().fold(Router::new(), |router, (path, required, methods)| {
@@ -60,11 +60,9 @@ pub(crate) fn router(context: Arc<Context>) -> Router {
         router.route(path, methods)
     });
     router
-        .fallback(|| async {
-            Problem::not_found("no such path").hint("/v1/openapi.json says which there are")
-        })
+        .fallback(|| async { Problem::not_found("no such path").hint("/v1/openapi.json lists all paths") })
         .method_not_allowed_fallback(|| async {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not know this method")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not support this method")
         })
         .layer(DefaultBodyLimit::max(context.config.request_size))
         .layer(middleware::from_fn_with_state((Arc::clone(&context), Arc::new(access)), guard::guard))

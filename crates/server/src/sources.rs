@@ -1,4 +1,4 @@
-//! Files that are mapped: each once, however many ask for it, and kept for a while.
+//! Mapped files: each is mapped once for all concurrent requests, and cached for a while.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -22,33 +22,33 @@ use crate::{
     weight::{described, weight},
 };
 
-/// Most places of chunks of an answer, and bytes of one while it is told.
+/// Maximum number of chunk positions in a response, and memory for each while they are serialized.
 const PLACES: u64 = 200_000;
 const PLACE: u64 = 256;
-/// Most sources of which the version is remembered.
+/// Maximum number of sources whose version is remembered.
 const VERSIONS: u64 = 100_000;
 
-/// What keeps them.
+/// The cache of mapped files.
 #[derive(Debug)]
 pub(crate) struct Sources {
     kept: Cache<String, Arc<Mapped>>,
-    /// Versions of sources that were shown under urls without one.
+    /// Versions of sources that were served under URLs without a version.
     shown: Cache<String, String>,
     openings: Arc<Semaphore>,
     pub(crate) config: Arc<Config>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// A file that is mapped.
+/// A mapped file.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     pub(crate) store: VirtualStore,
-    /// Of the chunks.
+    /// Reads its chunks.
     pub(crate) reader: ChunkReader,
-    /// Tells it from others of the same url and options; empty where nothing does.
+    /// Identifies the version of the source; empty if the store reports none.
     pub(crate) version: String,
     documents: OnceLock<Result<Documents, Problem>>,
-    /// Of the memory.
+    /// Its share of the memory budget.
     _share: Option<Share>,
 }
 
@@ -61,7 +61,7 @@ impl Mapped {
         Self { store, reader: ChunkReader::default(), version, documents: OnceLock::new(), _share: share }
     }
 
-    /// The metadata of the Zarr store.
+    /// Returns the metadata documents of the Zarr store.
     pub(crate) fn documents(&self) -> Result<&Documents, Problem> {
         let made = self.documents.get_or_init(|| {
             let documents = virtualize::metadata(&self.store)?;
@@ -70,7 +70,7 @@ impl Mapped {
         made.as_ref().map_err(Clone::clone)
     }
 
-    /// Makes the metadata of the Zarr store, where that was not done yet: on a thread for work that takes long.
+    /// Generates the metadata documents of the Zarr store unless they exist, on a thread for long computations.
     pub(crate) async fn document(self: &Arc<Self>, client: &Client) -> Result<(), Problem> {
         if self.documents.get().is_some() {
             return Ok(());
@@ -80,12 +80,12 @@ impl Mapped {
         on_thread(|_| async move { this.documents().map(drop) }, share).await?
     }
 
-    /// About how many bytes of memory it takes while its nodes are described.
+    /// Estimates the memory, in bytes, that describing the nodes takes.
     pub(crate) fn documented(&self) -> u64 {
         described(&self.store).saturating_mul(2).saturating_add(2 << 20)
     }
 
-    /// About how many bytes of memory it takes while at most so many places of chunks of each array are told.
+    /// Estimates the memory, in bytes, that listing at most `most` chunk positions per array takes.
     pub(crate) fn placed(&self, most: usize) -> u64 {
         let arrays = self.store.hierarchy.arrays();
         let places = arrays.iter().map(|(_, array)| array.chunks.len().min(most as u64));
@@ -93,7 +93,7 @@ impl Mapped {
     }
 }
 
-/// A short name for a stamp.
+/// Returns a short name for a stamp.
 fn version(stamp: &str) -> String {
     tag(&[stamp]).trim_matches('"').to_owned()
 }
@@ -117,7 +117,7 @@ impl Sources {
         }
     }
 
-    /// A file, as it is now or was a little while ago (`stores_time`).
+    /// Returns a mapped file as it is now, or was at most `stores_time` ago.
     pub(crate) async fn mapped(
         &self,
         client: &Client,
@@ -143,7 +143,7 @@ impl Sources {
         .await
     }
 
-    /// A source as it is now, and a name of url, options and version, where it has one.
+    /// Opens a source, and returns a cache key of URL, options and version if the store reports a version.
     pub(crate) async fn opened_now(&self, wanted: &Wanted) -> Result<(Arc<Object>, Option<String>), Problem> {
         let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
         self.metrics.source_requests.inc();
@@ -151,7 +151,7 @@ impl Sources {
         Ok((object, key))
     }
 
-    /// A file that was opened just now. `key` names url, options and version. The client has a place to map it.
+    /// Maps a file that was just opened. `key` names URL, options and version. The caller holds a permit to map.
     pub(crate) async fn mapped_now(
         &self,
         client: &Client,
@@ -168,7 +168,7 @@ impl Sources {
                         self.metrics.looked_up("stores", true);
                         return Ok(kept);
                     }
-                    // The version is that of one file, and others had a part in it: they are read again.
+                    // The key names the version of one file, but others contributed: they are read again.
                     Some(_) => return self.map(client, options, opened).await.map(Arc::new),
                     None => {}
                 }
@@ -178,7 +178,7 @@ impl Sources {
         }
     }
 
-    /// One of many who ask for the same does the work; the others wait for it. Should it leave, another takes over.
+    /// Maps a file once for all concurrent requests for it. If the request that does the work is dropped, another takes over.
     async fn map_once<O, F>(
         &self,
         client: &Client,
@@ -196,7 +196,7 @@ impl Sources {
         mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
     }
 
-    /// Opens and maps a file on a thread for that, of which there are few. Whoever drops this stops it at its next read.
+    /// Opens and maps a file on one of a few threads. Dropping the future stops the work at its next read.
     async fn map<O, F>(&self, client: &Client, options: &Options, open: O) -> Result<Mapped, Problem>
     where
         O: FnOnce(Options) -> F + Send + 'static,
@@ -220,7 +220,7 @@ impl Sources {
                 return Err(too_large(most));
             }
             match share.as_mut().is_none_or(|share| memory.resize(share, weight)) {
-                // What is kept is there for all clients.
+                // A cached file belongs to all clients.
                 true => Ok((store, share.map(Share::of_all))),
                 false => Err(full()),
             }
@@ -232,8 +232,8 @@ impl Sources {
         Ok(Mapped::new(store, share))
     }
 
-    /// Holds the version of a source against the one that was shown before under a url without a version, so that a client
-    /// never mixes two.
+    /// Checks that a source has the version that was served before under a URL without a version, so that a client never
+    /// mixes two versions.
     pub(crate) async fn hold(&self, key: &str, name: &str, mapped: &Mapped) -> Result<(), Problem> {
         let shown = &self.shown;
         if shown.get(key).await.is_some_and(|shown| shown != mapped.version) {
@@ -243,14 +243,14 @@ impl Sources {
         Ok(())
     }
 
-    /// Forgets a file that changed.
+    /// Removes a changed file from the cache.
     pub(crate) async fn forget(&self, key: &str) {
         self.kept.invalidate(&format!("recent\n{key}")).await;
     }
 }
 
-/// Runs work that computes for long on a thread of its own, and stops it where it waits or reads once nobody wants it. It
-/// is given what says so, to ask while it computes.
+/// Runs a long computation on a thread of its own. Dropping the future cancels the token that `work` receives, and stops the
+/// work wherever it waits.
 pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
     work: impl FnOnce(CancellationToken) -> F + Send + 'static,
     permit: impl Send + 'static,

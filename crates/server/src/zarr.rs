@@ -109,7 +109,7 @@ impl Asked {
             Some(Found::Chunk(Chunk { path, position, entry }))
         });
         found.ok_or_else(|| {
-            Problem::not_found("no such key: it is neither metadata nor a chunk that is stored")
+            Problem::not_found("no such key: it is neither a metadata document nor a stored chunk")
         })
     }
 
@@ -153,8 +153,9 @@ fn source_of(source: &str) -> Result<(String, Option<String>), Problem> {
         return Ok((source.to_owned(), None));
     }
     let wrong = || {
-        Problem::parameter("source", "is neither a url nor the base64url of one")
-            .hint("take the path that /v1/inspect says, or encode the url: its alphabet has - and _, and no padding")
+        Problem::parameter("source", "is neither a URL nor the base64url form of one").hint(
+            "take the path from /v1/inspect, or encode the URL as base64url (with - and _, without padding)",
+        )
     };
     let (encoded, version) = match source.split_once('~') {
         Some((encoded, version)) => (encoded, Some(version.to_owned())),

@@ -3,17 +3,17 @@ use std::{borrow::Cow, io};
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_remedy::{OptionName, Remedy};
 
-/// Why a file could not be opened, read or written. Each is one line that names the file as the user did, without
-/// the query of its url, which may hold a signature.
+/// Error of opening, reading or writing a file. Each message is one line that names the file as the user did, without the
+/// query of its URL, which may contain a signature.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No such file, object, bucket or host path.
+    /// The file, object or bucket does not exist.
     #[error("{name}: not found")]
     NotFound {
         /// The file.
         name: String,
     },
-    /// Credentials are missing or do not allow it.
+    /// Credentials are missing or insufficient.
     #[error("{name}: access denied: {reason}")]
     Denied {
         /// The file.
@@ -21,21 +21,21 @@ pub enum StoreError {
         /// What the store said.
         reason: String,
     },
-    /// None of the prefixes that are allowed is its own, or it leads out of them.
+    /// The file is outside the allowed prefixes.
     #[error("{name}: not allowed here")]
     NotAllowed {
         /// The file.
         name: String,
     },
-    /// The bucket is in another region than the one that is set.
-    #[error("{name}: the bucket is in the region {region}, which is not the one that is set")]
+    /// The bucket is in another region than the configured one.
+    #[error("{name}: the bucket is in region {region}, not in the configured one")]
     Region {
         /// The file.
         name: String,
         /// Where the bucket is.
         region: String,
     },
-    /// It is no longer the file that was opened.
+    /// The file changed after it was opened.
     #[error("{name}: the file changed while it was read: {reason}")]
     Changed {
         /// The file.
@@ -43,7 +43,7 @@ pub enum StoreError {
         /// What differs.
         reason: String,
     },
-    /// A directory, a pipe, a device.
+    /// The path is a directory, a pipe or a device.
     #[error("{name}: {what}, expected a file")]
     NotAFile {
         /// The path.
@@ -51,19 +51,19 @@ pub enum StoreError {
         /// What it is.
         what: &'static str,
     },
-    /// A folder or prefix that is to be written has something in it already.
+    /// The folder or prefix to write to is not empty.
     #[error("{name}: there is something already")]
     Occupied {
         /// The folder or prefix.
         name: String,
     },
-    /// Another process is writing it, or another job of this one.
+    /// Another process, or another job of this one, is writing the output.
     #[error("{name}: another process is writing it")]
     Locked {
         /// The output.
         name: String,
     },
-    /// The location makes no sense.
+    /// The path or URL is not valid.
     #[error("{name}: {reason}")]
     Location {
         /// The location.
@@ -71,7 +71,7 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// An option makes no sense for this store.
+    /// An option is not valid for this store.
     #[error("store option {key}: {reason}")]
     Option {
         /// Its key.
@@ -79,8 +79,8 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// The server sends whole files only, and this one is too large for that.
-    #[error("{name}: the server cannot send parts of the file, and it is larger than {limit} bytes")]
+    /// The server does not support range requests, and the file is too large to download whole.
+    #[error("{name}: the server does not support range requests, and the file is larger than {limit} bytes")]
     NoRanges {
         /// The file.
         name: String,
@@ -98,11 +98,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The class that drives exit status and retries.
+    /// Returns the class, which decides on exit status and retries.
     pub fn kind(&self) -> ReadErrorKind {
         match self {
             Self::NotFound { .. } => ReadErrorKind::NotFound,
-            // New ones may be had at any time.
+            // The user may renew them at any time.
             Self::Denied { reason, .. } if reason.starts_with(EXPIRED) => ReadErrorKind::Unavailable,
             Self::Denied { .. } | Self::NotAllowed { .. } => ReadErrorKind::Denied,
             Self::Changed { .. } => ReadErrorKind::Changed,
@@ -117,7 +117,7 @@ impl StoreError {
         }
     }
 
-    /// What the user can do.
+    /// Returns what the user can do.
     pub fn remedy(&self) -> Option<Remedy> {
         let advice = match self {
             Self::Denied { reason, .. } if reason.starts_with(EXPIRED) => {
@@ -143,7 +143,7 @@ impl StoreError {
         Some(Remedy::advice(advice))
     }
 
-    /// An error of the local file system.
+    /// Converts an error of the local file system.
     pub(crate) fn io(name: &str, error: &io::Error) -> Self {
         let name = name.to_owned();
         match error.kind() {
@@ -154,7 +154,7 @@ impl StoreError {
         }
     }
 
-    /// An error of an object store.
+    /// Converts an error of an object store.
     pub(crate) fn remote(name: &str, error: &object_store::Error) -> Self {
         use object_store::Error as E;
         let name = name.to_owned();
@@ -174,7 +174,7 @@ impl StoreError {
         }
     }
 
-    /// An error of an object store that does not say the class of an answer.
+    /// Converts an error of an object store, with the status of the response to classify it.
     pub(crate) fn answered(name: &str, error: &object_store::Error, status: u64) -> Self {
         match (Self::remote(name, error), status) {
             (Self::Unavailable { name, reason }, 401 | 403) => Self::Denied { name, reason },
@@ -183,16 +183,16 @@ impl StoreError {
         }
     }
 
-    /// An answer that broke off.
+    /// Reports a response that ended early.
     pub(crate) fn broken(name: &str, error: &object_store::Error) -> Self {
-        let reason = format!("the answer broke off: {}", reason(error));
+        let reason = format!("the response ended early: {}", reason(error));
         Self::Unavailable { name: name.to_owned(), reason }
     }
 }
 
-/// What credentials that were good once come with.
+/// Start of the reason for credentials that are no longer valid.
 const EXPIRED: &str = "the credentials expired";
-/// Codes for it of S3 and of Google's token service.
+/// The codes of S3 and of Google's token service for this.
 const EXPIRED_CODES: [&str; 4] = ["ExpiredToken", "TokenRefreshRequired", "RequestExpired", "invalid_grant"];
 
 impl From<StoreError> for ReadError {
@@ -215,7 +215,7 @@ fn denied_remedy(name: &str) -> Remedy {
     Remedy::advice(credentials).or(Remedy::turn_on(OptionName::Anonymous, "read a public bucket"))
 }
 
-/// Some refusals reach us without a class of their own: credentials that could not be had, a region that is not right.
+/// Classifies errors by their text where object_store has no class: missing credentials, a wrong region.
 fn classified_by_text(name: String, reason: String) -> StoreError {
     let credentials = ["169.254.169.254", "credential", "metadata.google", "OAuth", "oauth"];
     if credentials.iter().any(|word| reason.contains(word)) {
@@ -228,7 +228,7 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
     StoreError::Unavailable { name, reason }
 }
 
-/// The innermost causes of a store's error in one line, without urls (their queries may hold signatures).
+/// Returns the innermost causes of a store's error in one line, without URLs, whose queries may contain signatures.
 fn reason(error: &object_store::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     let mut kept = Vec::new();
@@ -245,11 +245,11 @@ fn reason(error: &object_store::Error) -> String {
     let after = text.strip_prefix("Error performing ").and_then(|rest| rest.split_once(" - "));
     let said = after.map_or(text.as_ref(), |(_, said)| said);
     let said = said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said);
-    // What follows the status is the answer's body, which may be empty.
+    // The response's body follows the status, and may be empty.
     one_line(said.trim_end_matches([':', ' ']))
 }
 
-/// An error document of S3 or Azure as its code and message.
+/// Reduces an error document of S3 or Azure to its code and message.
 fn without_markup(text: &str) -> Cow<'_, str> {
     let Some(start) = text.find("<?xml").or_else(|| text.find("<Error>")) else { return text.into() };
     let (before, document) = text.split_at(start);
@@ -264,7 +264,7 @@ fn without_markup(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text without line breaks, queries of urls and the tail of long bodies.
+/// Removes line breaks, queries of URLs and the tail of long bodies from text.
 pub(crate) fn one_line(text: &str) -> String {
     let words = text.split_whitespace().map(without_query);
     let line = words.collect::<Vec<_>>().join(" ");
@@ -274,7 +274,7 @@ pub(crate) fn one_line(text: &str) -> String {
     }
 }
 
-/// A url without what follows its `?`; other words as they are.
+/// Removes the query of a URL; returns other words unchanged.
 pub(crate) fn without_query(word: &str) -> &str {
     match word.split_once("://") {
         Some(_) => word.split_once('?').map_or(word, |(start, _)| start),

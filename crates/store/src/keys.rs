@@ -49,7 +49,7 @@ pub(crate) struct Keys {
 /// steps such as `..` for what they are in urls.
 pub(crate) fn path(name: &str, key: &str) -> Result<Path, StoreError> {
     let reason = if key.is_empty() || key.ends_with('/') {
-        "a key that ends in a slash stands for a folder, expected that of a file"
+        "a key that ends in a slash names a folder, expected the key of an object"
     } else if key.split('/').any(str::is_empty) {
         "the key has an empty name beside a slash, which is not read here: copy the object to another key"
     } else if key.split('/').any(|part| matches!(part, "." | "..")) {

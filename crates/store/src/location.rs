@@ -4,28 +4,28 @@ use url::Url;
 
 use crate::{StoreError, error::without_query};
 
-/// Where a file lies.
+/// The location of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Location {
-    /// On a disk of this machine.
+    /// A path on a local disk.
     Local(PathBuf),
-    /// Behind a server that speaks HTTP.
+    /// A URL on an HTTP server.
     Http(Url),
-    /// In a bucket or container. The key is as the user wrote it: `%` and `?` have no meaning in it.
+    /// An object in a bucket or container. The key is as the user wrote it: `%` and `?` have no special meaning.
     Bucket {
         /// Which service.
         service: Service,
-        /// `scheme://bucket`, or what stands for the bucket.
+        /// `scheme://bucket`.
         bucket: String,
         /// Key of the object, without a leading slash.
         key: String,
     },
 }
 
-/// A service that keeps objects in buckets.
+/// An object storage service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Service {
-    /// Amazon S3 and what speaks its protocol.
+    /// Amazon S3 and compatible services.
     S3,
     /// Google Cloud Storage.
     Google,
@@ -34,7 +34,7 @@ pub(crate) enum Service {
 }
 
 impl Location {
-    /// Reads a path or url.
+    /// Parses a path or URL.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
             return Ok(Self::Local(absolute(Path::new(text), text)?));
@@ -49,14 +49,12 @@ impl Location {
             "abfss" => bucket(Service::Azure, "abfss", rest, text),
             _ => invalid(
                 text,
-                format!(
-                    "scheme {scheme:?} is not known, expected a path or file, http, https, s3, gs, az, abfs"
-                ),
+                format!("unknown scheme {scheme:?}, expected a path or file, http, https, s3, gs, az, abfs"),
             ),
         }
     }
 
-    /// Reads a folder, or a bucket and the start of its keys, which may be empty and end in a slash.
+    /// Parses a folder, or a bucket and a prefix of keys, which may be empty and may end in a slash.
     pub(crate) fn parse_prefix(text: &str) -> Result<Self, StoreError> {
         let bucket_of = |(scheme, rest): (&str, &str)| {
             let name = rest.split_once('/').map_or(rest, |(bucket, _)| bucket);
@@ -76,7 +74,7 @@ impl Location {
         }
     }
 
-    /// The url that readers are to open. Paths and keys stand in it as they are, since fsspec takes them so.
+    /// Returns the URL that readers open. Paths and keys are not escaped, as fsspec expects.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Local(path) => format!("file://{}", path.display()),
@@ -85,7 +83,7 @@ impl Location {
         }
     }
 
-    /// The name for messages: without the query of a url, which may hold a signature.
+    /// Returns the name for messages, without the query of a URL, which may contain a signature.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Local(path) => path.display().to_string(),
@@ -95,7 +93,7 @@ impl Location {
     }
 }
 
-/// The absolute url of a path or url, as references name it.
+/// Returns the absolute URL of a path or URL, as references contain it.
 pub fn url_of(location: &str) -> Result<String, StoreError> {
     Location::parse(location).map(|location| location.url())
 }
@@ -108,7 +106,7 @@ pub fn local_path(location: &str) -> Option<PathBuf> {
     }
 }
 
-/// Whether the text before `://` can be a scheme (and not the start of a strange path).
+/// Returns whether the text before `://` can be a scheme, rather than the start of an unusual path.
 fn is_scheme(text: &str) -> bool {
     text.len() > 1
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -152,13 +150,13 @@ fn bucket(service: Service, scheme: &str, rest: &str, text: &str) -> Result<Loca
         }
         Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => invalid(
             text,
-            "a key that ends in a slash stands for a folder, expected that of a file".to_owned(),
+            "a key that ends in a slash names a folder, expected the key of an object".to_owned(),
         ),
         _ => invalid(text, "expected a bucket and the key of an object".to_owned()),
     }
 }
 
-/// The absolute form of a path; where `..` stands in it, that of the folder which it really means.
+/// Makes a path absolute; if it contains `..`, symbolic links in its folder are resolved first.
 fn absolute(path: &Path, text: &str) -> Result<PathBuf, StoreError> {
     if text.is_empty() {
         return invalid(text, "the path is empty".to_owned());

@@ -5,35 +5,35 @@ use crate::{
     clients::{Pool, Settings},
 };
 
-/// How files are reached. What is not said here comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
+/// How files are reached. Settings that are not given come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
 /// `HTTPS_PROXY`).
 #[derive(Clone)]
 pub struct StoreOptions {
     /// Configuration of the store by the keys of `object_store`, such as `aws_region` or `timeout`.
     pub values: Vec<(String, String)>,
-    /// Requests are not signed and carry no token.
+    /// Send requests without a signature or token.
     pub anonymous: bool,
-    /// Url of the service, where it is not the usual one.
+    /// URL of a service other than the default one.
     pub endpoint: Option<String>,
-    /// Token for `Authorization: Bearer` of HTTPS requests.
+    /// Bearer token for HTTPS requests.
     pub bearer_token: Option<String>,
-    /// Most requests under way at once, at least 1: of all files together that share [`StoreOptions::clients`].
+    /// Maximum concurrent requests, at least 1, of all files that share [`StoreOptions::clients`].
     pub concurrency: usize,
-    /// How often a failed request is tried again.
+    /// Number of retries of a failed request.
     pub retries: usize,
-    /// How long all tries of a request may take together.
+    /// Maximum time for all attempts of a request together.
     pub retry_timeout: Duration,
-    /// Most bytes of an HTTP file that is downloaded whole because its server cannot send parts.
+    /// Maximum size in bytes of an HTTP file to download whole if its server does not support range requests.
     pub whole_limit: u64,
-    /// Most bytes of pages kept for later reads.
+    /// Maximum bytes of cached pages.
     pub cache_bytes: u64,
-    /// A file of at most so many bytes, as a listing has it, is fetched whole by its first request.
+    /// Listed files of at most this many bytes are fetched whole by their first request.
     pub small_file: u64,
-    /// Connections that files share; clones of these options share them too.
+    /// Connections that files share, and clones of these options too.
     pub clients: Clients,
-    /// What may be opened, whoever names it: the user, or a file that refers to others. All where it is `None`.
+    /// Prefixes of files that may be opened, whether the user or another file names them; `None` for all.
     pub allowed: Option<Allowed>,
-    /// Where outputs may be written, whoever names them. Anywhere where it is `None`.
+    /// Prefixes of outputs that may be written; `None` for all.
     pub writable: Option<Allowed>,
 }
 
@@ -72,7 +72,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// Shows no secrets: of values only the keys, of the token only that it is there.
+/// Omits secrets: shows the keys of values only, and of the token only whether it is set.
 impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.values.iter().map(|(key, _)| key).collect();

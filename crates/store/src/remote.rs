@@ -90,7 +90,7 @@ async fn whole(link: &Link, listed: &Listed, limit: u64, meter: &Meter) -> Resul
         }
         let size = meta.size;
         tracing::info!(
-            "{}: the server cannot send parts of the file, {size} bytes are downloaded",
+            "{}: the server does not support range requests; downloading all {size} bytes",
             link.name
         );
         Ok(())

@@ -2,21 +2,21 @@ use std::time::{Duration, Instant};
 
 use crate::{StoreError, StoreOptions};
 
-/// Wait before the first try again.
+/// Delay before the first retry.
 const FIRST: Duration = Duration::from_millis(100);
-/// Longest wait.
+/// Maximum delay between retries.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How a try failed.
+/// How an attempt failed.
 #[derive(Debug)]
 pub(crate) enum Tried<F = StoreError> {
-    /// It will fail again.
+    /// Permanently.
     Final(F),
-    /// It may go well later.
+    /// Transiently.
     Passing(StoreError),
 }
 
-/// Tries after failures, further and further apart, within the limits of the options.
+/// Exponential backoff within the limits of the options.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     left: usize,
@@ -32,13 +32,12 @@ impl Backoff {
         Self { left: retries, end, wait: FIRST, tries: 1 }
     }
 
-    /// The limits of options.
+    /// Returns a backoff with the limits of `options`.
     pub(crate) fn of(options: &StoreOptions) -> Self {
         Self::new(options.retries, options.retry_timeout)
     }
 
-    /// Waits before another try, at least as long as the server asks for, or gives the failure back where there may be
-    /// none.
+    /// Waits before the next attempt, at least as long as the server asks for; returns the failure if no attempts are left.
     pub(crate) async fn wait(&mut self, failure: StoreError, least: Duration) -> Result<(), StoreError> {
         let wait = self.wait.mul_f64(jitter()).max(least);
         let now = Instant::now();
@@ -48,7 +47,7 @@ impl Backoff {
         self.left -= 1;
         self.tries += 1;
         self.wait = self.wait.saturating_mul(2).min(LONGEST);
-        tracing::info!("{failure}: tried again in {} ms", wait.as_millis());
+        tracing::info!("{failure}: retrying in {} ms", wait.as_millis());
         tokio::time::sleep(wait).await;
         Ok(())
     }

@@ -88,8 +88,8 @@ fn what_does_not_pass_is_reported_after_the_tries() {
         (Fault::Reset, ""),
         (Fault::Closed, ""),
         (Fault::Stalled(STALL), "timed out"),
-        (Fault::Truncated(5), "broke off"),
-        (Fault::StalledBody(5, STALL), "broke off"),
+        (Fault::Truncated(5), "ended early"),
+        (Fault::StalledBody(5, STALL), "ended early"),
         (Fault::Short(5), "expected"),
     ];
     within(join_all(cases.map(async |(fault, expected)| {

@@ -14,12 +14,8 @@ use crate::{
 /// Everything that a user chooses for a batch, but how files are reached and mapped, and where the output goes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output options"))]
 pub struct BatchOptions {
-    /// The files.
-    #[cfg_attr(feature = "clap", command(flatten))]
-    #[serde(flatten)]
-    pub files: FileOptions,
     /// Output format; by default the extension of the output decides: .json, .parquet, .parq, .zarr, .icechunk
     #[cfg_attr(feature = "clap", arg(short, long, value_enum))]
     pub format: Option<OutputFormat>,
@@ -30,6 +26,10 @@ pub struct BatchOptions {
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
     pub write: WriteOptions,
+    /// The files.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub files: FileOptions,
     /// How files become one dataset.
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
@@ -116,7 +116,7 @@ pub struct CombineOptions {
 /// Along which dimensions files are combined.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining files"))]
 pub struct LayoutOptions {
     /// Concatenate files along this existing dimension; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]

@@ -8,8 +8,6 @@ use super::{Mapping, Usage};
 /// Arguments of `batch`.
 #[derive(Args)]
 pub(crate) struct Batch {
-    #[command(flatten)]
-    pub(crate) options: BatchOptions,
     /// Path or URL to write to
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: String,
@@ -19,6 +17,8 @@ pub(crate) struct Batch {
     /// Print nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) options: BatchOptions,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
 }

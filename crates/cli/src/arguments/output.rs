@@ -7,6 +7,7 @@ use virtualize::options::WriteOptions;
 
 /// Where and how references are written.
 #[derive(Args)]
+#[command(next_help_heading = "Output options")]
 pub(crate) struct Output {
     /// Path or URL to write to; a folder or prefix for formats of several files [default: standard output]
     #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]

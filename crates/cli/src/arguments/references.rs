@@ -71,6 +71,7 @@ impl Validate {
 
 /// How references are read.
 #[derive(Args, Clone)]
+#[command(next_help_heading = "Reading references")]
 pub(crate) struct Reading {
     /// Folder or prefix to resolve relative URLs against [default: that of the references]
     #[arg(long, value_name = "FOLDER")]

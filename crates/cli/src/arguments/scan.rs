@@ -10,10 +10,6 @@ use super::Mapping;
 /// Arguments of `scan`.
 #[derive(Args)]
 pub(crate) struct Scan {
-    #[command(flatten)]
-    files: FileOptions,
-    #[command(flatten)]
-    layout: LayoutOptions,
     /// Exit with status 1 if files are not compatible
     #[arg(long)]
     pub(crate) fail_on_mismatch: bool,
@@ -32,6 +28,10 @@ pub(crate) struct Scan {
     /// Print nothing but the report and errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    files: FileOptions,
+    #[command(flatten)]
+    layout: LayoutOptions,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
 }

@@ -26,7 +26,7 @@ fn jobs(context: &Context) -> Result<&Jobs, Problem> {
     context
         .jobs
         .as_ref()
-        .ok_or_else(|| Problem::not_found("the service keeps no jobs").hint("it was started without --jobs"))
+        .ok_or_else(|| Problem::not_found("this service runs no jobs").hint("start it with --jobs"))
 }
 
 fn job(context: &Context, client: &Client, id: &str) -> Result<Arc<Job>, Problem> {
@@ -106,9 +106,9 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
 
 async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
     to_bytes(body, most).await.map_err(|_| {
-        let detail = format!("the body is longer than {most} bytes, or broke off");
+        let detail = format!("the body exceeds {most} bytes, or is truncated");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "size", detail)
-            .hint("name a list of files by its url in `lists`")
+            .hint("put the files into a list, and give its URL in `lists`")
     })
 }
 
@@ -178,7 +178,8 @@ pub(crate) async fn follow(
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "requests", detail).retry_after(5)
     })?;
     let place = Arc::clone(&jobs.followers).try_acquire_owned().map_err(|_| {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many clients follow jobs").retry_after(5)
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many clients follow jobs at once")
+            .retry_after(5)
     })?;
     let place = (own, place);
     // Ended by the service in good order, shortly before it would be cut off.
@@ -218,7 +219,7 @@ pub(crate) async fn file(
     let (id, key) = named(path)?;
     let record = done(&context, &client, &id)?;
     if !record.request.is_folder() {
-        return Err(Problem::not_found("the result is one file").hint("…/result has it"));
+        return Err(Problem::not_found("the result is one file").hint("fetch it from …/result"));
     }
     on_disk(&context, move |context| {
         let place = jobs(context)?.place(&record.id).join("result");
@@ -234,7 +235,7 @@ fn done(context: &Context, client: &Client, id: &str) -> Result<super::Record, P
         (State::Done, None) => Ok(record),
         (State::Done, Some(output)) => Err(Problem::not_found(format!("the result was written to {output}"))),
         (state, _) => {
-            let detail = format!("the job is {}: there is no result", state.name());
+            let detail = format!("the job is {}, so there is no result", state.name());
             Err(Problem::new(StatusCode::CONFLICT, "job-not-done", detail))
         }
     }

@@ -273,7 +273,7 @@ impl Jobs {
         }
         let config = &self.inner.config;
         let detail = match (waiting >= config.job_limits.queued, own >= config.job_limits.per_client) {
-            (true, _) => "too many jobs wait".to_owned(),
+            (true, _) => "too many jobs are queued".to_owned(),
             (_, true) => format!("the client has {own} jobs that are not over, and may have no more"),
             _ => return Ok(()),
         };
@@ -450,7 +450,11 @@ impl Inner {
         }
         let less = config.tokens.named(&record.reach).and_then(|token| token.allowed.as_ref());
         less.map(|less| config.allowed.and(less)).ok_or_else(|| {
-            Problem::new(StatusCode::FORBIDDEN, "not-allowed", "the token of the job is no longer known")
+            Problem::new(
+                StatusCode::FORBIDDEN,
+                "not-allowed",
+                "the token that submitted the job is no longer valid",
+            )
         })
     }
 
@@ -467,15 +471,16 @@ impl Inner {
             (Ok(summary), Some(_)) if is_written => (State::Done, Some(summary), None),
             (_, Some(Stop::Cancelled)) => (State::Cancelled, None, None),
             (_, Some(Stop::Files)) => {
-                let detail = format!("there are more than {} files", config.job_limits.files);
+                let detail = format!("the job has more than {} files", config.job_limits.files);
                 (State::Failed, None, Some(limit(detail)))
             }
             (_, Some(Stop::Time)) => {
-                let detail = format!("it took more than {} seconds", config.job_limits.time.as_secs());
+                let detail = format!("the job took more than {} seconds", config.job_limits.time.as_secs());
                 (State::Failed, None, Some(limit(detail)))
             }
             (_, Some(Stop::Disk)) => {
-                let detail = format!("it takes more than {} bytes", config.job_limits.keep);
+                let detail =
+                    format!("the job takes more than {} bytes of disk space", config.job_limits.keep);
                 (State::Failed, None, Some(limit(detail)))
             }
             (Err(_), None) if parked => {
@@ -542,8 +547,9 @@ fn crashed(record: &mut Record, place: &Path) -> io::Result<()> {
         let detail =
             format!("the service was killed {times} times while the job ran, and does not start it again");
         tracing::error!("job {}: {detail}", record.id);
-        let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "crashed", detail)
-            .hint("its files may take too much memory: read fewer at once, or leave out the one that does");
+        let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "crashed", detail).hint(
+            "its files may need too much memory: have the service read fewer at once, or omit the largest",
+        );
         record.state = State::Failed;
         record.error = Some(problem.into());
         record.ended = Some(record::now());

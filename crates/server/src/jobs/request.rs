@@ -1,4 +1,4 @@
-//! What a job is to do: read, checked, and turned into options of the library.
+//! Requests for jobs: parsed, checked, and converted into options of the library.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -22,7 +22,7 @@ const MOST_PROPERTIES: usize = 100;
 /// Maximum bytes per file of an array that a job may copy.
 const MOST_COPIED: u64 = 16 << 20;
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -42,7 +42,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Problem> {
         let members = serde_json::from_slice(body).map_err(|error| Problem::parameter("body", error))?;
         Self::of_members(members)
@@ -55,7 +55,7 @@ impl Request {
         for (name, value) in &members {
             let shown: String = name.chars().take(40).collect();
             if !job_members().contains(name) {
-                return Err(Problem::parameter(&shown, "is not known here"));
+                return Err(Problem::parameter(&shown, "is not a member of a request for a job"));
             }
             if !are_short(value) {
                 return Err(Problem::parameter(&shown, format!("expected texts of at most {LONGEST} bytes")));
@@ -75,7 +75,7 @@ impl Request {
         Ok(Self { kind, options, output: output.filter(|output| !output.is_empty()), members })
     }
 
-    /// Checks all that can be checked before anything is read. The output gets its canonical form.
+    /// Checks everything that can be checked before a file is read, and brings the output into canonical form.
     pub(crate) fn check(&mut self, config: &Config, allowed: &Allowed) -> Result<(), Problem> {
         let files = &self.options.files;
         if files.inputs.is_empty() && files.lists.is_empty() && files.stac.is_empty() {
@@ -156,7 +156,11 @@ impl Request {
             ));
         }
         let refused = |name: &str| {
-            Problem::new(StatusCode::FORBIDDEN, "not-allowed", format!("{name}: may not be written here"))
+            Problem::new(
+                StatusCode::FORBIDDEN,
+                "not-allowed",
+                format!("{name}: writing there is not allowed"),
+            )
         };
         let Some(writable) = &config.allow_write else {
             return Err(refused("output").hint("the service was started without --allow-write"));
@@ -246,7 +250,7 @@ fn are_short(value: &Value) -> bool {
 fn url(text: &str) -> Result<(), Problem> {
     if text.len() > LONGEST || !text.contains("://") {
         let shown: String = text.chars().take(80).collect();
-        let detail = format!("{shown}: expected a url, such as s3://bucket/key or file:///path");
+        let detail = format!("{shown}: expected a URL, such as s3://bucket/key or file:///path");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "url", detail));
     }
     Ok(())
@@ -261,7 +265,7 @@ fn check_input(text: &str, allowed: &Allowed) -> Result<(), Problem> {
     let literal = wild.and_then(|at| text.get(..at)).unwrap_or(text);
     let steps = |segment: &str| matches!(segment, "." | "..");
     if wild.is_some() && text.split('/').any(steps) {
-        let detail = format!("{text}: `.` and `..` are not followed");
+        let detail = format!("{text}: the segments `.` and `..` are not allowed");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "url", detail));
     }
     match (wild, literal.rsplit_once('/')) {
@@ -282,7 +286,7 @@ mod tests {
         {
             let body = format!(r#"{{"kind": "batch", "{name}": "x"}}"#);
             let problem = Request::read(body.as_bytes()).unwrap_err();
-            assert_eq!(problem.detail, format!("{name}: is not known here"));
+            assert_eq!(problem.detail, format!("{name}: is not a member of a request for a job"));
         }
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Found {
 
 /// Opens a file below a job's folder. Names are those that were written there: nothing leads elsewhere.
 pub(super) fn open(id: &str, folder: &Path, name: &str) -> Result<Found, Problem> {
-    let missing = || Problem::not_found("the result has no such file").hint("…/result lists them");
+    let missing = || Problem::not_found("the result contains no such file").hint("…/result lists them");
     let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0', ':']);
     if name.len() > 4096 || name.split('/').any(bad) {
         return Err(missing());

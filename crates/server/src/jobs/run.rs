@@ -1,4 +1,4 @@
-//! Runs a job.
+//! The execution of a job.
 
 use std::{
     path::PathBuf,
@@ -27,11 +27,11 @@ use virtualize_store::Allowed;
 use super::{Inner, Job, Stop, record::write_whole, request::Kind};
 use crate::{Problem, api::MEMBERS, budget::JobGate};
 
-/// Time that a run is given to stop by itself.
+/// Time for a cancelled run to stop by itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// Notes that are kept.
+/// Maximum number of notes in a summary.
 const NOTES: usize = 100;
-/// Failed files that are named.
+/// Maximum number of failed files in a summary.
 const NAMED: usize = 10;
 
 /// What a job needs to run.
@@ -39,14 +39,14 @@ pub(super) struct Work {
     pub(super) inner: Arc<Inner>,
     pub(super) job: Arc<Job>,
     pub(super) folder: PathBuf,
-    /// What the client may read.
+    /// Prefixes that the client may read.
     pub(super) allowed: Allowed,
-    /// Whether it ran before.
+    /// Whether the job ran before.
     pub(super) again: bool,
 }
 
 impl Work {
-    /// Does it, and says what came of it.
+    /// Runs the job, and returns its summary.
     pub(super) async fn run(&self) -> Result<Value, Problem> {
         let kind = self.job.record().request.kind;
         let done = match kind {
@@ -56,7 +56,7 @@ impl Work {
         done.map_err(|problem| Problem { detail: self.hidden(&problem.detail), ..problem })
     }
 
-    /// How files are reached, where outputs may be written, and how much memory a file may take.
+    /// Returns how files are reached and mapped, where outputs may be written, and the memory budget of a file.
     fn options(&self) -> Result<Options, Problem> {
         let (request, config) = (Arc::clone(&self.job.record().request), &self.inner.config);
         let mut options = request.open_options(config, &self.allowed)?;
@@ -69,7 +69,7 @@ impl Work {
         Ok(options)
     }
 
-    /// Text without the place of the job's folder.
+    /// Removes the path of the job's folder from text for clients.
     fn hidden(&self, text: &str) -> String {
         let folder = self.folder.display().to_string();
         text.replace(&format!("{folder}/"), "").replace(&folder, "the job")
@@ -212,9 +212,9 @@ impl Work {
     fn failures(&self, count: u64, allowed: u64) -> Problem {
         let first = self.job.failures().join("; ");
         let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
-        let detail = format!("{files} failed, at most {allowed} may: {first}");
+        let detail = format!("{files} failed, at most {allowed} may fail: {first}");
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "failures", detail)
-            .hint("max_failures lets some fail, skip_failed any number")
+            .hint("set max_failures to allow some failures, skip_failed to allow any number")
     }
 
     fn summary(&self, summary: Summary) -> Value {
@@ -231,8 +231,8 @@ impl Work {
     }
 }
 
-/// Returns when a run that was told to stop did not stop by itself. While it writes, it is waited for: what was begun
-/// would go on without us.
+/// Completes when a cancelled run has not stopped by itself. It waits for a run that writes, as blocking work would continue
+/// after the run is dropped.
 async fn given_up(cancel: CancellationToken, is_writing: &AtomicBool) {
     cancel.cancelled().await;
     loop {
@@ -243,7 +243,7 @@ async fn given_up(cancel: CancellationToken, is_writing: &AtomicBool) {
     }
 }
 
-/// Counts requests and bytes of files that were read.
+/// Counts requests and bytes of a file that was read.
 fn count((all_requests, all_bytes): &(IntCounter, IntCounter), event: &Event) {
     if let Event::Read { requests, bytes, .. } = event {
         all_requests.inc_by(*requests);
@@ -251,7 +251,7 @@ fn count((all_requests, all_bytes): &(IntCounter, IntCounter), event: &Event) {
     }
 }
 
-/// What an event changes.
+/// Records an event in the job.
 fn heard(job: &Job, event: Event, most: u64) {
     match event {
         Event::Listed { files, pending, complete } => {
@@ -281,13 +281,13 @@ fn heard(job: &Job, event: Event, most: u64) {
     }
 }
 
-/// Why a file failed, for clients: what stores say goes to the log alone.
+/// Describes why a file failed, for clients. The text of a store goes to the log only.
 fn of_file(url: &str, class: ErrorClass, error: &str) -> String {
     match class {
-        ErrorClass::Denied => format!("{url}: may not be read"),
+        ErrorClass::Denied => format!("{url}: the store denies access"),
         ErrorClass::Unavailable => {
             tracing::warn!("{error}");
-            format!("{url}: the store cannot be reached, or failed")
+            format!("{url}: the store failed or cannot be reached")
         }
         _ => error.chars().take(1000).collect(),
     }
@@ -297,18 +297,18 @@ pub(super) fn stopped() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", "the job was stopped")
 }
 
-/// Why nothing was committed. What the repository's store says goes to the log alone.
+/// Describes why a commit failed. The text of the repository's store goes to the log only.
 #[cfg(feature = "icechunk")]
 fn not_committed(error: IcechunkError) -> Problem {
     if let IcechunkError::Repository { doing, .. } = &error {
         tracing::warn!("{error}");
-        let detail = format!("{doing}: the repository cannot be reached, or is none");
+        let detail = format!("{doing}: there is no repository, or it cannot be reached");
         return Problem::new(StatusCode::BAD_GATEWAY, "source-unavailable", detail);
     }
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "commit", error.to_string()).remedy(error.remedy())
 }
 
-/// Why a run came to no good end.
+/// Converts the error of a run.
 fn problem(error: Error) -> Problem {
     let refused = |code, error: &Error| {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string()).remedy(error.remedy())

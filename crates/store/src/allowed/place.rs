@@ -76,7 +76,7 @@ impl Place {
             "gs" | "gcs" => bucket("gs", rest),
             "az" | "azure" | "adl" => bucket("az", rest),
             scheme @ ("abfs" | "abfss") => bucket(scheme, rest),
-            _ => Err("its scheme is not known, expected file, http, https, s3, gs, az, abfs or abfss"),
+            _ => Err("unknown scheme, expected file, http, https, s3, gs, az, abfs or abfss"),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 /// from strangers, within bounds of its own.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Mapping options"))]
 pub struct MappingOptions {
     /// Fail on any warning
     #[cfg_attr(feature = "clap", arg(long))]

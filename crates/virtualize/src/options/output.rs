@@ -97,7 +97,7 @@ impl clap::ValueEnum for OutputFormat {
 /// How references are written.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output options"))]
 pub struct WriteOptions {
     /// Replace an existing folder or prefix and everything in it; a single file is always replaced
     #[cfg_attr(feature = "clap", arg(long, requires = "output"))]
