@@ -46,7 +46,7 @@ pub use plan::{
     PlannedEra, Range, Selection, Signatures, plan,
 };
 #[cfg(feature = "icechunk")]
-pub use repository::commit;
+pub use repository::commit_or_append;
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
 
 pub use values::{Scalar, time_value};

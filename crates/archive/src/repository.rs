@@ -1,4 +1,4 @@
-//! Commits to Icechunk repositories: a dataset that is appended is joined with what is there, as files are with each other.
+//! Commits to Icechunk repositories: an appended dataset is joined with the existing one, as files are with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,12 @@ use crate::{
     values::dates::date_of,
 };
 
-/// Commits a dataset to a repository, as [`virtualize::commit`]; [`CommitMode::Append`] joins it with what is there.
+/// Commits a dataset to a repository with [`virtualize::commit`]; with [`CommitMode::Append`] after joining it with the
+/// existing one.
 ///
 /// # Errors
-/// [`Error::File`]. The branch is then as it was.
-pub async fn commit(
+/// [`Error::File`]; the branch is then unchanged.
+pub async fn commit_or_append(
     store: &VirtualStore,
     target: &str,
     options: &CommitOptions,
@@ -52,7 +53,7 @@ pub async fn commit(
     })
 }
 
-/// Where something is appended.
+/// The dataset to which another one is appended.
 struct AppendTarget<'a> {
     target: &'a str,
     options: &'a CommitOptions,
@@ -65,7 +66,7 @@ impl AppendTarget<'_> {
         Error::File(FileError::Icechunk { name: self.target.to_owned(), source })
     }
 
-    /// The dataset that is there with the new one behind it.
+    /// Returns the existing dataset with the new one appended.
     async fn join(
         &self,
         store: &VirtualStore,
@@ -100,7 +101,7 @@ impl AppendTarget<'_> {
         Ok((whole, Update { documents, grows: None, ..update }))
     }
 
-    /// Both have the same arrays, and none of those that are new is there already.
+    /// Checks that both have the same arrays, and that the new one was not appended before.
     fn compare_nodes(&self, there: &Hierarchy, new: &Hierarchy) -> Result<(), Error> {
         let has_dimension =
             |array: &Array| array.dimension_names.iter().any(|name| name.as_deref() == Some(self.dimension));
@@ -135,34 +136,32 @@ impl AppendTarget<'_> {
         }
     }
 
-    /// Both in one era, the one that is there first.
+    /// Plans both as one era, the existing dataset first.
     fn era(&self, members: &[&Member; 2], layout: &Layout) -> Result<PlannedEra, Error> {
         let refuse = |reason: String| self.refuse(self.options.group.trim_matches('/'), reason);
         let signatures = members.map(|member| Signature::of(member, layout));
-        let mut briefs = Vec::new();
+        let mut extents = Vec::new();
         for (row, (member, signature)) in (0..).zip(members.iter().zip(&signatures)) {
-            let brief = FileExtent::of(row, member, signature, layout);
-            briefs.push(brief.map_err(|error| refuse(error.to_string()))?);
+            let file = FileExtent::of(row, member, signature, layout);
+            extents.push(file.map_err(|error| refuse(error.to_string()))?);
         }
-        let ranges: Vec<Option<Range>> = briefs
-            .iter()
-            .map(|brief| brief.extents.first().and_then(|extent| extent.range.clone()))
-            .collect();
+        let ranges: Vec<Option<Range>> =
+            extents.iter().map(|file| file.extents.first().and_then(|extent| extent.range.clone())).collect();
         let sizes: Vec<u64> =
-            briefs.iter().map(|brief| brief.extents.first().map_or(0, |extent| extent.size)).collect();
+            extents.iter().map(|file| file.extents.first().map_or(0, |extent| extent.size)).collect();
         if sizes.last() == Some(&0) {
             return Err(refuse(format!("what is appended has no element along {:?}", self.dimension)));
         }
-        let signature = briefs.first().map(|brief| brief.signature.clone()).unwrap_or_default();
+        let signature = extents.first().map(|file| file.signature.clone()).unwrap_or_default();
         let known = Known {
-            signatures: briefs
+            signatures: extents
                 .iter()
-                .map(|brief| brief.storage.clone())
+                .map(|file| file.storage.clone())
                 .zip(signatures.iter().cloned())
                 .collect(),
             coordinates: &|row, name| coordinates(members.get(usize::try_from(row).ok()?)?, name),
         };
-        let planned = match plan(briefs, &known, layout, &PlanOptions::default()) {
+        let planned = match plan(extents, &known, layout, &PlanOptions::default()) {
             Ok(planned) => planned,
             Err(CombineError::Eras { .. }) => return Err(self.differs(&signatures)),
             Err(CombineError::Files { problem, .. }) => {
@@ -170,30 +169,22 @@ impl AppendTarget<'_> {
             }
             Err(error) => return Err(refuse(error.to_string())),
         };
-        let blocks: Vec<Block> = planned.eras.into_iter().flat_map(|era| era.blocks).collect();
-        let rows: Vec<u64> = blocks.iter().map(|block| block.row).collect();
-        match (ranges.iter().any(Option::is_some), rows.as_slice()) {
+        let rows = planned.eras.iter().flat_map(|era| &era.blocks).map(|block| block.row);
+        let (sizes, rows) = match (ranges.iter().any(Option::is_some), rows.collect::<Vec<_>>().as_slice()) {
             // Without coordinates what is appended comes last.
-            (false, [_, _]) | (true, [0, 1]) => Ok(PlannedEra {
-                signature,
-                group: String::new(),
-                sizes: vec![sizes],
-                blocks: (0..).zip(0..2).map(|(row, at)| block(row, at, members)).collect(),
-            }),
-            // The one that is there has no element yet.
-            (_, [1]) => Ok(PlannedEra {
-                signature,
-                group: String::new(),
-                sizes: vec![sizes.into_iter().skip(1).collect()],
-                blocks: vec![block(1, 0, members)],
-            }),
-            _ => Err(refuse(
-                self.order(&ranges).unwrap_or_else(|| "it does not follow what is there".to_owned()),
-            )),
-        }
+            (false, [_, _]) | (true, [0, 1]) => (sizes, vec![0, 1]),
+            // The existing dataset has no element yet.
+            (_, [1]) => (sizes.into_iter().skip(1).collect(), vec![1]),
+            _ => {
+                let reason = self.order(&ranges);
+                return Err(refuse(reason.unwrap_or_else(|| "it does not follow what is there".to_owned())));
+            }
+        };
+        let blocks = rows.into_iter().enumerate().map(|(at, row)| block(row, at, members)).collect();
+        Ok(PlannedEra { signature, group: String::new(), sizes: vec![sizes], blocks })
     }
 
-    /// The coordinates of both, where what is appended does not follow what is there.
+    /// Describes the coordinates of both if the appended ones do not follow the existing ones.
     fn order(&self, ranges: &[Option<Range>]) -> Option<String> {
         let [Some(there), Some(here)] = ranges else { return None };
         let directions = [there.direction, here.direction];
@@ -224,7 +215,7 @@ fn block(row: u64, at: usize, members: &[&Member; 2]) -> Block {
     Block { row, url: url.unwrap_or_default(), at: vec![at], selection: None }
 }
 
-/// Url, offset and length of a chunk that lies in a file.
+/// Returns url, offset and length of a chunk of a file.
 fn place_of<'a>(entry: &ChunkEntry<'_>, sources: &'a [Source]) -> Option<(&'a str, u64, u64)> {
     let ChunkEntry::Reference(part) = entry else { return None };
     Some((sources.get(part.source.index())?.url.as_str(), part.offset, part.length))
@@ -241,7 +232,7 @@ async fn member(
     Ok(Member { item: Item::of(url), hierarchy, values, digests, given: BTreeMap::new() })
 }
 
-/// Attributes on which no value depends stay as the repository has them.
+/// Keeps the repository's version of attributes on which no value depends.
 fn keep_attributes(whole: &mut Group, there: &Group) {
     for (name, value) in &there.attributes {
         whole.attributes.entry(name.clone()).or_insert_with(|| value.clone());
@@ -259,12 +250,12 @@ fn keep_attributes(whole: &mut Group, there: &Group) {
     }
 }
 
-/// Whether values, and which quantity they are of, are the same without an attribute.
+/// Returns whether an attribute affects neither values nor which quantity they measure.
 fn is_remark(name: &str) -> bool {
     !decides_values(name) && !names_quantity(name)
 }
 
-/// First and last coordinate, as dates where they are times.
+/// Returns first and last coordinate as text; times as dates.
 fn shown(range: &Range) -> String {
     let Range { first, last, units, calendar, .. } = range;
     let one = |value| {

@@ -35,7 +35,7 @@ pub enum Mode {
     Add,
     /// Removes the group and everything below it first.
     Replace,
-    /// Appends along this dimension. The caller (`virtualize_archive::commit`) turns it into an update, because the existing
+    /// Appends along this dimension. The caller (`virtualize_archive::commit_or_append`) turns it into an update, because the existing
     /// dataset has to be read and joined with the new one.
     Append(String),
     /// Changes what an earlier commit wrote.

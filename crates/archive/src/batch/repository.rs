@@ -139,7 +139,7 @@ impl Writing<'_> {
         }
         let mut options = options;
         options.properties.insert(MARK.to_owned(), record.mark.clone());
-        let done = repository::commit(&store, output, &options, reaching).await?;
+        let done = repository::commit_or_append(&store, output, &options, reaching).await?;
         (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));

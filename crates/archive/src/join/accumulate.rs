@@ -126,7 +126,7 @@ impl Growing {
         &mut self,
         at: &[usize],
         url: &Arc<str>,
-        mut array: Array,
+        array: Array,
         read: Read,
     ) -> Result<(), Problem> {
         let only_shape = read.assume_equal && !self.varies();
@@ -144,12 +144,25 @@ impl Growing {
         if !only_shape {
             self.attributes.add(&array.attributes, true);
         }
+        let (assume_equal, key) = (read.assume_equal, self.key(at));
+        let piece = self.piece(url, array, read);
+        match self.pieces.get(&key) {
+            Some(there) if !assume_equal => check_equal(there, &piece),
+            Some(_) => Ok(()),
+            None => {
+                self.keep(key, piece);
+                Ok(())
+            }
+        }
+    }
+
+    fn piece(&self, url: &Arc<str>, mut array: Array, read: Read) -> Piece {
         let units = times::text(&array.attributes, "units");
         let has_other_units = self.always_copied
             && times::has_time_units(&self.first)
             && times::has_time_units(&array)
             && units != times::text(&self.first.attributes, "units");
-        let piece = Piece {
+        Piece {
             url: url.clone(),
             fits: decode_alike(&array, &self.first) && array.fill_value == self.first.fill_value,
             units: units.filter(|_| has_other_units).map(Into::into),
@@ -162,15 +175,6 @@ impl Growing {
             chunks: array.chunks,
             values: read.values.map(|values| values.bytes),
             digest: read.digest,
-        };
-        let key = self.key(at);
-        match self.pieces.get(&key) {
-            Some(there) if !read.assume_equal => check_equal(there, &piece),
-            Some(_) => Ok(()),
-            None => {
-                self.keep(key, piece);
-                Ok(())
-            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Times in several units as times in one, exactly.
+//! Converts times in several units to one unit, exactly.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::values::{
     sentinel::{Sentinels, fill_attribute},
 };
 
-/// Brings an array of times and those that follow its units (its bounds) to one unit, where files have several.
-/// Returns what was done.
+/// Converts an array of times, and the bounds that follow its units, to one unit if files have several. Returns a note of
+/// what was done.
 ///
 /// # Errors
-/// Units that cannot be converted, and values that have no exact place in any unit.
+/// Units that cannot be converted, and values that have no exact equivalent in any unit.
 pub(super) fn unify(
     arrays: &mut BTreeMap<NodePath, Growing>,
     path: &str,
@@ -29,80 +29,117 @@ pub(super) fn unify(
     format: ZarrFormat,
 ) -> Result<Option<String>, Problem> {
     let Some(parent) = arrays.get(path) else { return Ok(None) };
-    if parent.pieces.values().all(|piece| piece.units.is_none()) {
-        return Ok(None);
-    }
-    let calendar = text(&parent.first.attributes, "calendar").map(str::to_owned);
-    let own = text(&parent.first.attributes, "units").unwrap_or_default().to_owned();
-    let parse = |units: &str| {
-        TimeUnits::parse(units, calendar.as_deref())
-            .ok_or_else(|| Problem::Units { units: units.to_owned(), first: own.clone() })
-    };
-    let target = parse(&own)?;
-    let mut units = BTreeMap::new();
-    for (key, piece) in &parent.pieces {
-        units.insert(key.clone(), piece.units.as_deref().map_or(Ok(target.clone()), parse)?);
-    }
+    let Some(units) = PartUnits::of(parent)? else { return Ok(None) };
     let follow = followers.iter().filter_map(|name| arrays.get(name));
-    let mut own_of_followers = follow.flat_map(|growing| growing.pieces.values());
-    let is_target = |units: &TimeUnits| units.unit == target.unit && units.reference == target.reference;
-    if units.values().all(is_target) && own_of_followers.all(|piece| piece.units.is_none()) {
+    let mut parts_of_followers = follow.flat_map(|growing| growing.pieces.values());
+    if units.are_equal() && parts_of_followers.all(|piece| piece.units.is_none()) {
         return Ok(None);
     }
-    let mut converted = Vec::new();
-    if let Some(packed) = packing(&parent.first.attributes) {
-        return Err(Problem::PackedTimes { attribute: packed });
+    if let Some(attribute) = packing(&parent.first.attributes) {
+        return Err(Problem::PackedTimes { attribute });
     }
-    for name in std::iter::once(path).chain(followers.iter().map(String::as_str)) {
-        if let Some(growing) = arrays.get(name) {
-            if let Some(packed) = packing(&growing.first.attributes) {
-                return Err(Problem::PackedBounds { attribute: packed, path: name.to_owned() });
-            }
-            let parents = |key: &Vec<usize>| units.get(key).cloned();
-            let own = |key: &Vec<usize>, growing: &Growing| match own_units(growing, key) {
-                Some(units) if name != path => parse(units).map(Some),
-                _ => Ok(parents(key)),
-            };
-            converted.push((name.to_owned(), times(growing, &own, &target, format)?));
-        }
-    }
-    let best = UNITS.iter().filter(|unit| unit.nanoseconds <= target.unit.nanoseconds);
-    let best = best.copied().find(|unit| converted.iter().all(|(_, times)| times.are_whole(*unit)));
+    let converted = units.converted(arrays, path, followers, format)?;
+    let target = &units.target;
+    let mut candidates = UNITS.iter().copied().filter(|unit| unit.nanoseconds <= target.unit.nanoseconds);
+    let whole = candidates.find(|unit| converted.iter().all(|(_, times)| times.are_whole(*unit)));
+    let unit = whole.unwrap_or(target.unit);
+    let text = match unit == target.unit {
+        true => units.text.clone(),
+        false => format!("{} since {}", unit.name, target.since),
+    };
     for (name, times) in &converted {
-        if let Some(growing) = arrays.get_mut(name) {
-            match best {
-                Some(unit) => write(growing, times, unit, format, true)?,
-                None => write(growing, times, target.unit, format, false)?,
-            }
-        }
-    }
-    let unit = best.unwrap_or(target.unit);
-    let spelled = if unit == target.unit { own } else { format!("{} since {}", unit.name, target.since) };
-    for (name, _) in &converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
+        write(growing, times, unit, format, whole.is_some())?;
         for attributes in [&mut growing.attributes.kept, &mut growing.first.attributes] {
             if let Some(units) = attributes.get_mut("units") {
-                *units = spelled.clone().into();
+                *units = text.clone().into();
             }
         }
     }
-    Ok(Some(format!("files count in several units: converted to \"{spelled}\"")))
+    Ok(Some(format!("files count in several units: converted to \"{text}\"")))
 }
 
-/// Units that an array has itself in the file at a place.
+/// The units of an array of times in each file.
+struct PartUnits {
+    calendar: Option<String>,
+    /// Units of the first file.
+    text: String,
+    /// The same, parsed: what times are converted to.
+    target: TimeUnits,
+    /// Units of each part.
+    parts: BTreeMap<Vec<usize>, TimeUnits>,
+}
+
+impl PartUnits {
+    /// Returns `None` if all files have the same units.
+    fn of(parent: &Growing) -> Result<Option<Self>, Problem> {
+        if parent.pieces.values().all(|piece| piece.units.is_none()) {
+            return Ok(None);
+        }
+        let calendar = text(&parent.first.attributes, "calendar").map(str::to_owned);
+        let first = text(&parent.first.attributes, "units").unwrap_or_default().to_owned();
+        let target = parse(&first, calendar.as_deref(), &first)?;
+        let mut units = Self { calendar, text: first, target, parts: BTreeMap::new() };
+        for (key, piece) in &parent.pieces {
+            let own = piece.units.as_deref().map_or(Ok(units.target.clone()), |own| units.parse(own))?;
+            units.parts.insert(key.clone(), own);
+        }
+        Ok(Some(units))
+    }
+
+    fn parse(&self, units: &str) -> Result<TimeUnits, Problem> {
+        parse(units, self.calendar.as_deref(), &self.text)
+    }
+
+    /// Returns whether the units of all files mean the same, however they are written.
+    fn are_equal(&self) -> bool {
+        let target = &self.target;
+        self.parts.values().all(|units| units.unit == target.unit && units.reference == target.reference)
+    }
+
+    /// Returns the times of the array and of its followers, relative to the target's reference time.
+    fn converted(
+        &self,
+        arrays: &BTreeMap<NodePath, Growing>,
+        path: &str,
+        followers: &[NodePath],
+        format: ZarrFormat,
+    ) -> Result<Vec<(String, Times)>, Problem> {
+        let mut converted = Vec::new();
+        for name in std::iter::once(path).chain(followers.iter().map(String::as_str)) {
+            let Some(growing) = arrays.get(name) else { continue };
+            if let Some(attribute) = packing(&growing.first.attributes) {
+                return Err(Problem::PackedBounds { attribute, path: name.to_owned() });
+            }
+            let units = |key: &Vec<usize>, growing: &Growing| match own_units(growing, key) {
+                Some(units) if name != path => self.parse(units).map(Some),
+                _ => Ok(self.parts.get(key).cloned()),
+            };
+            converted.push((name.to_owned(), times(growing, &units, &self.target, format)?));
+        }
+        Ok(converted)
+    }
+}
+
+fn parse(units: &str, calendar: Option<&str>, first: &str) -> Result<TimeUnits, Problem> {
+    TimeUnits::parse(units, calendar)
+        .ok_or_else(|| Problem::Units { units: units.to_owned(), first: first.to_owned() })
+}
+
+/// Returns the units that an array has itself in the file at a place.
 fn own_units<'a>(growing: &'a Growing, key: &Vec<usize>) -> Option<&'a str> {
     let other = growing.pieces.get(key).and_then(|piece| piece.units.as_deref());
     other.or_else(|| text(&growing.first.attributes, "units"))
 }
 
-/// The times of an array, by part.
+/// The times of each part of an array.
 struct Times(BTreeMap<Vec<usize>, Vec<Time>>);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Time {
     /// Nanoseconds since the target's reference time.
     At(Dyadic),
-    /// A missing value, as it is stored.
+    /// A missing value, as it is stored: as a float, and as an integer if it is one.
     Missing(f64, Option<i64>),
 }
 
@@ -156,7 +193,7 @@ fn time(
     Some(Time::At(reduced(mantissa, exact.exponent)))
 }
 
-/// A number whose exponent is 0, or whose mantissa is odd.
+/// Returns a number with exponent 0 or an odd mantissa.
 fn reduced(mantissa: i128, exponent: i32) -> Dyadic {
     let zeros = i32::try_from(mantissa.trailing_zeros()).unwrap_or(0).min(exponent.saturating_neg());
     if mantissa == 0 {
@@ -166,7 +203,7 @@ fn reduced(mantissa: i128, exponent: i32) -> Dyadic {
 }
 
 impl Time {
-    /// As a whole number of units.
+    /// Returns the time as a whole number of units.
     fn whole(self, unit: Unit) -> Option<i64> {
         match self {
             Self::At(Dyadic { mantissa, exponent: 0 }) if mantissa % unit.nanoseconds == 0 => {
@@ -177,7 +214,7 @@ impl Time {
         }
     }
 
-    /// As a float that is exactly so many units.
+    /// Returns the time as a float that is exactly this number of units.
     fn float(self, unit: Unit) -> Option<f64> {
         let Dyadic { mantissa, exponent } = match self {
             Self::At(exact) => exact,
@@ -215,7 +252,7 @@ impl Times {
     }
 }
 
-/// Replaces the values of an array by times in a unit, as `int64` or `float64`.
+/// Replaces the values of an array by times in a unit, as `int64` if `whole`, else as `float64`.
 fn write(
     growing: &mut Growing,
     times: &Times,
@@ -243,7 +280,7 @@ fn write(
     Ok(())
 }
 
-/// An element in the new type, and roughly its value.
+/// Returns an element in the new type, and its approximate value.
 fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
     if whole {
         let int = time.whole(unit)?;
@@ -257,7 +294,7 @@ fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
     Some((float.to_le_bytes(), float))
 }
 
-/// Values that mean "missing" and occur.
+/// Returns the values that mean "missing" and occur.
 fn missing(times: &Times) -> Vec<f64> {
     let mut found: Vec<f64> = Vec::new();
     for time in times.0.values().flatten() {
@@ -270,7 +307,7 @@ fn missing(times: &Times) -> Vec<f64> {
     found
 }
 
-/// Gives an array another type, and its "missing" value in that type.
+/// Changes the type of an array, and converts its missing values to that type.
 fn retype(growing: &mut Growing, data_type: DataType, any_missing: bool, format: ZarrFormat) {
     let old = std::mem::replace(&mut growing.first.data_type, data_type.clone());
     if old == data_type {
@@ -300,7 +337,7 @@ fn retype(growing: &mut Growing, data_type: DataType, any_missing: bool, format:
     };
 }
 
-/// An attribute's spelling: `_FillValue` of floats is base64 of a binary64.
+/// Returns a missing value as an attribute: `_FillValue` of floats is base64 of a binary64.
 fn spelled(name: &str, fill: &FillValue, data_type: &DataType) -> Option<Value> {
     let FillValue::Fixed(bytes) = fill else { return None };
     match (name, data_type) {

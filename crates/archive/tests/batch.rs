@@ -1,0 +1,89 @@
+//! Runs over several files: outputs, and what a second run reads.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use virtualize_archive::{Batch, BatchBuilder, Error, Event, OptionConflict, RunOptions, Summary};
+
+/// Copies of one NetCDF file, under these names.
+fn files(folder: &Path, names: &[&str]) -> Vec<String> {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/netcdf4.nc");
+    let copy = |name: &&str| {
+        let path = folder.join(name);
+        fs::copy(&original, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    names.iter().map(copy).collect()
+}
+
+fn batch(output: &Path, inputs: &[String]) -> BatchBuilder {
+    Batch::builder(output.to_str().unwrap()).inputs(inputs.to_vec())
+}
+
+async fn run(batch: BatchBuilder) -> Summary {
+    batch.build().run(|_| {}).await.unwrap()
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_run_reads_what_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, inputs) = (folder.path().join("all.json"), files(folder.path(), &["a.nc", "b.nc", "c.nc"]));
+    let stacked = |inputs: &[String]| batch(&output, inputs).stack_dim("member");
+    let first = run(stacked(&inputs[..2])).await;
+    assert_eq!((first.files, first.read, first.known, first.failed), (2, 2, 0, 0));
+    assert_eq!(first.journal, format!("{}.journal", output.display()));
+    let written = fs::read(&output).unwrap();
+    let again = run(stacked(&inputs[..2])).await;
+    assert_eq!((again.read, again.known), (0, 2));
+    assert_eq!(again.notes, ["nothing is new: the output is as it was"]);
+    assert_eq!(fs::read(&output).unwrap(), written);
+    let options = RunOptions { append: true, ..RunOptions::default() };
+    let appended = run(stacked(&inputs[2..]).run_options(options)).await;
+    assert_eq!((appended.files, appended.read, appended.known), (3, 1, 2));
+    let references = json(&output);
+    let keys = references["refs"].as_object().unwrap().iter();
+    let shapes: Vec<_> = keys
+        .filter(|(key, _)| key.ends_with(".zarray"))
+        .map(|(_, array)| serde_json::from_str::<serde_json::Value>(array.as_str().unwrap()).unwrap())
+        .map(|array| array["shape"][0].as_u64())
+        .collect();
+    assert!(shapes.contains(&Some(3)), "{shapes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_file_gets_an_output_and_failures_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, mut inputs) = (folder.path().join("refs"), files(folder.path(), &["a.nc", "b.nc"]));
+    let damaged: PathBuf = folder.path().join("damaged.nc");
+    fs::write(&damaged, b"no file of any format").unwrap();
+    inputs.push(damaged.to_str().unwrap().to_owned());
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    let each = batch(&output, &inputs).each().build();
+    let summary = each.run(move |event| told.lock().unwrap().push(event)).await.unwrap();
+    assert_eq!((summary.files, summary.read, summary.failed), (3, 2, 1));
+    assert!(summary.failures[0].contains("damaged.nc"), "{:?}", summary.failures);
+    assert!(output.join("a.nc.json").is_file() && output.join("b.nc.json").is_file());
+    assert!(matches!(events.lock().unwrap().last(), Some(Event::Done { .. })));
+    // An output that someone removed is written again.
+    fs::remove_file(output.join("b.nc.json")).unwrap();
+    assert_eq!(run(batch(&output, &inputs).each()).await.read, 1);
+    assert!(output.join("b.nc.json").is_file());
+}
+
+#[tokio::test]
+async fn a_run_needs_a_dimension() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = files(folder.path(), &["a.nc"]);
+    let error = batch(&folder.path().join("all.json"), &inputs).build().run(|_| {}).await.unwrap_err();
+    assert!(matches!(error, Error::Usage(OptionConflict::NoDimension)), "{error}");
+}
