@@ -4,7 +4,7 @@
 //! configuration is encoded and parsed in Zarr v2 and v3, which readers decode it, and how it changes the length of a
 //! chunk. The file of the same name in `crates/codec` holds its decoder and encoder.
 //!
-//! To add a codec, write those two files (each is declared by a `mod` line) and one line in [`table`] below. The
+//! To add a codec, write those two files (each is declared by a `mod` line) and one line in `table` below. The
 //! compiler then asks for the codec's arm in the dispatch of `crates/codec`, and the tests over [`Codec::examples`]
 //! encode, parse, convert and decode it without further changes.
 
