@@ -1,4 +1,4 @@
-//! External links: what another file maps to is put where the link lies.
+//! External links: the node that a link leads to is mapped in its own file, and attached at the link.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,22 +25,22 @@ const SOURCES: usize = 60_000;
 /// Most chunks that links may bring.
 const CHUNKS: u64 = 20_000_000;
 
-/// Files that were mapped because a link leads to them, by url.
+/// Mapped files to which links lead, by url.
 pub(super) type MappedFiles = RefCell<BTreeMap<String, Rc<Mapped>>>;
 
 /// An external link.
 #[derive(Clone, Debug)]
 pub(super) struct ExternalLink {
-    /// Where it lies, without a leading slash.
+    /// Path of the link, without a leading slash.
     pub(super) at: String,
-    /// The file as stored.
+    /// Name of the file, as stored.
     pub(super) file: String,
     /// The path in that file.
     pub(super) path: String,
 }
 
 impl Mapper<'_> {
-    /// Follows all links that were found. `chain` holds the urls of the files on the way, this one last.
+    /// Attaches the targets of all links that were found. `chain` holds the urls of the files that lead here, this one last.
     pub(super) fn attach_links(&mut self, root: &mut Group, chain: &[String]) {
         for link in std::mem::take(&mut self.links) {
             if let Err(error) = self.attach_linked(root, &link, chain) {
@@ -50,6 +50,7 @@ impl Mapper<'_> {
         }
     }
 
+    /// Attaches the target of one link to the hierarchy under `root`.
     fn attach_linked(&mut self, root: &mut Group, link: &ExternalLink, chain: &[String]) -> Result<()> {
         let mapped = self.linked_file(&link.file, chain)?;
         self.take("external links", steps(&mapped).saturating_mul(STEP))?;
@@ -87,7 +88,10 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// The file of a link, mapped.
+    /// Returns the file of a link, mapped.
+    ///
+    /// # Errors
+    /// The file is missing or refused, or links form a cycle or too long a chain.
     fn linked_file(&self, name: &str, chain: &[String]) -> Result<Rc<Mapped>> {
         let url = resolve_relative(&self.own.source.url, name);
         if chain.contains(&url) {
@@ -111,6 +115,7 @@ impl Mapper<'_> {
         Ok(mapped)
     }
 
+    /// Copies the diagnostics and reports of nodes at or below `path`, which becomes `at`.
     fn take_report(&mut self, mapped: &Mapped, path: &str, at: &str) {
         for diagnostic in &mapped.report.diagnostics {
             if let Some(moved) = moved(diagnostic.path.trim_start_matches('/'), path, at) {
@@ -125,7 +130,7 @@ impl Mapper<'_> {
         }
     }
 
-    /// Takes the tasks of the arrays that stay, and says which do not.
+    /// Copies the tasks of arrays that are attached, and reports those that are left out.
     fn take_tasks(
         &mut self,
         mapped: &Mapped,
@@ -151,7 +156,7 @@ impl Mapper<'_> {
         }
     }
 
-    /// Gives the chunks their new sources, and drops the arrays that are left out.
+    /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes arrays that are left out.
     fn renumber_sources(
         &mut self,
         node: &mut Node,
@@ -194,20 +199,20 @@ fn renumbered(source: SourceId, ids: &[SourceId]) -> SourceId {
     ids.get(source.index()).copied().unwrap_or(SourceId(u32::MAX))
 }
 
-/// What is looked at for each link to a file.
+/// Returns the number of items that attaching one link to a file visits.
 fn steps(mapped: &Mapped) -> u64 {
     let report = mapped.report.diagnostics.len().saturating_add(mapped.report.arrays.len());
     report.saturating_add(mapped.tasks.len()).saturating_add(mapped.hierarchy.sources.len()) as u64
 }
 
-/// Arrays of references, whose paths are those of the other file.
+/// Returns the arrays of references below `path`, by their new paths. Their values would be paths of the other file.
 fn referring(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
     let refers =
         |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
     mapped.tasks.iter().filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
 }
 
-/// The dimensions of a group's arrays.
+/// Returns the dimensions of a group's arrays.
 fn lengths(group: &Group) -> Lengths {
     let mut lengths = Lengths::new(group.children.keys().cloned());
     for node in group.children.values() {
@@ -218,7 +223,7 @@ fn lengths(group: &Group) -> Lengths {
     lengths
 }
 
-/// The path of what lies at or below `path`, when `path` becomes `at`.
+/// Returns the new path of a node at or below `path`, if `path` becomes `at`; `None` for other nodes.
 fn moved(full: &str, path: &str, at: &str) -> Option<String> {
     let rest = full.strip_prefix(path)?;
     match rest.strip_prefix('/') {

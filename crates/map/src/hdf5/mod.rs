@@ -1,4 +1,4 @@
-//! HDF5 → Zarr. One file a noun: types and structures, fill values, filters, layouts, dimensions, attributes, names.
+//! Mapping of HDF5 and NetCDF-4: datatypes, fill values, filters, layouts, dimensions, attributes, links.
 
 mod array;
 mod array_attributes;
@@ -48,20 +48,21 @@ use crate::{
     Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity, convention, unpack,
 };
 
-/// Most sources that the virtual datasets of a file are made of, nested ones counted each time.
+/// Most sources of the virtual datasets of a file. Nested ones count each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
 
-/// Maps a file that was read. `source` is the file, which becomes [`SourceId`] 0; external raw data files follow.
+/// Maps a file to Zarr. `source` describes the file itself, which becomes [`SourceId`](virtualize_zarr::SourceId) 0; other files
+/// follow.
 ///
-/// Reads no bytes: what must be fetched is in [`Mapped::tasks`]. What cannot be mapped exactly is left out, with a
-/// diagnostic.
+/// No bytes are read: [`Mapped::tasks`] lists what has to be fetched. Objects that cannot be mapped exactly are left out, with
+/// a diagnostic.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     let budget = Budget::of_file(&Limits::default(), source.size);
     map_file_among(file, source, &OtherFiles::default(), options, &budget)
 }
 
-/// Maps a file that was read, with the other files in which its virtual datasets find their sources. What it makes comes
-/// out of `budget`; where that is spent, the report has an error.
+/// Maps a file together with the other files that its virtual datasets and external links name. Takes memory for the result
+/// from `budget`; if that is spent, the report has an error.
 pub fn map_file_among(
     file: &File,
     source: Source,
@@ -83,13 +84,13 @@ pub fn map_file_among(
     mapped
 }
 
-/// What the mappings of several files share.
+/// State that the mappings of a file and of linked files share.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     others: &'a OtherFiles,
-    /// How many sources of virtual datasets may still be looked at.
+    /// Number of sources of virtual datasets that may still be visited.
     sources_left: &'a Cell<u32>,
-    /// The files that are mapped already.
+    /// Linked files that are mapped already.
     mapped: &'a MappedFiles,
     lookup: &'a Lookup<'a>,
 }
@@ -126,24 +127,24 @@ fn map_within(
     Mapped { hierarchy, tasks, report, companions: &[] }
 }
 
-/// What mapping a file gathers.
+/// The mapping of one file in progress.
 struct Mapper<'a> {
     own: OpenFile<'a>,
     shared: Shared<'a>,
-    /// External links that are to be followed.
+    /// External links to follow.
     links: Vec<ExternalLink>,
-    /// Chunks that links brought.
+    /// Number of chunks of linked files.
     linked_chunks: u64,
     options: &'a MapOptions,
     names: Arc<ObjectNames>,
     sources: SourceTable,
     tasks: Vec<InlineTask>,
     report: Report,
-    /// What HDF-EOS5 says of the dimensions of its fields.
+    /// Dimensions of the fields of an HDF-EOS5 file.
     fields: Fields,
     /// Names of variables that hold the bounds of times.
     time_bounds: BTreeSet<String>,
-    /// Groups and arrays so far: hard links can make a tree far bigger than the file.
+    /// Number of groups and arrays so far. Hard links can make a tree far larger than the file.
     nodes: u64,
 }
 
@@ -153,12 +154,12 @@ impl<'a> Mapper<'a> {
         FileContext { root: self.own, here: self.own, others, sources_left, lookup, depth: 0 }
     }
 
-    /// Takes memory for what the mapping makes. Once there is none left, the whole file is refused in the end.
+    /// Takes memory from the budget. If it is spent, the whole file is refused in the end.
     fn take(&self, what: &str, bytes: u64) -> Result<()> {
         self.shared.lookup.take(what, bytes)
     }
 
-    /// `path` without a leading slash.
+    /// Adds a diagnostic. `path` has no leading slash.
     fn diagnose(&mut self, severity: Severity, code: &'static str, path: &str, message: String) {
         let diagnostic = Diagnostic { severity, code, path: format!("/{path}"), message, remedy: None };
         self.report.diagnostics.push(diagnostic);

@@ -11,13 +11,13 @@ use super::names::ObjectNames;
 use super::plan::item_type;
 use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result, Severity};
 
-/// What the name of the array ends in that says which parts are meant.
+/// Suffix of the array with the parts that references select.
 const PART: &str = "_part";
 
-/// The path of what an element refers to; empty for a null reference.
+/// Returns the path of the object that an element refers to; empty for a null reference.
 ///
 /// # Errors
-/// No path leads there, or only in a file that is shown as part of another.
+/// The object has no path, or only one in a linked file.
 pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> {
     let address = match element {
         Element::Object(None) => return Ok(String::new()),
@@ -36,7 +36,7 @@ pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> 
     })
 }
 
-/// Which part of an object an element refers to, as an object of JSON; `None` for all of it.
+/// Returns the part of an object that an element refers to, as a JSON object; `None` for the whole object.
 pub fn reference_part(element: &Element) -> Option<Map<String, Value>> {
     let part = match element {
         Element::Attribute(_, name) => json!({"attribute": name}),
@@ -77,7 +77,7 @@ pub(super) fn has_parts(datatype: &Datatype) -> bool {
 }
 
 impl Mapper<'_> {
-    /// Puts beside an array of paths, which was just mapped, the array that says which parts are meant.
+    /// Adds the array with the parts that references select, next to the array of their paths, which was mapped last.
     pub(super) fn add_parts(
         &mut self,
         group: &mut Group,
@@ -99,7 +99,7 @@ impl Mapper<'_> {
         let report = self.report.arrays.get(&path).cloned().unwrap_or_default();
         self.report.arrays.insert(part_path, report);
         let message =
-            format!("which part of its target each reference means is said in \"{part_name}\", as JSON");
+            format!("\"{part_name}\" holds the part of its target that each reference selects, as JSON");
         self.diagnose(Severity::Info, "reference-part", &path, message);
         let part = Array { attributes: Map::new(), ..array.clone() };
         group.children.insert(part_name, Node::Array(Box::new(part)));

@@ -6,18 +6,18 @@ use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 use super::describe::describe_type;
 use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
 
-/// The elements of a dataset as those of an array.
+/// The element type of an array, and its relation to the stored elements of the dataset.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ElementType {
     /// Type of an element.
     pub(super) data_type: DataType,
     /// Byte order of the array's elements.
     pub(super) endian: Endian,
-    /// Axes that an HDF5 array type appends to the dataset's, slowest first.
+    /// Axes of an HDF5 array type, slowest first. They follow those of the dataspace.
     pub(super) axes: Vec<u64>,
-    /// Bytes of one stored element: of an item where `axes` are appended.
+    /// Bytes of one stored element; of an item, for an array type.
     pub(super) stored_size: u64,
-    /// What makes a stored element one of the array's.
+    /// Conversion of a stored element to one of the array.
     pub(super) transform: ElementTransform,
 }
 
@@ -27,13 +27,16 @@ impl ElementType {
         Self { data_type, endian, axes: Vec::new(), stored_size, transform: ElementTransform::None }
     }
 
-    /// Whether chunks can be referred to as they are stored.
+    /// Whether chunks can be referenced as they are stored.
     pub(super) fn is_stored_as_it_is(&self) -> bool {
         self.transform == ElementTransform::None
     }
 }
 
-/// The Zarr type of an HDF5 datatype, or why there is none.
+/// Maps an HDF5 datatype to a Zarr data type.
+///
+/// # Errors
+/// Zarr has no such type, or the datatype is malformed.
 pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
     match datatype {
         Datatype::Integer(integer) | Datatype::Bitfield(integer) => integer_type(integer),
@@ -62,7 +65,7 @@ fn sized(size: u32, data_type: DataType) -> Result<ElementType> {
     }
 }
 
-/// Zarr's fixed-length bytes are null-padded. A single byte that is null-terminated is the same.
+/// Maps a string of fixed length. Zarr's are null-padded, as which a single null-terminated byte can be read, too.
 fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
     let element = sized(size, DataType::FixedBytes(size))?;
     let end = match padding {
@@ -75,7 +78,7 @@ fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
     Ok(ElementType { transform: ElementTransform::repack(size, vec![(0, 0, size)], strings), ..element })
 }
 
-/// h5py tags opaque data with the NumPy type that it stored: byte strings, and times as 64-bit counts of a unit.
+/// Maps opaque data. h5py tags it with the NumPy type that it stored: byte strings, and times as 64-bit counts of a unit.
 fn opaque_type(size: u32, tag: &str) -> Result<ElementType> {
     let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
     match numpy_time(tag) {
@@ -89,13 +92,13 @@ fn opaque_type(size: u32, tag: &str) -> Result<ElementType> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NumpyTime {
     endian: Endian,
-    /// As CF's `units` attribute has it.
+    /// Value of CF's attribute `units`.
     pub(super) units: &'static str,
-    /// For a duration, xarray's `dtype` attribute, without which it shows numbers.
+    /// For a duration, value of the attribute `dtype`, without which xarray shows numbers.
     pub(super) duration: Option<&'static str>,
 }
 
-/// The time that a tag of h5py's such as `NUMPY:<M8[s]` means, if CF has its unit.
+/// Parses a tag of h5py such as `NUMPY:<M8[s]`; `None` if it is no time, or CF lacks its unit.
 pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
     let code = tag.strip_prefix("NUMPY:")?;
     let (endian, code) = match code.split_at_checked(1)? {
@@ -129,7 +132,10 @@ pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
     Some(NumpyTime { endian, units, duration })
 }
 
-/// Byte order of a number; VAX order has no spelling.
+/// Returns the byte order of a number.
+///
+/// # Errors
+/// Zarr has no VAX byte order.
 pub(super) fn endian_of(order: ByteOrder) -> Result<Endian> {
     match order {
         ByteOrder::Little => Ok(Endian::Little),
@@ -138,6 +144,7 @@ pub(super) fn endian_of(order: ByteOrder) -> Result<Endian> {
     }
 }
 
+/// Maps an integer. If it has unused bits, the array has the smallest integers with all its values.
 fn integer_type(integer: &Integer) -> Result<ElementType> {
     let big = match endian_of(integer.order) {
         Ok(endian) => endian == Endian::Big,
@@ -255,7 +262,8 @@ fn float_type(float: &Float) -> Result<ElementType> {
     }
 }
 
-/// The smallest IEEE 754 format, not smaller than the stored one, that holds every value of another format.
+/// Maps a float in another format to the smallest IEEE 754 format, not smaller than the stored one, that has all its values.
+/// `None` if there is none, or if the fields contradict each other.
 fn wider_float_type(float: &Float) -> Option<ElementType> {
     let highest = 1_i64.checked_shl(float.exponent_size.into()).filter(|_| float.exponent_size < 32)? - 1;
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
@@ -289,7 +297,7 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
     })
 }
 
-/// Whether an enumeration is h5py's and NetCDF's boolean: FALSE = 0, TRUE = 1.
+/// Whether an enumeration is the boolean type of h5py: FALSE = 0, TRUE = 1.
 pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool {
     let Datatype::Integer(integer) = base else { return false };
     let value = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice());
@@ -315,7 +323,7 @@ fn enum_type(base: &Datatype, members: &[(String, Vec<u8>)], format: ZarrFormat)
     }
 }
 
-/// Zarr's booleans have one byte.
+/// Maps a boolean of any size to Zarr's of one byte.
 fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
     let transform = match u16::try_from(integer.size.saturating_mul(8)) {
         Ok(precision @ 9..) => ElementTransform::Integer {
@@ -331,6 +339,7 @@ fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
     ElementType { data_type: DataType::Bool, endian: Endian::Little, transform, ..element }
 }
 
+/// Maps a complex number of two floats of type `base`.
 fn complex_type(base: &Datatype) -> Result<ElementType> {
     let refuse = || Error::NoDataType(format!("complex numbers of two {}s", describe_type(base)));
     let Datatype::Float(float) = base else { return Err(refuse()) };
@@ -343,7 +352,7 @@ fn complex_type(base: &Datatype) -> Result<ElementType> {
     Ok(ElementType::plain(data_type, part.endian, float.size.saturating_mul(2)))
 }
 
-/// A compound of two equal floats named `r` and `i`, as h5py and NetCDF write complex numbers.
+/// Maps a compound of two equal floats named `r` and `i`, which is how h5py stores complex numbers. `None` for others.
 fn complex_compound(size: u32, members: &[Member]) -> Option<ElementType> {
     let [real, imaginary] = members else { return None };
     if (real.name.as_str(), imaginary.name.as_str()) != ("r", "i") || real.datatype != imaginary.datatype {
@@ -371,7 +380,7 @@ fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<Elem
     }
 }
 
-/// A member's place in a structure.
+/// Returns the field of a structure for a member.
 pub(super) fn field(name: &str, element: &ElementType) -> Field {
     Field {
         name: name.to_owned(),

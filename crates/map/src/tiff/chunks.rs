@@ -1,4 +1,4 @@
-//! Where the chunks of an image lie: its strips and tiles, cut or completed where Zarr needs it.
+//! Chunks of an image: its strips and tiles, split or completed where a regular grid requires it.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
@@ -11,43 +11,43 @@ use super::{
 };
 use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece, PieceBytes, Result};
 
-/// Strips that lie uncompressed are cut into chunks of at most about so many bytes.
+/// Bytes of a chunk into which uncompressed strips are split, at most and approximately.
 const BLOCK: u64 = 8 << 20;
 
-/// Most stored bytes of tiles that are made anew because some may be cut off.
+/// Most stored bytes of tiles that are made anew because writers may have truncated them.
 const MOST_CUT: u64 = 256 << 10;
 
 /// The chunks of one array.
 pub(super) struct Chunks {
     /// Rows of a chunk.
     pub(super) rows: u64,
-    /// The last chunk along the rows has only those that are left.
+    /// Whether the last chunk along the rows is shorter than the others.
     pub(super) short_end: bool,
-    /// The array's codecs, but for `transpose`.
+    /// Codecs of the array, without `transpose`.
     pub(super) codecs: Vec<Codec>,
-    /// Those that are in the file.
+    /// Chunks that are stored in the file.
     pub(super) manifest: ChunkManifest,
-    /// Those that have to be made.
+    /// Chunks that have to be made.
     pub(super) tasks: Vec<InlineTask>,
 }
 
-/// Makes the chunks of one image.
+/// Plans the chunks of one image.
 pub(super) struct ChunkMaker<'a> {
     /// Path of the array.
     pub(super) path: &'a str,
-    /// Axes.
+    /// Axes of the array.
     pub(super) geometry: &'a Geometry,
-    /// Codecs.
+    /// Encoding of strips and tiles.
     pub(super) encoding: Encoding<'a>,
     /// Size of the file in bytes.
     pub(super) file_size: u64,
-    /// A shorter last strip may be a shorter chunk.
+    /// Whether a shorter last strip may be a shorter chunk.
     pub(super) rectilinear: bool,
-    /// Most bytes, decoded, that may be inlined.
+    /// Most decoded bytes that may be inlined.
     pub(super) inline_limit: u64,
 }
 
-/// A stretch of a strip or tile that is one chunk, or the beginning of one.
+/// Rows of a strip or tile that are one chunk, or the first rows of one: row-major position, stored range, number of rows.
 struct Stretch {
     position: u64,
     range: ByteRange,
@@ -55,7 +55,10 @@ struct Stretch {
 }
 
 impl ChunkMaker<'_> {
-    /// The chunks, or why there are none.
+    /// Plans all chunks.
+    ///
+    /// # Errors
+    /// The image is malformed or truncated, its encoding has no codecs, or chunks that have to be made exceed the inline limit.
     pub(super) fn make(&self) -> Result<Chunks> {
         self.check_count()?;
         let declarable = self.encoding.is_declarable()?;
@@ -85,7 +88,8 @@ impl ChunkMaker<'_> {
         Ok(())
     }
 
-    /// A strip is a chunk, but large strips of plain rows are cut, so that readers need not fetch them whole.
+    /// Returns the rows of a chunk: those of a strip or tile, but less for large strips of plain rows, so that readers need not
+    /// fetch them whole.
     fn rows_of_a_chunk(&self) -> Result<u64> {
         let strip = self.geometry.segment[1];
         if self.geometry.tiled || !self.encoding.has_plain_rows() {
@@ -112,8 +116,8 @@ impl ChunkMaker<'_> {
             .ok_or_else(too_large)
     }
 
-    /// Whole chunks, and those that want rows, of which there are none where the grid may end short; both in order of
-    /// position.
+    /// Returns whole chunks and those that lack rows, both in order of position. If the grid may end short, the latter count as
+    /// whole.
     fn stretches(&self, rows: u64, short_end: bool) -> Result<(Vec<Stretch>, Vec<Stretch>)> {
         let [_, _, down, across] = self.geometry.counts();
         let image = self.encoding.image;
@@ -145,7 +149,7 @@ impl ChunkMaker<'_> {
         Ok((whole, short))
     }
 
-    /// Cuts a strip of plain rows.
+    /// Splits a strip of plain rows into chunks. `first` is the position of the first one.
     fn cut(
         &self,
         first: u64,
@@ -166,7 +170,7 @@ impl ChunkMaker<'_> {
         Ok(())
     }
 
-    /// The bytes of a strip or tile; of plain rows no more than the samples need.
+    /// Returns the stored range of a strip or tile; for plain rows, only what the samples need.
     fn range_of(&self, index: u64, offset: u64, length: u64, rows: u64) -> Result<ByteRange> {
         let what = if self.geometry.tiled { "tile" } else { "strip" };
         let mut length = length;
@@ -188,7 +192,7 @@ impl ChunkMaker<'_> {
         }
     }
 
-    /// Chunks at full height from strips that hold fewer rows.
+    /// Returns the tasks that complete short strips to chunks of `rows` rows.
     fn complete(&self, short: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
         if short.is_empty() {
             return Ok(Vec::new());
@@ -243,7 +247,7 @@ impl ChunkMaker<'_> {
         stretches.iter().map(task).collect()
     }
 
-    /// All chunks, decoded here because no reader decodes them.
+    /// Plans to make all chunks, because no reader decodes them as they are stored.
     fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks> {
         if !self.encoding.is_decodable()? {
             if stored.pop() == Some(Codec::BitOrder) && self.encoding.short_strip()? == ShortStrip::AsItIs {
@@ -259,7 +263,7 @@ impl ChunkMaker<'_> {
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 
-    /// All chunks, still compressed, with their bits in the usual order.
+    /// Plans to reverse the bits of all chunks, which stay compressed.
     fn with_bits_reversed(&self, rows: u64, all: &[Stretch], codecs: Vec<Codec>) -> Result<Chunks> {
         self.check_inline(all.len() as u64, rows)?;
         let task = |stretch: &Stretch| InlineTask {
@@ -271,8 +275,8 @@ impl ChunkMaker<'_> {
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 
-    /// Some writers cut tiles off where the image ends, which libtiff fills up and other decoders do not. Tiles at the
-    /// lower edge are made anew from the rows within the image, as long as they are small.
+    /// Plans to make the tiles at the lower edge anew from the rows within the image, if they are small. Some writers truncate
+    /// tiles where the image ends; libtiff pads them, other decoders fail.
     fn cut_tiles(&self, whole: &mut Vec<Stretch>, rows: u64) -> Result<Vec<InlineTask>> {
         let [_, _, down, across] = self.geometry.counts();
         let rest = self.geometry.height % rows;
@@ -291,6 +295,7 @@ impl ChunkMaker<'_> {
         self.tasks(&last, rows)
     }
 
+    /// Refuses to inline more than the limit.
     fn check_inline(&self, chunks: u64, rows: u64) -> Result<()> {
         let element = self.element_size();
         let bytes =
@@ -376,8 +381,8 @@ fn too_large() -> Error {
     Error::Overflow("the image")
 }
 
-/// The greatest number of rows up to `most` that divides a strip; where nothing follows the strip, a number that leaves
-/// a rest will do when there is no divisor of at least half as many rows.
+/// Returns the largest number of rows up to `most` that divides a strip. If no strip follows (`rest_allowed`) and no divisor
+/// is at least half of `most`, returns `most`, which leaves a remainder.
 fn divisor(strip: u64, most: u64, rest_allowed: bool) -> u64 {
     const TRIES: usize = 1 << 16;
     let most = most.clamp(1, strip);

@@ -1,4 +1,4 @@
-//! TIFF → Zarr: each image becomes an array `band_data` with coordinates and georeferencing.
+//! Mapping of TIFF: each image becomes an array `band_data` with coordinates and georeferencing.
 
 mod attributes;
 mod chunks;
@@ -47,11 +47,11 @@ use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity, conventio
 /// Names of the variables that only describe the image in their group.
 const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];
 
-/// Name of the array of an image, as xarray's rasterio engine has it.
+/// Name of an image's array, as in xarray's rasterio engine.
 pub(super) const ARRAY: &str = "band_data";
 
-/// Maps a TIFF file. The first image is the array `band_data` at the root, each further one (pages, overviews, masks,
-/// SubIFDs) `band_data` in a group named by its place, such as `1` or `0/0`.
+/// Maps a TIFF file. The first image becomes the array `band_data` of the root; each further one (pages, overviews, masks,
+/// SubIFDs) that of a group named by its position, such as `1` or `0/0`.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     let budget = Budget::of_file(&Limits::default(), source.size);
     map_file_among(file, source, &OtherTiffs::default(), options, &budget)
@@ -99,7 +99,7 @@ pub fn map_file_among(
     mapped
 }
 
-/// Maps the images that are wanted; the places that are wanted and that no image has.
+/// Maps the chosen images, or all if none is chosen. Returns the chosen positions that no image has.
 fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) -> BTreeSet<&'a [usize]> {
     let ifds = &mapper.options.ifds;
     let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
@@ -118,7 +118,7 @@ fn no_such_image(path: &[usize]) -> Diagnostic {
         severity: Severity::Error,
         code: "tiff-no-such-ifd",
         path: "/".into(),
-        message: format!("the file has no image {}", spelled(path)),
+        message: format!("the file has no image {}", joined(path)),
         remedy: Some(Remedy::advice("list the images with `virtualize inspect`")),
     }
 }
@@ -129,20 +129,20 @@ fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
         severity: Severity::Warning,
         code: "chunk-grid",
         path: "/".into(),
-        message: "Zarr v2 knows regular chunk grids only: these are written".into(),
+        message: "Zarr v2 has regular chunk grids only, which are written".into(),
         remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
     })
 }
 
-fn spelled(path: &[usize]) -> String {
+fn joined(path: &[usize]) -> String {
     path.iter().map(usize::to_string).collect::<Vec<_>>().join("/")
 }
 
-/// Path of the group of an image: the root for the first.
+/// Returns the path of an image's group, which is the root for the first image.
 pub(super) fn group_path(ifd: &Ifd) -> String {
     match ifd.path.as_slice() {
         [0] => String::new(),
-        path => spelled(path),
+        path => joined(path),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Images of OME-TIFF: the pages that are the planes of one image become one array, along the axes that OME-XML gives.
+//! Images of OME-TIFF (specification version 6): the pages that are planes of one image become one array, along the axes of its
+//! OME-XML.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,7 @@ pub struct OtherTiffs {
     pub files: BTreeMap<String, OtherTiff>,
 }
 
-/// Urls of the other files in which an OME-TIFF at `own` has planes.
+/// Returns the urls of the other files in which an OME-TIFF at `own` has planes.
 pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
     let Some(Ok(ome)) = document(file) else { return BTreeSet::new() };
     let data = ome.images.iter().flat_map(|image| &image.data);
@@ -65,7 +66,7 @@ fn document(file: &File) -> Option<Result<Ome>> {
     }
 }
 
-/// The url of the file that has these planes, where it is another one.
+/// Returns the url of the file with these planes; `None` if it is the file at `own` itself.
 fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>> {
     let same = |a: &Option<String>, b: &Option<String>| match (a, b) {
         (Some(a), Some(b)) => a.trim().eq_ignore_ascii_case(b.trim()),
@@ -81,7 +82,7 @@ fn other_file(data: &TiffData, ome: &Ome, own: &str) -> Result<Option<String>> {
     }
 }
 
-/// Joins the planes of each image that the document of an OME-TIFF describes. Whether any were joined.
+/// Joins the planes of each image that the OME-XML describes. Returns whether any image was joined.
 pub(super) fn join_series(
     file: &File,
     others: &OtherTiffs,
@@ -173,16 +174,16 @@ fn map_alone(file: &File, source: &Source, options: &MapOptions, budget: &Budget
     mapped
 }
 
-/// All files that have planes.
+/// The files with planes.
 struct Files<'a> {
     own: &'a File,
     others: Vec<Other<'a>>,
 }
 
-/// A plane: its file (0 is the one that is open, then the others from 1), and its page there.
+/// A plane as (file, page). File 0 is the one that is open; the others follow from 1.
 type Place = (usize, usize);
 
-/// What joining the images of a document depends on.
+/// The images of a document while they are joined.
 struct Series<'a> {
     ome: &'a Ome,
     own: String,
@@ -192,7 +193,10 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// Joins the planes of one image; the path of its array.
+    /// Joins the planes of one image, at all levels of its pyramid, and returns the path of its array.
+    ///
+    /// # Errors
+    /// The document contradicts the files, or planes differ. Pages are shown one by one then.
     fn add(
         &mut self,
         image: &OmeImage,
@@ -229,7 +233,7 @@ impl Series<'_> {
         Ok(path(key))
     }
 
-    /// Any page of the image in this file, which tells samples and names.
+    /// Returns a page of the image in this file.
     fn first_page(&self, image: &OmeImage) -> Result<&Ifd> {
         let own = |data: &&TiffData| matches!(other_file(data, self.ome, &self.own), Ok(None));
         let page = image.data.iter().find(own).map_or(0, |data| data.page);
@@ -237,7 +241,7 @@ impl Series<'_> {
         page.ok_or_else(|| malformed("a page that it names does not exist"))
     }
 
-    /// Where each plane lies, in row-major order of the axes; `None` where the document names no page.
+    /// Returns the page of each plane, in row-major order of the axes; `None` for planes without a page.
     fn places(&self, image: &OmeImage, axes: &[(char, u64)], count: u64) -> Result<Vec<Option<Place>>> {
         let mut places = vec![None; usize::try_from(count).map_err(|_| TOO_MANY)?];
         for data in &image.data {
@@ -331,7 +335,7 @@ impl Series<'_> {
         Ok(())
     }
 
-    /// The arrays of the planes, which must be like `model`, and lie in their files as they are.
+    /// Returns the arrays of the planes, which must be like `model`. Those of other files must not need chunks to be made.
     fn members<'m>(
         &'m self,
         places: &[Option<Place>],
@@ -367,7 +371,7 @@ impl Series<'_> {
         places.iter().map(|place| place.as_ref().map(member).transpose()).collect()
     }
 
-    /// Moves the chunks that are made, and takes the single pages away.
+    /// Moves the tasks of the pages to the joined array, and removes the single pages.
     fn move_level(
         &self,
         key: &Ifd,
@@ -410,7 +414,7 @@ fn at_level(ifd: &Ifd, level: Option<usize>) -> Option<&Ifd> {
     }
 }
 
-/// Axes of planes, slowest first, with their sizes in planes.
+/// Returns the axes of planes with their sizes, slowest first.
 fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     let samples = match (image.samples, page.image.as_ref()) {
         (Some(samples), _) => samples,
@@ -431,7 +435,7 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     }
 }
 
-/// Number of the first plane of a run.
+/// Returns the number of the first plane of a run.
 fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64> {
     // The run gives the axes as the document does, fastest first.
     data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
@@ -453,7 +457,8 @@ fn check_size(image: &OmeImage, page: &Ifd) -> Result<()> {
     Err(malformed(format!("planes have {found:?} columns, rows and samples, expected {expected:?}")))
 }
 
-/// Axes in groups have names of their own, since DataTree wants those of a group to be those of the groups above.
+/// Returns the name of an axis. In xarray's DataTree a dimension has one length in a group and all groups below, so axes in
+/// groups have names of their own.
 fn axis_name(axis: char, key: &Ifd) -> String {
     let name = axis.to_ascii_lowercase();
     match key.path.first() {

@@ -1,4 +1,4 @@
-//! Where the chunks of a dataset lie, and what must be made inline for it.
+//! The planner of a dataset's chunks, and the plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ pub(in crate::hdf5) const INLINE_CHUNKS: u64 = 100_000;
 pub(in crate::hdf5) struct ChunkPlanner<'a> {
     /// The dataset.
     pub(in crate::hdf5) dataset: &'a Dataset,
-    /// Its elements.
+    /// Type of its elements.
     pub(in crate::hdf5) element: &'a ElementType,
-    /// Shape of the array, appended axes included.
+    /// Shape of the array, with the axes of an array type.
     pub(in crate::hdf5) shape: &'a [u64],
-    /// What missing elements read as; `None` where no scalar says it.
+    /// What missing elements read as; `None` if no scalar equals it.
     pub(in crate::hdf5) background: Option<&'a FillValue>,
     /// Paths of the file's objects.
     pub(in crate::hdf5) objects: &'a Arc<ObjectNames>,
     /// The user's choices.
     pub(in crate::hdf5) options: &'a MapOptions,
-    /// Size of the file in bytes, 0 where it is not known.
+    /// Size of the file in bytes; 0 if it is not known.
     pub(in crate::hdf5) file_size: u64,
-    /// The file and those beside it.
+    /// The file, and the others that it names.
     pub(in crate::hdf5) context: FileContext<'a>,
 }
 
@@ -47,20 +47,20 @@ pub(in crate::hdf5) struct ChunkPlan {
     pub(in crate::hdf5) chunk_shape: Vec<u64>,
     /// Codecs of the array, in the order of encoding.
     pub(in crate::hdf5) codecs: Vec<Codec>,
-    /// Chunks that lie in files, or are here already.
+    /// Chunks that are stored in files, or inlined already.
     pub(in crate::hdf5) chunks: ChunkManifest,
-    /// Chunks to be made: position and content.
+    /// Chunks that have to be made, as (row-major position, content).
     pub(in crate::hdf5) inline: Vec<(u64, ChunkContent)>,
-    /// Why chunks are made inline, where they are.
+    /// Why chunks have to be made, if any do.
     pub(in crate::hdf5) inline_reason: Option<String>,
-    /// Urls of other files that chunks refer to; [`SourceId`] 1 and on.
+    /// Urls of other files that chunks refer to: [`SourceId`] 1 and so on.
     pub(in crate::hdf5) external_files: Vec<String>,
     /// Names of other files that do not exist.
     pub(in crate::hdf5) missing_files: Vec<String>,
 }
 
 impl ChunkPlanner<'_> {
-    /// The codec that turns the array into bytes.
+    /// Returns the codec that encodes elements as bytes.
     pub(in crate::hdf5) fn array_to_bytes(&self) -> Codec {
         match &self.element.data_type {
             DataType::String => Codec::VlenUtf8,
@@ -69,18 +69,18 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// Stored bytes of a chunk of this shape; `None` past 64 bits.
+    /// Returns the stored bytes of an unfiltered chunk of this shape; `None` past 64 bits.
     pub(in crate::hdf5) fn stored_bytes(&self, chunk_shape: &[u64]) -> Option<u64> {
         chunk_shape.iter().try_fold(self.element.stored_size, |product, n| product.checked_mul(*n))
     }
 
-    /// Bytes of a made chunk of this shape.
+    /// Returns the decoded bytes of a chunk of this shape that is made; `None` past 64 bits.
     pub(in crate::hdf5) fn made_bytes(&self, chunk_shape: &[u64]) -> Option<u64> {
         let size = self.element.data_type.size().unwrap_or(self.element.stored_size);
         chunk_shape.iter().try_fold(size, |product, n| product.checked_mul(*n))
     }
 
-    /// An array of one chunk, which is missing.
+    /// Returns the plan of an array of one chunk, which is missing.
     pub(in crate::hdf5) fn one_missing_chunk(&self) -> ChunkPlan {
         ChunkPlan {
             chunk_shape: self.shape.iter().map(|n| (*n).max(1)).collect(),
@@ -98,7 +98,7 @@ impl ChunkPlanner<'_> {
         self.shape.contains(&0)
     }
 
-    /// Whether chunks cannot be referred to as they are stored, whatever their filters.
+    /// Returns why chunks cannot be referenced as they are stored, whatever their filters; `None` if they can.
     pub(in crate::hdf5) fn must_be_made(&self) -> Option<&'static str> {
         match &self.element.transform {
             _ if is_reference(&self.dataset.datatype) => Some("references become the paths of their targets"),
@@ -122,7 +122,7 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// Refuses what is too much to be inlined.
+    /// Refuses to inline more than the inline limit, in bytes decoded. `why` is the reason for inlining.
     pub(in crate::hdf5) fn check_limit(&self, chunks: u64, chunk_shape: &[u64], why: &str) -> Result<()> {
         let bytes = self.made_bytes(chunk_shape).and_then(|bytes| bytes.checked_mul(chunks));
         match bytes {
@@ -135,7 +135,7 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// The content of a chunk made from one stretch of the file.
+    /// Returns the content of a chunk that is decoded from one range of the file.
     pub(in crate::hdf5) fn content(
         &self,
         chunk_shape: &[u64],
@@ -145,7 +145,7 @@ impl ChunkPlanner<'_> {
         self.content_of(chunk_shape, PieceBytes::At(range), codecs)
     }
 
-    /// The content of a chunk made from one run of encoded bytes.
+    /// Returns the content of a chunk that is decoded from one run of encoded bytes.
     pub(super) fn content_of(
         &self,
         chunk_shape: &[u64],
@@ -166,7 +166,7 @@ impl ChunkPlanner<'_> {
         self.made_of_pieces(chunk_shape, vec![piece])
     }
 
-    /// A chunk of pieces, on a background.
+    /// Returns the content of a chunk that is assembled from pieces, on a background.
     pub(in crate::hdf5) fn made_of_pieces(&self, chunk_shape: &[u64], pieces: Vec<Piece>) -> ChunkContent {
         match self.element.data_type {
             DataType::String => ChunkContent::Variable {
@@ -187,7 +187,7 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// One missing element in stored order; zero where no scalar says it.
+    /// Returns one missing element in the byte order of the array; zeros if no scalar equals it.
     pub(in crate::hdf5) fn background_bytes(&self) -> Bytes {
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         match self.background {
@@ -208,15 +208,18 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// Whether released clients decode chunks of this shape that went through these codecs.
+    /// Checks that released clients decode chunks of this shape, of `chunk_bytes` decoded bytes.
+    ///
+    /// # Errors
+    /// They do not, or decode them differently.
     pub(in crate::hdf5) fn clients_decode(
         &self,
         codecs: &[Codec],
         chunk_shape: &[u64],
         chunk_bytes: u64,
     ) -> Result<()> {
-        // Of several components imagecodecs makes the last axis, whereas FCIDECOMP has them first. A chunk that skipped
-        // the filter has no such codec, so that this is asked here and not of the filter.
+        // imagecodecs puts several components along the last axis, FCIDECOMP along the first. A chunk that skipped the filter
+        // has no such codec, so the codecs are checked, not the filters.
         let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
         if planes && codecs.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
             return Err(Error::undecodable(
@@ -236,7 +239,7 @@ impl ChunkPlanner<'_> {
         clients_decode(codecs, chunk_bytes, self.options.format)
     }
 
-    /// All codecs of the array, `applied` being those that the filters stand for.
+    /// Returns all codecs of the array, given those of its filters.
     pub(in crate::hdf5) fn chain(&self, applied: Vec<Codec>) -> Vec<Codec> {
         match applied.first() {
             Some(first) if first.is_array_to_bytes() => applied,
@@ -270,7 +273,7 @@ impl ChunkPlan {
     }
 }
 
-/// Whether the byte order matters for elements of this type.
+/// Whether elements of this type have a byte order.
 fn has_order(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(fields) => fields.iter().any(|field| has_order(&field.data_type)),
@@ -278,7 +281,7 @@ fn has_order(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether elements refer to objects.
+/// Whether elements are references to objects.
 pub(in crate::hdf5) fn is_reference(datatype: &Datatype) -> bool {
     matches!(item_type(datatype), Datatype::Reference { .. })
 }
@@ -293,7 +296,7 @@ fn pointer_size(datatype: &Datatype) -> u32 {
     }
 }
 
-/// The type of an item of an array type, else the type itself.
+/// Returns the type of the items of an array type, or the type itself.
 pub(in crate::hdf5) fn item_type(datatype: &Datatype) -> &Datatype {
     match datatype {
         Datatype::Array { base, .. } => item_type(base),
@@ -301,7 +304,7 @@ pub(in crate::hdf5) fn item_type(datatype: &Datatype) -> &Datatype {
     }
 }
 
-/// Whether chunks can be encoded with it so that clients decode the result.
+/// Whether this library encodes with the codec, in a way that clients decode.
 pub(in crate::hdf5) fn can_encode(codec: &Codec) -> bool {
     let is_implemented = codec.implementation() == Implementation::Complete;
     matches!(codec, Codec::Bytes { .. }) || codec.is_bytes_to_bytes() && is_implemented
