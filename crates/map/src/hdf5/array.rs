@@ -8,10 +8,11 @@ use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, Zarr
 use super::Mapper;
 use super::describe::{describe_filter, describe_layout, describe_type};
 use super::dimensions::AxisDimension;
+use super::element::ElementType;
 use super::fill::{FillPlan, FillQuestion};
 use super::header_fill::DatasetFill;
 use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
-use super::types::{ElementType, element_type};
+use super::types::element_type;
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::{ArrayReport, ChunkContent, Error, InlineTask, Result, Severity};
 

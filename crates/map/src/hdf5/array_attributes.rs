@@ -7,8 +7,9 @@ use virtualize_zarr::{Array, FillValue};
 use super::Mapper;
 use super::attributes::{attributes_json, flags};
 use super::cast::shown_type;
+use super::element::ElementType;
 use super::fill::{FillPlan, missing_value};
-use super::types::{ElementType, numpy_time};
+use super::types::numpy_time;
 use crate::Severity;
 use crate::json_numbers::number_json;
 

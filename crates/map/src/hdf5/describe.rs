@@ -2,7 +2,7 @@
 
 use virtualize_hdf5::model::{ByteOrder, ChunkIndexKind, Datatype, Filter, Float, Integer, Layout};
 
-use super::types::ieee_type;
+use super::ieee::ieee_type;
 
 /// Describes a datatype, such as "big-endian 16-bit integer".
 pub(super) fn describe_type(datatype: &Datatype) -> String {

@@ -8,7 +8,7 @@ use virtualize_zarr::{Group, Node, SourceId, node::join};
 
 use super::lengths::Lengths;
 use super::others::OtherFile;
-use super::tree::{NODES, weight};
+use super::weight::{NODES, weight};
 use super::{Mapper, map_within};
 use crate::related::resolve_relative;
 use crate::{ChunkContent, Error, InlineTask, Mapped, Result, Severity};

@@ -4,7 +4,7 @@
 use virtualize_hdf5::model::{Dataset, FillMessage, FillTime, FillValue as Stored, Layout};
 use virtualize_zarr::{FillValue, in_byte_order};
 
-use super::types::ElementType;
+use super::element::ElementType;
 use crate::{Error, Result};
 
 /// The fill value of a dataset as one element of the array.

@@ -8,7 +8,7 @@ use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
 use virtualize_zarr::Source;
 
 use super::lookup::Lookup;
-use super::unlimited::Pattern;
+use super::pattern::Pattern;
 use crate::related::{self, resolve_relative};
 use crate::{Error, Result};
 

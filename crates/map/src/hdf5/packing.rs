@@ -7,7 +7,7 @@ use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
 
 use super::Mapper;
 use super::cast::{cast, shown_type, wrapped};
-use super::types::ieee_type;
+use super::ieee::ieee_type;
 use crate::ArrayReport;
 use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, refusal_diagnostic};
 

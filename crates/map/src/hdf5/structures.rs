@@ -6,7 +6,7 @@ use virtualize_hdf5::model::{Datatype, Member};
 use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
-use super::types::{ElementType, element_type, field};
+use super::element::{ElementType, field};
 use crate::{ElementTransform, Error, PaddedString, Result};
 
 const TOO_LARGE: Error = Error::Overflow("the compound datatype");
@@ -14,12 +14,20 @@ const TOO_LARGE: Error = Error::Overflow("the compound datatype");
 /// Why a member whose elements are converted one by one is refused.
 const CONVERTED: &str = "members of structures are copied, not converted";
 
+/// Maps the datatype of a member.
+type ElementTypeOf = fn(&Datatype, ZarrFormat) -> Result<ElementType>;
+
 /// Returns the structure of a compound. Members with gaps between them, or in another order than their offsets, are copied
 /// together when chunks are made.
 ///
 /// # Errors
 /// The compound is malformed, or a member cannot be a field.
-pub(super) fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<ElementType> {
+pub(super) fn structure_type(
+    size: u32,
+    members: &[Member],
+    format: ZarrFormat,
+    element_type: ElementTypeOf,
+) -> Result<ElementType> {
     if members.is_empty() {
         return Err(malformed("no members"));
     }
@@ -28,7 +36,7 @@ pub(super) fn structure_type(size: u32, members: &[Member], format: ZarrFormat) 
     }
     let mut structure = Packed { size, ..Packed::default() };
     for member in members {
-        structure.push(member, &member_type(member, format)?)?;
+        structure.push(member, &member_type(member, format, element_type)?)?;
     }
     structure.element(format)
 }
@@ -113,7 +121,7 @@ fn malformed(problem: impl Into<String>) -> Error {
     Error::malformed("compound datatype", problem)
 }
 
-fn member_type(member: &Member, format: ZarrFormat) -> Result<ElementType> {
+fn member_type(member: &Member, format: ZarrFormat, element_type: ElementTypeOf) -> Result<ElementType> {
     let refuse = |error: Error| Error::Member { member: member.name.clone(), error: Box::new(error) };
     let unsupported =
         |feature: &'static str, problem: &'static str| refuse(Error::unsupported(feature, problem));

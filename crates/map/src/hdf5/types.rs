@@ -1,37 +1,12 @@
 //! HDF5 datatypes as Zarr data types, and how stored elements become elements of such a type.
 
 use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, StringPadding};
-use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
+use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
 use super::describe::describe_type;
+use super::element::ElementType;
+use super::ieee::{IEEE, ieee_type};
 use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
-
-/// The element type of an array, and its relation to the stored elements of the dataset.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct ElementType {
-    /// Type of an element.
-    pub(super) data_type: DataType,
-    /// Byte order of the array's elements.
-    pub(super) endian: Endian,
-    /// Axes of an HDF5 array type, slowest first. They follow those of the dataspace.
-    pub(super) axes: Vec<u64>,
-    /// Bytes of one stored element; of an item, for an array type.
-    pub(super) stored_size: u64,
-    /// Conversion of a stored element to one of the array.
-    pub(super) transform: ElementTransform,
-}
-
-impl ElementType {
-    fn plain(data_type: DataType, endian: Endian, stored_size: u32) -> Self {
-        let stored_size = stored_size.into();
-        Self { data_type, endian, axes: Vec::new(), stored_size, transform: ElementTransform::None }
-    }
-
-    /// Whether chunks can be referenced as they are stored.
-    pub(super) fn is_stored_as_it_is(&self) -> bool {
-        self.transform == ElementTransform::None
-    }
-}
 
 /// Maps an HDF5 datatype to a Zarr data type.
 ///
@@ -51,7 +26,7 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         Datatype::Complex { base } => complex_type(base),
         Datatype::Compound { size, members } => match complex_compound(*size, members) {
             Some(complex) => Ok(complex),
-            None => super::structures::structure_type(*size, members, format),
+            None => super::structures::structure_type(*size, members, format, element_type),
         },
         Datatype::Array { base, shape } => array_type(base, shape, format),
         Datatype::Time { .. } | Datatype::Sequence { .. } => Err(Error::NoDataType(describe_type(datatype))),
@@ -191,68 +166,6 @@ fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
     })
 }
 
-/// One of the formats of IEEE 754, as the fields of HDF5's floating-point datatype.
-struct IeeeFormat {
-    /// Bytes.
-    size: u32,
-    /// Position of the sign bit.
-    sign_location: u8,
-    /// Position of the first exponent bit.
-    exponent_location: u8,
-    /// Bits of the exponent.
-    exponent_size: u8,
-    /// Bits of the mantissa, the implied one not counted. They start at bit 0.
-    mantissa_size: u8,
-    exponent_bias: u32,
-    data_type: DataType,
-}
-
-/// binary16, binary32 and binary64, in this order.
-#[rustfmt::skip]
-static IEEE: [IeeeFormat; 3] = [
-    IeeeFormat {
-        size: 2, sign_location: 15, exponent_location: 10, exponent_size: 5, mantissa_size: 10, exponent_bias: 15,
-        data_type: DataType::Float16,
-    },
-    IeeeFormat {
-        size: 4, sign_location: 31, exponent_location: 23, exponent_size: 8, mantissa_size: 23, exponent_bias: 127,
-        data_type: DataType::Float32,
-    },
-    IeeeFormat {
-        size: 8, sign_location: 63, exponent_location: 52, exponent_size: 11, mantissa_size: 52, exponent_bias: 1023,
-        data_type: DataType::Float64,
-    },
-];
-
-impl IeeeFormat {
-    /// Whether a datatype is this format. The normalization "most significant bit not stored" is number 2.
-    fn is(&self, float: &Float) -> bool {
-        self.size == float.size
-            && self.sign_location == float.sign_location
-            && self.exponent_location == float.exponent_location
-            && self.exponent_size == float.exponent_size
-            && self.mantissa_size == float.mantissa_size
-            && self.exponent_bias == float.exponent_bias
-            && u32::from(float.precision) == self.size * 8
-            && (float.bit_offset, float.mantissa_location, float.normalization) == (0, 0, 2)
-    }
-
-    /// Whether the format has every value of another one whose largest exponent field is `highest`.
-    fn holds(&self, float: &Float, highest: i64) -> bool {
-        let (bias, own_bias) = (i64::from(float.exponent_bias), i64::from(self.exponent_bias));
-        let own_highest = (1_i64 << self.exponent_size) - 1;
-        self.size >= float.size
-            && float.mantissa_size <= self.mantissa_size
-            && highest - bias <= own_highest - own_bias
-            && 1 - bias >= 1 - own_bias
-    }
-}
-
-/// Returns the data type of a float that is in an IEEE 754 format.
-pub(super) fn ieee_type(float: &Float) -> Option<&'static DataType> {
-    IEEE.iter().find(|format| format.is(float)).map(|format| &format.data_type)
-}
-
 fn float_type(float: &Float) -> Result<ElementType> {
     match ieee_type(float) {
         Some(data_type) => Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size)),
@@ -377,15 +290,5 @@ fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<Elem
     match axes.iter().try_fold(1u64, |product, n| product.checked_mul(*n)) {
         Some(1..) => Ok(ElementType { axes, ..item }),
         _ => Err(Error::malformed("array datatype", format!("a shape of {shape:?}"))),
-    }
-}
-
-/// Returns the field of a structure for a member.
-pub(super) fn field(name: &str, element: &ElementType) -> Field {
-    Field {
-        name: name.to_owned(),
-        data_type: element.data_type.clone(),
-        endian: element.endian,
-        shape: element.axes.clone(),
     }
 }

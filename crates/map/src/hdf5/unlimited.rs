@@ -9,6 +9,7 @@ use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection
 
 use super::lookup::Lookup;
 use super::others::{OtherFile, OtherFiles, grown, no_dataset};
+use super::pattern::Pattern;
 use crate::related::resolve_relative;
 use crate::{Error, Result};
 
@@ -362,37 +363,6 @@ fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     let start = n.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
     *slab = Slab { start: start.ok_or(TOO_LARGE)?, count: Some(1), ..*slab };
     Ok(block)
-}
-
-/// The name of a source file or dataset. `%b` is replaced by the number of the block, `%%` by a percent sign.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Pattern(Vec<String>);
-
-impl Pattern {
-    pub(super) fn new(name: &str) -> Result<Self> {
-        let mut parts = vec![String::new()];
-        let mut rest = name.chars();
-        while let Some(next) = rest.next() {
-            match (next, if next == '%' { rest.next() } else { None }) {
-                ('%', Some('b')) => parts.push(String::new()),
-                ('%', Some('%')) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push('%')),
-                ('%', _) => {
-                    let problem = format!("the name {name:?} has a percent sign that is neither %b nor %%");
-                    return Err(malformed(problem));
-                }
-                (other, _) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push(other)),
-            }
-        }
-        Ok(Self(parts))
-    }
-
-    pub(super) fn is_numbered(&self) -> bool {
-        self.0.len() > 1
-    }
-
-    pub(super) fn name(&self, n: u64) -> String {
-        self.0.join(&n.to_string())
-    }
 }
 
 /// Files of numbered sources: those of block 0, 1 and so on, until one does not exist.

@@ -5,10 +5,7 @@ use serde_json::{Map, Value, json};
 use virtualize_tiff::model::Image;
 use virtualize_zarr::{Codec, DataType, Endian, ZarrFormat};
 
-use super::{
-    sample::{Sample, Storage, numpy_name},
-    tiff_schemes,
-};
+use super::sample::{Sample, Storage, numpy_name};
 use crate::{Error, Result};
 
 /// The encoding of an image's strips or tiles.
@@ -184,7 +181,7 @@ impl<'a> Encoding<'a> {
             Storage::Reversed24 => codecs.push(bytes_codec(&self.sample.data_type, Endian::Little)),
             Storage::Float24 => codecs.push(self.float24()),
         }
-        codecs.extend(tiff_schemes::scheme(self, shape)?.map(Codec::Tiff));
+        codecs.extend(self.internal_scheme(shape)?.map(Codec::Tiff));
         Ok(codecs)
     }
 

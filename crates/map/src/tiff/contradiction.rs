@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use virtualize_tiff::model::GeoKey;
 
 use super::{
-    crs::{double, short},
+    geo_keys::{double, short},
     registry::{self, Geographic},
     units,
 };

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey};
 
+use super::geo_keys::short;
 use super::{contradiction, registry, units, wkt};
 use crate::{Error, Result};
 
@@ -193,20 +194,6 @@ fn unused(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
 /// Returns the value of a key if it is a code of EPSG.
 fn known(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
     short(keys, key).filter(|code| (1024..32767).contains(code))
-}
-
-pub(super) fn double(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<f64> {
-    match keys.get(&key) {
-        Some(GeoKey::Double(values)) => values.first().copied(),
-        _ => None,
-    }
-}
-
-pub(super) fn short(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
-    match keys.get(&key) {
-        Some(GeoKey::Short(value)) => Some(*value),
-        _ => None,
-    }
 }
 
 fn key_json(key: &GeoKey) -> Value {

@@ -8,8 +8,9 @@ use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value};
 use super::{
     crs::{
         ELLIPSOIDAL_HEIGHTS, GEOCENTRIC, GEODETIC_CRS, GEOGRAPHIC_2D, MODEL_TYPE, PROJECTED_CRS,
-        USER_DEFINED, VERTICAL, VERTICAL_DATUM, VERTICAL_UNITS, short,
+        USER_DEFINED, VERTICAL, VERTICAL_DATUM, VERTICAL_UNITS,
     },
+    geo_keys::short,
     registry,
 };
 

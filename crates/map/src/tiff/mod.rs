@@ -6,6 +6,7 @@ mod compression;
 mod contradiction;
 mod coordinates;
 mod crs;
+mod geo_keys;
 mod geometry;
 mod georeference;
 mod heights;

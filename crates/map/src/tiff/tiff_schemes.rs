@@ -13,13 +13,15 @@ const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
 /// Largest magnitude of a coefficient or reference level that is accepted.
 const MOST_REFERENCE: f32 = 1e6;
 
-/// Returns the scheme of a strip or tile; `None` if clients decode it. `shape` is that of its samples in stored order.
-pub(super) fn scheme(encoding: &Encoding<'_>, shape: &[u64]) -> Result<Option<TiffScheme>> {
-    match encoding.image.compression {
-        32766 => next(encoding, shape).map(Some),
-        34676 => sgi_log(encoding, shape).map(Some),
-        _ if encoding.has_blocks()? => ycbcr(encoding, shape).map(Some),
-        _ => Ok(None),
+impl Encoding<'_> {
+    /// Returns the scheme of a strip or tile; `None` if clients decode it. `shape` is that of its samples in stored order.
+    pub(super) fn internal_scheme(&self, shape: &[u64]) -> Result<Option<TiffScheme>> {
+        match self.image.compression {
+            32766 => next(self, shape).map(Some),
+            34676 => sgi_log(self, shape).map(Some),
+            _ if self.has_blocks()? => ycbcr(self, shape).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use virtualize_tiff::model::GeoKey;
 
+use super::geo_keys::short;
 use super::{contradiction, registry};
 
 const DEGREE: &str = r#"ANGLEUNIT["degree",0.0174532925199433]"#;
@@ -176,13 +177,6 @@ fn method(code: u16, has_parallel: bool) -> Option<(&'static str, &'static [Para
 
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
-}
-
-fn short(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
-    match keys.get(&key) {
-        Some(GeoKey::Short(value)) => Some(*value),
-        _ => None,
-    }
 }
 
 fn text(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<&str> {

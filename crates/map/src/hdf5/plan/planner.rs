@@ -11,9 +11,9 @@ use virtualize_zarr::{
 };
 
 use super::filters::clients_decode;
+use crate::hdf5::element::ElementType;
 use crate::hdf5::names::{HeapPointers, ObjectNames};
 use crate::hdf5::others::FileContext;
-use crate::hdf5::types::ElementType;
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
 /// Most chunks of one array that are made inline one by one.
