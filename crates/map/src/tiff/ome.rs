@@ -282,19 +282,19 @@ impl Series<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a level is made of; called from `add` only")]
+    /// Joins one level of an image: the full resolution, or the `level`-th SubIFD of its pages.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a level; called from `add` only")]
     fn join_level(
         &self,
         image: &OmeImage,
-        key: &Ifd,
+        page: &Ifd,
         places: &[Option<Place>],
         axes: &[(char, u64)],
         level: Option<usize>,
         mapped: &mut Mapped,
         options: &MapOptions,
     ) -> Result<()> {
-        let key_page = key;
-        let key = at_level(key, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
+        let key = at_level(page, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
         let model =
             mapped.hierarchy.array(&path(key)).ok_or_else(|| unlike("a plane", "could not be mapped"))?;
         if level.is_none() {
@@ -304,7 +304,7 @@ impl Series<'_> {
         let named: Vec<(String, u64)> = axes
             .iter()
             .filter(|(_, size)| *size > 1)
-            .map(|(axis, size)| (axis_name(*axis, key_page), *size))
+            .map(|(axis, size)| (axis_name(*axis, page), *size))
             .collect();
         if named.iter().any(|(name, _)| model.dimension_names.contains(&Some(name.clone()))) {
             return Err(unlike("its pages", "have an axis of the same name"));
