@@ -112,7 +112,7 @@ fn a_region_that_someone_set_is_not_changed_but_the_right_one_is_named() {
         run(list_page("s3://bucket/", true, None, &options)).unwrap_err(),
     ];
     for error in errors {
-        assert!(error.to_string().contains("is in the region eu-north-1"), "{error}");
+        assert!(error.to_string().contains("is in region eu-north-1"), "{error}");
         assert!(format!("{:?}", error.remedy()).contains("AWS_REGION"));
     }
     assert_eq!(server.requests().len(), 2);

@@ -462,26 +462,22 @@ impl Inner {
     fn ended(&self, job: &Job, outcome: Result<Value, Problem>) {
         let stop = job.stop.get().copied();
         let parked = job.cancel.is_cancelled() && stop.is_none();
-        let config = &self.config;
-        let limit = |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "limit", detail);
+        let limits = &self.config.job_limits;
+        let limit = |detail: String| {
+            (State::Failed, None, Some(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "limit", detail)))
+        };
         let is_written = job.record().request.kind == Kind::Batch;
         let (state, summary, error) = match (outcome, stop) {
             (Ok(summary), None | Some(Stop::Cancelled)) => (State::Done, Some(summary), None),
-            // Told to stop too late: what it wrote is there for all to see.
+            // Stopped too late: the output is already published.
             (Ok(summary), Some(_)) if is_written => (State::Done, Some(summary), None),
             (_, Some(Stop::Cancelled)) => (State::Cancelled, None, None),
-            (_, Some(Stop::Files)) => {
-                let detail = format!("the job has more than {} files", config.job_limits.files);
-                (State::Failed, None, Some(limit(detail)))
-            }
+            (_, Some(Stop::Files)) => limit(format!("the job has more than {} files", limits.files)),
             (_, Some(Stop::Time)) => {
-                let detail = format!("the job took more than {} seconds", config.job_limits.time.as_secs());
-                (State::Failed, None, Some(limit(detail)))
+                limit(format!("the job took more than {} seconds", limits.time.as_secs()))
             }
             (_, Some(Stop::Disk)) => {
-                let detail =
-                    format!("the job takes more than {} bytes of disk space", config.job_limits.keep);
-                (State::Failed, None, Some(limit(detail)))
+                limit(format!("the job takes more than {} bytes of disk space", limits.keep))
             }
             (Err(_), None) if parked => {
                 let waited = job.state() == State::Queued;
@@ -491,14 +487,14 @@ impl Inner {
         };
         let place = self.place(&job.record().id);
         if state.is_over() {
-            // The journal has served; the result is what is kept.
+            // Only the result is kept.
             if state != State::Done {
                 remove_result(&place);
             }
             remove_journal(&place);
             job.bytes.store(result::bytes(&place), Ordering::Relaxed);
         }
-        // First on the disk, then for all to see.
+        // The record is saved before clients see it.
         let mut record = job.record();
         record.state = state;
         record.summary = summary;
