@@ -1,4 +1,4 @@
-//! Attributes that values, or their places, depend on.
+//! Attributes on which values, or their positions, depend.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,11 @@ use virtualize::zarr::{Array, Hierarchy, NodePath, cf::attributes};
 use super::role::find;
 use crate::{Layout, values::dates::time_units};
 
-/// What units of times that are converted are spelled as.
+/// Stands for the units of times that are converted.
 const A_TIME: &str = "a time";
 
-/// Attributes of an array that the meaning of its values depends on. Times that are `converted` may count from any time.
+/// Returns the attributes on which the meaning of an array's values depends. Times that are `converted` may count from any
+/// reference time.
 pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
     let mut said = attributes::of_array(&array.attributes, array.data_type.is_float());
     let text = |name: &str| array.attributes.get(name).and_then(Value::as_str);
@@ -26,7 +27,7 @@ pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value
     said
 }
 
-/// Whether files lie beside each other in space: one of the layout's dimensions is one of the image's, or there are none.
+/// Returns whether files are adjacent in space: one of the layout's dimensions is one of the image's, or there are none.
 pub(super) fn is_moved(hierarchy: &Hierarchy, layout: &Layout) -> bool {
     let said = hierarchy.root.attributes.get("spatial:dimensions").and_then(Value::as_array);
     let is_spatial = |name: &str| match said {
@@ -36,7 +37,7 @@ pub(super) fn is_moved(hierarchy: &Hierarchy, layout: &Layout) -> bool {
     layout.along.is_empty() || layout.along.iter().any(|along| is_spatial(along.name()))
 }
 
-/// Arrays that attributes `grid_mapping` name, or that describe a coordinate reference system by themselves.
+/// Returns the arrays that attributes `grid_mapping` name, or that describe a coordinate reference system themselves.
 pub(super) fn grid_mappings(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
     let mut found = BTreeSet::new();
     for (path, array) in hierarchy.arrays() {

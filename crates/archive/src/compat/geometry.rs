@@ -1,4 +1,4 @@
-//! Where the parts of an array lie in the whole.
+//! The positions of parts in a combined array.
 
 use super::role::DimRole;
 
@@ -14,21 +14,21 @@ pub(crate) struct Geometry {
 pub(crate) struct Axis {
     /// Name of its dimension.
     pub(crate) name: Option<String>,
-    /// Axis of the array in the files; nothing for a new one.
+    /// Axis of the array in the files; `None` for a new one.
     pub(crate) own: Option<usize>,
-    /// The dimension of the layout that it grows along.
+    /// The dimension of the layout along which it grows.
     pub(crate) dimension: Option<usize>,
     /// First element of each place along that dimension; one place for axes that do not grow.
     pub(crate) starts: Vec<u64>,
-    /// Elements of each place.
+    /// Number of elements of each place.
     pub(crate) sizes: Vec<u64>,
-    /// Elements of the whole.
+    /// Number of elements of the combined array.
     pub(crate) total: u64,
 }
 
 impl Geometry {
-    /// Of an array with these places, shape and names of axes in the files. `sizes` are elements of each place along each
-    /// dimension of the layout, as the array's group has them.
+    /// Returns the axes of a combined array from its roles, and its shape and dimension names in the files. `sizes` are the
+    /// elements of each place along each dimension of the layout in the array's group. Returns `None` on overflow.
     pub(crate) fn new(
         roles: &[DimRole],
         shape: &[u64],
@@ -65,7 +65,7 @@ impl Geometry {
         self.axes.iter().map(|axis| axis.total).collect()
     }
 
-    /// First element and number of elements along each axis of the part at a place.
+    /// Returns, along each axis, the first element and the number of elements of the part at a place.
     pub(crate) fn part(&self, key: &[usize]) -> Option<(Vec<u64>, Vec<u64>)> {
         self.axes.iter().map(|axis| axis.part(key)).collect()
     }
@@ -87,7 +87,7 @@ impl Axis {
         Some(Self { name, own, dimension, starts, sizes, total })
     }
 
-    /// Which place of this axis a part has.
+    /// Returns the place of a part along this axis.
     pub(crate) fn place(&self, key: &[usize]) -> usize {
         self.dimension.and_then(|dimension| key.get(dimension)).copied().unwrap_or(0)
     }

@@ -3,12 +3,12 @@
 use serde_json::Value;
 use virtualize::zarr::{Array, Codec, DataType, Endian, FillValue, ZarrFormat, cf::attributes::canonical};
 
-/// Whether the chunks of two arrays of one type are decoded alike.
+/// Returns whether the chunks of two arrays of one type are decoded alike.
 pub(crate) fn decode_alike(one: &Array, other: &Array) -> bool {
     one.codecs == other.codecs || codecs(one) == codecs(other)
 }
 
-/// The type as Zarr names it; structures with all their fields.
+/// Returns the type as Zarr names it; structures with all their fields.
 pub(super) fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Struct(_) => data_type
@@ -18,7 +18,7 @@ pub(super) fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// The fill value; zero is what a missing chunk reads as where nothing is said.
+/// Returns the fill value in the notation of Zarr v3; null if it is not defined.
 pub(super) fn fill_value(array: &Array) -> Value {
     let said = |fill: &FillValue| {
         fill.to_json(&array.data_type, ZarrFormat::V3).unwrap_or_else(|_| format!("{fill:?}").into())
@@ -26,7 +26,7 @@ pub(super) fn fill_value(array: &Array) -> Value {
     canonical(array.fill_value.as_ref().map_or(Value::Null, said))
 }
 
-/// Codecs without what only an encoder needs.
+/// Returns the codecs without parameters that only an encoder needs.
 pub(super) fn codecs(array: &Array) -> Vec<String> {
     let plain = array.data_type.number_size() == 1 && !matches!(array.data_type, DataType::Struct(_));
     array.codecs.iter().map(|codec| spelled(codec, plain)).collect()

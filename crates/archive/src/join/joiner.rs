@@ -1,4 +1,4 @@
-//! What is known of all files after each.
+//! Collects arrays, groups and coordinates file by file.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,18 +23,18 @@ use crate::{
     values::{Scalar, scalar::Given},
 };
 
-/// What is known after some of the files.
+/// The state of a join after some of the files.
 pub(super) struct Joiner<'a> {
     pub(super) era: &'a PlannedEra,
     pub(super) layout: &'a Layout,
     pub(super) whole: Hierarchy,
     pub(super) arrays: BTreeMap<NodePath, Growing>,
     pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
-    /// Elements of each place along each dimension, as the arrays of a group have them.
+    /// For each group the elements of each place along each dimension.
     pub(super) sizes: BTreeMap<NodePath, Vec<Vec<Option<u64>>>>,
-    /// For each array of times the bounds that follow its units.
+    /// For each array of times its bounds, which follow its units.
     pub(super) followers: BTreeMap<NodePath, Vec<NodePath>>,
-    /// Coordinates that no array of the files has, by place, for each dimension.
+    /// For each dimension the coordinates that no array has, by place.
     pub(super) given: Vec<BTreeMap<usize, Given>>,
     pub(super) notes: BTreeSet<Note>,
     /// Ids of sources by url, entity tag, size and time.
@@ -69,15 +69,7 @@ impl<'a> Joiner<'a> {
         let related = times::time_arrays(&member.hierarchy, self.layout.inline_limit);
         let ids = self.sources_of(&member.hierarchy.sources);
         self.follow(&member.hierarchy);
-        let groups = groups_of(&member.hierarchy.root);
-        for (path, attributes) in groups {
-            match self.groups.get_mut(&path) {
-                Some(merged) => merged.add(&attributes, false),
-                None => {
-                    self.groups.insert(path, MergedAttributes::new(&attributes));
-                }
-            }
-        }
+        self.merge_groups(&member.hierarchy.root);
         for (path, roles) in roles {
             let Some(mut array) = take(&mut member.hierarchy, &path) else { continue };
             let are_times = related.contains(&path);
@@ -106,7 +98,18 @@ impl<'a> Joiner<'a> {
         Ok(())
     }
 
-    /// Keeps coordinates that no array of the file has.
+    fn merge_groups(&mut self, root: &Group) {
+        for (path, attributes) in groups_of(root) {
+            match self.groups.get_mut(&path) {
+                Some(merged) => merged.add(&attributes, false),
+                None => {
+                    self.groups.insert(path, MergedAttributes::new(&attributes));
+                }
+            }
+        }
+    }
+
+    /// Keeps the coordinates of a file that names, catalogues or attributes give.
     fn give(&mut self, at: &[usize], member: &Member) -> Result<(), Problem> {
         for ((n, along), place) in self.layout.along.iter().enumerate().zip(at) {
             let name = along.name();
@@ -194,7 +197,7 @@ impl<'a> Joiner<'a> {
         Ok(())
     }
 
-    /// Notes how many elements the array's group has along each dimension at the file's place.
+    /// Records the elements that the array's group has along each dimension at the file's place.
     fn measure(&mut self, path: &str, array: &Array, roles: &[DimRole], at: &[usize]) -> Result<(), Problem> {
         let group = path.rsplit_once('/').map_or("", |(group, _)| group);
         let empty = || self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
@@ -211,7 +214,7 @@ impl<'a> Joiner<'a> {
     }
 }
 
-/// Groups below the root may count along a dimension of the same name otherwise.
+/// Refuses a selection in a group that has its own coordinates along the dimension, which may count differently.
 fn own_coordinates(path: &str, name: &str) -> Result<(), Problem> {
     match path.rsplit_once('/') {
         Some((_, last)) if last == name => Err(Problem::OwnCoordinates { name: name.to_owned() }),
@@ -221,11 +224,11 @@ fn own_coordinates(path: &str, name: &str) -> Result<(), Problem> {
 
 type SourceKey = (String, Option<String>, u64, Option<i64>);
 
-/// A file, and its place.
+/// A file and its place along each dimension.
 struct File<'a> {
     at: &'a [usize],
     url: &'a Arc<str>,
-    /// Ids of its sources in the whole.
+    /// Ids of its sources in the combined hierarchy.
     ids: &'a [SourceId],
 }
 

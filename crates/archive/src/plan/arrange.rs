@@ -1,4 +1,4 @@
-//! The places of files along all dimensions.
+//! Arranges files in a grid.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::{
     error::{CombineError, Problem},
 };
 
-/// Files by place, and the elements of each place along each dimension.
+/// Files by place, and the number of elements of each place along each dimension.
 pub(super) type Arranged<'a> = (BTreeMap<Vec<usize>, &'a FileExtent>, Vec<Vec<u64>>);
 
-/// Puts files at their places.
+/// Arranges files by their coordinates along each dimension.
 pub(super) fn arrange<'a>(
     briefs: &[&'a FileExtent],
     layout: &Layout,
@@ -45,7 +45,7 @@ pub(super) fn arrange<'a>(
 
 type Cells = BTreeMap<Vec<usize>, Vec<usize>>;
 
-/// Files (by index) at each place. Along a dimension without coordinates they follow in the order of their names.
+/// Returns the files (as indexes) at each place. Along a dimension without coordinates, files are ordered by name.
 fn cells(
     briefs: &[&FileExtent],
     known: &[Option<Vec<usize>>],
@@ -78,7 +78,7 @@ fn cells(
     Ok(spread)
 }
 
-/// Sizes at each place of each dimension, on which all files must agree.
+/// Returns the number of elements at each place along each dimension, on which all files must agree.
 fn sizes(
     blocks: &BTreeMap<Vec<usize>, &FileExtent>,
     dimensions: usize,

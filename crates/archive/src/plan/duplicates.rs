@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::{CombineError, Problem};
 
-/// The one of the files at a place that is kept.
+/// Returns which of the files at a place is kept, and reports the others.
 pub(super) fn resolve_duplicates<'a>(
     files: &[usize],
     briefs: &[&'a FileExtent],

@@ -14,6 +14,8 @@ use crate::{
 };
 
 /// What must be known of a file to find its place among the others.
+///
+/// Journals hold it as JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FileExtent {
     /// The file's row in the journal.
@@ -27,30 +29,30 @@ pub struct FileExtent {
     /// compatible.
     #[serde(default, rename = "kind")]
     pub storage: String,
-    /// What it covers of each dimension, in the layout's order.
+    /// Its extent along each dimension, in the layout's order.
     pub extents: Vec<Extent>,
-    /// What is taken of it along the only dimension, where that is not all.
+    /// The elements that are selected along the only dimension; `None` for all.
     #[serde(default, rename = "taken", skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
 }
 
-/// Elements that are taken of a file along a dimension.
+/// Elements of a file that are selected along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Selection {
-    /// The first.
+    /// Start, in elements.
     pub start: u64,
-    /// The first behind them.
+    /// End, exclusive, in elements.
     pub end: u64,
-    /// How many the file has.
+    /// Number of elements of the file.
     pub of: u64,
 }
 
-/// What a file covers of a dimension.
+/// The extent of a file along a dimension.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Extent {
     /// Number of elements; 1 along a new dimension.
     pub size: u64,
-    /// Where they lie; nothing where no coordinate tells.
+    /// The range of its coordinates, if it has any.
     pub range: Option<Range>,
 }
 
@@ -61,17 +63,17 @@ pub struct Range {
     pub first: Scalar,
     /// The last one that is not missing.
     pub last: Scalar,
-    /// How they follow each other.
+    /// Their order.
     pub direction: Direction,
-    /// Tells two lists of coordinates with the same ends apart.
+    /// Hash that distinguishes coordinates with the same ends.
     pub digest: u64,
-    /// Units, where the coordinate has any.
+    /// Units, if the coordinate has any.
     pub units: Option<String>,
-    /// Calendar, where the coordinate has one.
+    /// Calendar, if the coordinate has one.
     pub calendar: Option<String>,
 }
 
-/// How coordinates follow each other in a file.
+/// The order of the coordinates of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Direction {
     /// There is only one.
@@ -85,10 +87,10 @@ pub enum Direction {
 }
 
 impl FileExtent {
-    /// What must be known of a file.
+    /// Returns the extent of a file.
     ///
     /// # Errors
-    /// A file that does not have a dimension of the layout, or has one that is to be new; coordinates that were not read.
+    /// A file that lacks a dimension of the layout, or already has one that is to be new; coordinates that were not read.
     pub fn of(
         row: u64,
         member: &Member,
@@ -137,7 +139,8 @@ fn existing(member: &Member, name: &str) -> Result<Extent, Problem> {
     Ok(Extent { size, range: given(member, name)? })
 }
 
-/// The array that speaks for a dimension: its coordinate in the highest group, else any array that has it.
+/// Returns the array that represents a dimension, and its axis: the coordinate in the highest group, else any array that has
+/// the dimension.
 pub(super) fn bearer<'a>(hierarchy: &'a Hierarchy, name: &str) -> Option<(NodePath, &'a Array, usize)> {
     let axis = |array: &Array| array.dimension_names.iter().position(|own| own.as_deref() == Some(name));
     let having = hierarchy.arrays().into_iter().filter_map(|(path, array)| Some((path, array, axis(array)?)));
@@ -206,7 +209,7 @@ fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrForm
     })
 }
 
-/// All coordinates of a file along a dimension; nothing where some are missing, or were not read.
+/// Returns all coordinates of a file along a dimension; `None` if some are missing, or were not read.
 pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
     let (path, array, _) = bearer(&member.hierarchy, name)?;
     let values = member.values.get(&path).filter(|_| is_coordinate(&path, array))?;
@@ -218,7 +221,7 @@ pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
 }
 
 impl Range {
-    /// That of some of its coordinates.
+    /// Returns the range of some of its coordinates.
     pub(super) fn part(&self, scalars: &[Scalar]) -> Option<Self> {
         Some(Self {
             first: scalars.first()?.clone(),
@@ -251,7 +254,7 @@ fn direction(scalars: &[Scalar]) -> Direction {
     }
 }
 
-/// FNV-1a, 64 bits, of numbers and texts as they are shown, with which each number has one spelling whatever its type.
+/// Returns a hash (FNV-1a, 64 bits) of numbers and texts in decimal notation, which does not depend on their type.
 fn digest(shown: impl IntoIterator<Item = String>) -> u64 {
     let bytes = shown.into_iter().flat_map(|text| text.into_bytes().into_iter().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -8,6 +8,10 @@ use crate::{
     error::{CombineError, Note},
 };
 
+/// Reports places that no file fills.
+///
+/// # Errors
+/// [`CombineError::Holes`], unless empty places are allowed.
 pub(super) fn holes(
     blocks: &BTreeMap<Vec<usize>, &FileExtent>,
     sizes: &[Vec<u64>],
@@ -43,7 +47,7 @@ pub(super) fn holes(
 
 const MOST_LISTED: usize = 20;
 
-/// The next place, the last dimension fastest.
+/// Advances to the next place, the last dimension fastest; returns false after the last.
 fn step(at: &mut [usize], sizes: &[Vec<u64>]) -> bool {
     for (n, sizes) in at.iter_mut().zip(sizes).rev() {
         *n += 1;
@@ -55,7 +59,7 @@ fn step(at: &mut [usize], sizes: &[Vec<u64>]) -> bool {
     false
 }
 
-/// A place by the coordinates that files beside it have.
+/// Names an empty place by the coordinates of the files next to it.
 fn place_name(at: &[usize], blocks: &BTreeMap<Vec<usize>, &FileExtent>, layout: &Layout) -> String {
     let one = |(dimension, n): (usize, &usize)| {
         let name = layout.along.get(dimension).map_or("", |along| along.name());

@@ -26,12 +26,11 @@ use arrange::arrange;
 use holes::holes;
 use model::Era;
 
-/// Gives each file its place: eras apart, and in each the files in the order of their coordinates. Eras that can be put
-/// together, since they differ only in how parts are stored that can stand beside each other, or in types of numbers, are
-/// one; kinds of which nothing is known are not.
+/// Assigns each file its place: by era, and in each era in the order of the files' coordinates. Eras that differ only in
+/// storage or types of numbers which are compatible are merged, if their signatures are known.
 ///
 /// # Errors
-/// Files that overlap, that are not monotone, that have the same coordinates, that are of several eras; holes.
+/// Files that overlap, are not monotone, have the same coordinates, or are of several eras; empty places.
 pub fn plan(
     briefs: Vec<FileExtent>,
     known: &Known<'_>,
@@ -55,7 +54,7 @@ pub fn plan(
     }
     eras.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
     let eras = merge(eras, known, layout, options);
-    let eras = settle(eras, options.on_mismatch, &mut plan)?;
+    let eras = select_eras(eras, options.on_mismatch, &mut plan)?;
     let several = eras.len() > 1;
     for (n, (signature, briefs)) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
@@ -68,7 +67,8 @@ pub fn plan(
     if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
 }
 
-fn settle(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Vec<Era>, CombineError> {
+/// Applies [`OnMismatch`] to several eras.
+fn select_eras(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Vec<Era>, CombineError> {
     if eras.len() < 2 || on_mismatch == OnMismatch::Split {
         return Ok(eras);
     }

@@ -6,34 +6,33 @@ use crate::{compat::Signature, error::Note, values::Scalar};
 /// The signatures of all files, by [`FileExtent::storage`].
 pub type Signatures = BTreeMap<String, Signature>;
 
-/// What is known of files beside their briefs.
+/// What is known of the files besides their extents.
 pub struct Known<'a> {
     /// Their signatures.
     pub signatures: Signatures,
-    /// All coordinates of a file, by its row, along a dimension; nothing where they are not known. It is asked of files
-    /// that overlap.
+    /// Returns all coordinates of a file (by its row) along a dimension, if they are known. Called for files that overlap.
     pub coordinates: &'a dyn Fn(u64, &str) -> Option<Vec<Scalar>>,
 }
 
 impl Known<'_> {
-    /// Nothing is known.
+    /// Knows nothing.
     pub fn nothing() -> Self {
         Self { signatures: Signatures::new(), coordinates: &|_, _| None }
     }
 }
 
-/// Where each file goes.
+/// The place of each file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
-    /// Eras in the order of their first files.
+    /// The eras, in the order of their first files.
     pub eras: Vec<PlannedEra>,
-    /// Files that are left out, with the reason.
+    /// Files that are left out, with reasons.
     pub left_out: Vec<LeftOut>,
-    /// What is to be known.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// A file that is not part of the result.
+/// A file that is not part of the combined dataset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     /// Its row in the journal.
@@ -44,12 +43,12 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Files that agree.
+/// Compatible files, in their places.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlannedEra {
     /// Digest of their signature; that of the first files, if several signatures are compatible.
     pub signature: String,
-    /// Path of the group that they become; "" where there is only one era.
+    /// Path of the group that they become; "" if there is only one era.
     pub group: String,
     /// Number of elements of each place along each dimension, in the layout's order.
     pub sizes: Vec<Vec<u64>>,
@@ -57,7 +56,7 @@ pub struct PlannedEra {
     pub blocks: Vec<Block>,
 }
 
-/// A file in its place.
+/// A file and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Its row in the journal.
@@ -66,9 +65,9 @@ pub struct Block {
     pub url: String,
     /// Its place along each dimension, from 0, in the layout's order.
     pub at: Vec<usize>,
-    /// What is taken of it along the only dimension, where that is not all.
+    /// The elements that are selected along the only dimension; `None` for all.
     pub selection: Option<Selection>,
 }
 
-/// Its digest, and its files in the order of rows.
+/// An era while it is planned: its signature's digest, and its files in the order of their rows.
 pub(super) type Era = (String, Vec<FileExtent>);

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// What to do where files disagree. As JSON, the word in small letters.
+/// How files that are not compatible are treated. As JSON, the word in small letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
@@ -14,7 +14,7 @@ pub enum OnMismatch {
     Skip,
 }
 
-/// What to do where files have the same coordinates, all or some of them. As JSON, the word in small letters.
+/// How files with the same coordinates, all or some of them, are treated. As JSON, the word in small letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
@@ -28,7 +28,7 @@ pub enum OnDuplicate {
     Last,
 }
 
-/// How a plan is made.
+/// Options of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanOptions {
     /// Files that disagree.

@@ -1,4 +1,4 @@
-//! Places of files along one dimension, by their coordinates.
+//! Orders files along one dimension by their coordinates.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use crate::{
     values::{Scalar, calendar::TimeUnits, dates::date_of, scalar::Key},
 };
 
-/// A file's coordinates along the dimension, ready to be compared.
+/// A file's range along the dimension, ready for comparison.
 pub(super) struct Span<'a> {
     pub(super) index: usize,
     pub(super) brief: &'a FileExtent,
@@ -20,7 +20,8 @@ pub(super) struct Span<'a> {
 
 type Placed = (Option<Vec<usize>>, Vec<Note>);
 
-/// The place of each file along dimension number `dimension`; nothing where no file has a coordinate.
+/// Returns the place of each file along dimension number `dimension`, and notes on irregular steps; no places if no file has
+/// coordinates.
 pub(super) fn place(name: &str, dimension: usize, briefs: &[&FileExtent]) -> Result<Placed, CombineError> {
     let Some(mut spans) = spans(name, dimension, briefs)? else { return Ok((None, Vec::new())) };
     let down = direction(name, &spans)? == Direction::Decreasing;
@@ -60,11 +61,11 @@ pub(super) fn spans<'a>(
     if let Some(bare) = briefs.iter().copied().find(|brief| range(brief).is_none()) {
         return Err(conflict(first, bare, Problem::NoCoordinate { name: name.to_owned() }));
     }
-    let kind = kind_of(dimension, briefs);
+    let comparison = comparison_of(dimension, briefs);
     let mut spans: Vec<Span<'a>> = Vec::with_capacity(briefs.len());
     for (index, brief) in briefs.iter().copied().enumerate() {
         let Some(range) = range(brief) else { continue };
-        let Some((left, right)) = keys(range, kind) else {
+        let Some((left, right)) = keys(range, comparison) else {
             let units = range.units.clone().unwrap_or_default();
             return Err(conflict(first, brief, Problem::UnitsNotComparable { name: name.to_owned(), units }));
         };
@@ -80,18 +81,18 @@ pub(super) fn spans<'a>(
 
 /// How coordinates are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// As they are.
+pub(super) enum Comparison {
+    /// As they are stored.
     Plain,
-    /// As floats, since some are.
+    /// As floats, because some are floats.
     Floats,
-    /// As whole numbers, which all are, some of them as floats.
+    /// As whole numbers, because all are whole though some are stored as floats.
     Whole,
     /// As times.
     Times,
 }
 
-impl Kind {
+impl Comparison {
     fn of<'a, R: Iterator<Item = &'a Range>>(ranges: impl Fn() -> R, one_unit: bool) -> Self {
         let ends = || ranges().flat_map(|range| [&range.first, &range.last]);
         let any_float = ends().any(|end| matches!(end, Scalar::Float(_)));
@@ -105,31 +106,31 @@ impl Kind {
     }
 }
 
-/// How the coordinates of files along a dimension are compared.
-pub(super) fn kind_of(dimension: usize, briefs: &[&FileExtent]) -> Kind {
+/// Returns how the coordinates of files along a dimension are compared.
+pub(super) fn comparison_of(dimension: usize, briefs: &[&FileExtent]) -> Comparison {
     let ranges = || briefs.iter().filter_map(|brief| brief.extents.get(dimension)?.range.as_ref());
     let mut units = ranges().map(|range| (range.units.as_deref(), range.calendar.as_deref()));
     let first = units.next();
-    Kind::of(ranges, units.all(|other| Some(other) == first))
+    Comparison::of(ranges, units.all(|other| Some(other) == first))
 }
 
-fn keys(range: &Range, kind: Kind) -> Option<(Key, Key)> {
-    Some((key_of(&range.first, range, kind)?, key_of(&range.last, range, kind)?))
+fn keys(range: &Range, comparison: Comparison) -> Option<(Key, Key)> {
+    Some((key_of(&range.first, range, comparison)?, key_of(&range.last, range, comparison)?))
 }
 
-/// What a coordinate of a file is compared by.
-pub(super) fn key_of(value: &Scalar, range: &Range, kind: Kind) -> Option<Key> {
-    match kind {
-        Kind::Plain => return value.key(),
-        Kind::Floats => return value.float_key(),
-        Kind::Whole => return value.whole_key(),
-        Kind::Times => {}
+/// Returns the key by which a coordinate is compared.
+pub(super) fn key_of(value: &Scalar, range: &Range, comparison: Comparison) -> Option<Key> {
+    match comparison {
+        Comparison::Plain => return value.key(),
+        Comparison::Floats => return value.float_key(),
+        Comparison::Whole => return value.whole_key(),
+        Comparison::Times => {}
     }
     let units = TimeUnits::parse(range.units.as_deref()?, range.calendar.as_deref())?;
     value.time_key(&units)
 }
 
-/// Increasing, unless files of more than one element decrease.
+/// Returns the direction of all files: increasing, unless files of more than one element decrease.
 fn direction(name: &str, spans: &[Span<'_>]) -> Result<Direction, CombineError> {
     let mut found: Option<&Span<'_>> = None;
     for span in spans {
@@ -150,7 +151,7 @@ fn direction(name: &str, spans: &[Span<'_>]) -> Result<Direction, CombineError> 
     Ok(found.map_or(Direction::Increasing, |span| span.range.direction))
 }
 
-/// Whether two files cover the same coordinates.
+/// Returns whether two files have the same coordinates.
 pub(super) fn is_same(name: &str, left: &Span<'_>, right: &Span<'_>) -> Result<bool, CombineError> {
     if left.low != right.low || left.high != right.high || left.size != right.size {
         return Ok(false);
@@ -163,7 +164,7 @@ pub(super) fn is_same(name: &str, left: &Span<'_>, right: &Span<'_>) -> Result<b
     Ok(true)
 }
 
-/// Refuses files that overlap.
+/// Checks that two files do not overlap.
 fn apart(name: &str, left: &Span<'_>, right: &Span<'_>, down: bool) -> Result<(), CombineError> {
     let (below, above) = if down { (right, left) } else { (left, right) };
     match below.high.order(&above.low) {
@@ -176,7 +177,7 @@ fn apart(name: &str, left: &Span<'_>, right: &Span<'_>, down: bool) -> Result<()
     }
 }
 
-/// First and last coordinate: dates, or numbers with their units.
+/// Returns first and last coordinate as text: dates, or numbers with their units.
 fn shown(span: &Span<'_>) -> String {
     let Range { first, last, units, calendar, .. } = span.range;
     let date = |value| date_of(value, units.as_deref()?, calendar.as_deref());
@@ -189,7 +190,7 @@ fn shown(span: &Span<'_>) -> String {
     }
 }
 
-/// Notes where the step from file to file is not the usual one.
+/// Returns notes on steps from file to file that differ from the usual one.
 fn gaps(name: &str, spans: &[&Span<'_>]) -> Vec<Note> {
     let ends: Vec<(f64, f64)> =
         spans.iter().filter_map(|span| Some((span.low.as_f64()?, span.high.as_f64()?))).collect();
@@ -225,7 +226,7 @@ fn gaps(name: &str, spans: &[&Span<'_>]) -> Vec<Note> {
     notes
 }
 
-/// The step that is most frequent, steps within a quarter of each other being one; of several the shortest.
+/// Returns the most frequent step, counting steps within a quarter of each other as equal; of several the shortest.
 fn usual(steps: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = steps.filter(|step| *step > 0.0).collect();
     all.sort_by(f64::total_cmp);

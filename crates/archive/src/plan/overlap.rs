@@ -1,4 +1,4 @@
-//! Files whose coordinates overlap in part: each coordinate is taken from the first, or the last, of the files that have it.
+//! Files whose coordinates overlap in part: each coordinate comes from the first, or the last, of the files that have it.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use super::{
     extent::{FileExtent, Selection, conflict},
     model::{LeftOut, Plan},
     options::OnDuplicate,
-    order::{Kind, Span, is_same, key_of, kind_of, spans},
+    order::{Comparison, Span, comparison_of, is_same, key_of, spans},
 };
 use crate::{
     Along, Layout,
@@ -14,14 +14,14 @@ use crate::{
     values::{Scalar, scalar::Key},
 };
 
-/// All coordinates of a file, by its row, along a dimension; nothing where they are not known.
+/// Returns all coordinates of a file (by its row) along a dimension, if they are known.
 pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;
 
-/// Takes of files that overlap along the only dimension what is theirs. Their briefs are then those of that part; nothing
-/// where none overlap.
+/// Selects from files that overlap along the only dimension the elements that each contributes, and returns the extents of
+/// these selections; `None` if no files overlap.
 ///
 /// # Errors
-/// Files of which more than one stretch would be taken, or whose coordinates lie between each other.
+/// Files whose coordinates interleave, so that no contiguous selection separates them.
 pub(super) fn resolve(
     briefs: &[&FileExtent],
     coordinates: &Coordinates<'_>,
@@ -33,12 +33,14 @@ pub(super) fn resolve(
         return Ok(None);
     };
     let Some(mut spans) = spans(name, 0, briefs)? else { return Ok(None) };
-    let kind = kind_of(0, briefs);
+    let comparison = comparison_of(0, briefs);
     spans.sort_by(|left, right| left.low.order(&right.low));
     let mut changed: Vec<(usize, Option<Selection>)> = Vec::new();
     for cluster in clusters(&spans) {
         if overlaps(name, cluster)? {
-            changed.extend(Cluster { name, files: cluster, kind, coordinates, on_duplicate }.taken()?);
+            changed.extend(
+                Cluster { name, files: cluster, comparison, coordinates, on_duplicate }.selections()?,
+            );
         }
     }
     if changed.is_empty() {
@@ -55,7 +57,7 @@ pub(super) fn resolve(
     Ok(Some(files.filter_map(clip).collect()))
 }
 
-/// Files of which each reaches into one before it.
+/// Returns groups of files of which each overlaps one before it.
 fn clusters<'a, 'b>(spans: &'a [Span<'b>]) -> Vec<&'a [Span<'b>]> {
     let mut found = Vec::new();
     let (mut start, mut end) = (0, None::<&Key>);
@@ -72,7 +74,7 @@ fn clusters<'a, 'b>(spans: &'a [Span<'b>]) -> Vec<&'a [Span<'b>]> {
     found
 }
 
-/// Whether there are files that overlap, other than with the same coordinates.
+/// Returns whether files overlap other than with the same coordinates.
 fn overlaps(name: &str, cluster: &[Span<'_>]) -> Result<bool, CombineError> {
     for pair in cluster.windows(2) {
         if let [left, right] = pair
@@ -88,14 +90,14 @@ fn overlaps(name: &str, cluster: &[Span<'_>]) -> Result<bool, CombineError> {
 struct Cluster<'a, 'b> {
     name: &'a str,
     files: &'a [Span<'b>],
-    kind: Kind,
+    comparison: Comparison,
     coordinates: &'a Coordinates<'a>,
     on_duplicate: OnDuplicate,
 }
 
 impl Cluster<'_, '_> {
-    /// What is taken of each file, by its index: nothing where all of it is.
-    fn taken(&self) -> Result<Vec<(usize, Option<Selection>)>, CombineError> {
+    /// Returns the selection of each file, with the file's index; `None` if other files have all of its coordinates.
+    fn selections(&self) -> Result<Vec<(usize, Option<Selection>)>, CombineError> {
         // Coordinate, number of the file here, and place in the file.
         let mut all: Vec<(Key, usize, u64)> = Vec::new();
         for (n, file) in self.files.iter().enumerate() {
@@ -125,10 +127,10 @@ impl Cluster<'_, '_> {
         Ok(self.files.iter().map(|file| file.index).zip(taken).collect())
     }
 
-    /// All coordinates of a file.
+    /// Returns the keys of all coordinates of a file.
     fn keys(&self, file: &Span<'_>) -> Result<Vec<Key>, CombineError> {
         let values = (self.coordinates)(file.brief.row, self.name);
-        let key = |value: &Scalar| key_of(value, file.range, self.kind);
+        let key = |value: &Scalar| key_of(value, file.range, self.comparison);
         let keys: Option<Vec<Key>> = values.and_then(|values| values.iter().map(key).collect());
         keys.filter(|keys| keys.len() as u64 == file.size).ok_or_else(|| {
             CombineError::file(&file.brief.url, Problem::OverlapWithMissing { name: self.name.to_owned() })
@@ -145,7 +147,7 @@ impl Cluster<'_, '_> {
     }
 }
 
-/// The brief of what is taken of a file: nothing where nothing is.
+/// Returns the extent of a selection; `None` if nothing is selected.
 fn clipped(
     mut brief: FileExtent,
     taken: Option<Option<Selection>>,
