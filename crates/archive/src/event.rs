@@ -1,20 +1,20 @@
-//! What happens in a run, told as it happens.
+//! Progress of a run or scan.
 
 use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-/// Something that happened. As JSON each has the member `event`, its name.
+/// An event of a run or scan. As JSON, the member `event` has its name.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The listing found more files.
     Listed {
-        /// All that it found so far.
+        /// Number of files found so far.
         files: u64,
-        /// Those of them that are to be read.
+        /// Number of those that are still to be read.
         pending: u64,
-        /// Whether that is all.
+        /// Whether the listing is complete.
         complete: bool,
     },
     /// A file is being read.
@@ -26,31 +26,31 @@ pub enum Event {
     Read {
         /// The file.
         url: String,
-        /// How long it took, with all attempts, in seconds.
+        /// Duration of all attempts, in seconds.
         seconds: f64,
-        /// Requests that it took.
+        /// Number of requests.
         requests: u64,
-        /// Bytes that came.
+        /// Bytes received.
         bytes: u64,
-        /// What the user should know of it, one line each.
+        /// Warnings, one line each.
         warnings: Vec<String>,
     },
     /// A file could not be read, and will be tried again.
     Retried {
         /// The file.
         url: String,
-        /// Which attempt failed, from 1 on.
+        /// The attempt that failed, counted from 1.
         attempt: u32,
         /// Why, in one line.
         error: String,
-        /// Seconds until the next.
+        /// Seconds until the next attempt.
         wait: f64,
     },
     /// A file could not be read, and is not tried again in this run.
     Failed {
         /// The file.
         url: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
         /// Class of the error, such as `unavailable`.
         class: String,
@@ -64,21 +64,21 @@ pub enum Event {
         /// Why, in one line.
         reason: String,
     },
-    /// How the files that were read are grouped by what must agree.
+    /// The files that were read are grouped into eras of compatible files.
     Eras {
-        /// Number of files of each, in order.
+        /// Number of files of each era, in order.
         files: Vec<u64>,
     },
-    /// Something that the user should know of the whole.
+    /// A note on the run or the combined dataset.
     Note {
         /// One line.
         text: String,
     },
-    /// Files are put together.
+    /// Files are being joined.
     Combining {
-        /// So many so far.
+        /// Number of files joined so far.
         done: u64,
-        /// Of so many.
+        /// Number of all files.
         files: u64,
     },
     /// The output is being written.
@@ -88,47 +88,47 @@ pub enum Event {
     },
     /// The run is over.
     Done {
-        /// What came of it.
+        /// The outcome.
         summary: Summary,
     },
 }
 
-/// What came of a run.
+/// The outcome of a run or scan.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Files that the listing had.
+    /// Number of listed files.
     pub files: u64,
-    /// Those that were read in this run.
+    /// Number of files that this run read.
     pub read: u64,
-    /// Those that the journal had already.
+    /// Number of files that the journal already had.
     pub known: u64,
-    /// Those that could not be read.
+    /// Number of files that could not be read.
     pub failed: u64,
-    /// The first of these with their reasons, one line each.
+    /// The first failures with their reasons, one line each.
     pub failures: Vec<String>,
-    /// Files that are done, but not part of the output.
+    /// Number of files that were read but are not part of the output.
     pub skipped: u64,
-    /// Warnings of the files that were read in this run.
+    /// Number of warnings of this run.
     pub warnings: u64,
-    /// Requests of the files that were read in this run.
+    /// Number of requests of this run.
     pub requests: u64,
-    /// Bytes that came for them.
+    /// Bytes received in this run.
     pub bytes: u64,
-    /// How long the run took, in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
-    /// Where the output is; `None` where nothing was written.
+    /// The output; `None` if nothing was written.
     pub output: Option<String>,
-    /// Where the journal is.
+    /// Path of the journal.
     pub journal: String,
-    /// What the user should know of the whole, one line each.
+    /// Notes on the run or the combined dataset, one line each.
     pub notes: Vec<String>,
-    /// Groups of the eras that were written; one of the name "" where all files agree.
+    /// Paths of the groups of the eras that were written; a single empty path if all files agree.
     pub eras: Vec<String>,
-    /// Lines of Python that open the output.
+    /// Python code that opens the output.
     pub python: Option<String>,
 }
 
-/// Takes events, from any thread.
+/// Receives events, from any thread.
 #[derive(Clone)]
 pub(crate) struct Events(Arc<dyn Fn(Event) + Send + Sync>);
 

@@ -1,14 +1,15 @@
-//! Many files as one dataset: lists them, reads each one's metadata once, groups files by what must agree, and combines
-//! those that do along one or more dimensions.
-//!
-//! The way of the data:
+//! Many files as one dataset: lists files, reads the metadata of each once, groups compatible files, and joins these along
+//! one or more dimensions.
 //!
 //! ```text
-//! patterns ──list──▶ Item ──read──▶ Member ──journal──▶ eras ──combine──▶ Hierarchy ──emit──▶ references
+//! patterns ──list──▶ Item ──read──▶ Member ──journal──▶ Signature, FileExtent ──plan──▶ Plan ──join──▶ Hierarchy
 //! ```
 //!
-//! Architecture invariant: [`eras`] and [`combine`] are functions of values; they wait for nothing and read nothing. What
-//! disagrees is never merged.
+//! **Architecture invariant:** `values`, `compat`, `plan` and `join` are functions of values: they do no I/O. Files that
+//! disagree are never merged; `compat` alone decides what that means.
+//!
+//! **Architecture invariant:** modules import downwards only, in the order `batch` and `scan`, `read`, `join`, `plan`,
+//! `compat`, `layout`, `values`. A test of the command's crate holds the table.
 
 mod batch;
 mod compat;
@@ -48,5 +49,4 @@ pub use plan::{
 #[cfg(feature = "icechunk")]
 pub use repository::commit_or_append;
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
-
 pub use values::{Scalar, time_value};

@@ -12,22 +12,22 @@ use crate::Item;
 pub struct Member {
     /// The file.
     pub item: Item,
-    /// Its arrays, and where their chunks lie. In all groups but the root as well.
+    /// Its groups and arrays, with references to their chunks.
     pub hierarchy: Hierarchy,
     /// Decoded values of the arrays in [`Wanted::values`].
     pub values: BTreeMap<NodePath, ArrayValues>,
     /// SHA-256 of type, shape and decoded values, in hexadecimal, of the arrays in [`Wanted::digests`].
     pub digests: BTreeMap<NodePath, String>,
-    /// Coordinates along new dimensions that names, paths or catalogues give, by dimension.
+    /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub given: BTreeMap<String, Value>,
 }
 
-/// Which arrays of a file must be read whole, since references to them are not enough.
+/// Arrays of a file that must be read whole, because references to them are not enough.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Their values are needed: coordinates along the dimensions, and small arrays whose chunks do not fit.
+    /// Arrays whose values are needed: coordinates along the dimensions, and small arrays whose chunks may not fit.
     pub values: BTreeSet<NodePath>,
-    /// They must be equal in all files: arrays without any of the dimensions.
+    /// Arrays that must be equal in all files, because they are invariant along a dimension.
     pub digests: BTreeSet<NodePath>,
 }
 
@@ -35,7 +35,7 @@ pub struct Wanted {
 pub(crate) type Values = (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>);
 
 impl Wanted {
-    /// Reads them.
+    /// Reads the arrays.
     ///
     /// # Errors
     /// Arrays that cannot be read whole.

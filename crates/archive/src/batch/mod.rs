@@ -42,10 +42,10 @@ use crate::{
 use output::Combine;
 use present::Present;
 
-/// Most files that an error or a summary names.
+/// Maximum number of files that an error or a summary names.
 const NAMED: u64 = 10;
 
-/// What is done with many files: each becomes references of its own.
+/// A run over many files, which become one dataset or an output each.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), virtualize_archive::Error> {
@@ -75,21 +75,21 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// What is to be done; `output` is a path or url.
+    /// Starts building a batch; `output` is a path or url.
     pub fn builder(output: impl Into<String>) -> BatchBuilder {
         BatchBuilder::new(output.into())
     }
 
-    /// Where the journal is kept.
+    /// Returns the path of the journal.
     pub fn journal_path(&self) -> PathBuf {
         self.run.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
     }
 
-    /// Does it, or goes on with it where the journal says that it was begun. Needs a tokio runtime with I/O and time;
-    /// files are read on all of its threads.
+    /// Runs the batch, or resumes it from its journal. Needs a tokio runtime with I/O and time; files are read on all of its
+    /// threads.
     ///
     /// # Errors
-    /// [`Error`]. The output is then as it was, but that outputs of single files may have come to it.
+    /// [`Error`]. The output is then unchanged, except that outputs of single files may have been added.
     pub async fn run(&self, events: impl Fn(Event) + Send + Sync + 'static) -> Result<Summary, Error> {
         let start = Instant::now();
         self.check()?;
@@ -112,7 +112,7 @@ impl Batch {
         Ok(summary)
     }
 
-    /// Nobody else writes the output while the run lasts. A repository is locked while it is committed to.
+    /// Locks the output for the duration of the run. A repository is locked while it is committed to.
     async fn lock(&self) -> Result<Option<OutputLock>, Error> {
         #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let Target::References(_) = self.target else { return Ok(None) };
@@ -148,7 +148,7 @@ impl Batch {
         Ok(summary)
     }
 
-    /// What is at the place of a combined output; refused is what must not be replaced.
+    /// Returns what exists in place of a combined output, and refuses what must not be replaced.
     async fn present(&self, journal: &mut Journal) -> Result<Present, Error> {
         let Target::References(format) = &self.target else { return Ok(Present::Nothing) };
         if self.each {
@@ -165,7 +165,7 @@ impl Batch {
         Ok(present)
     }
 
-    /// Takes away what killed runs left beside the output.
+    /// Removes temporary files that killed runs left beside the output.
     fn remove_abandoned(&self) {
         if let Some(path) = local_path(&self.output) {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -176,7 +176,7 @@ impl Batch {
         }
     }
 
-    /// Refuses options that do not go together.
+    /// Refuses options that exclude each other.
     fn check(&self) -> Result<(), Error> {
         match (self.each, self.combine.layout.along.is_empty()) {
             (true, false) => Err(OptionConflict::EachWithDimensions.into()),
@@ -190,7 +190,7 @@ impl Batch {
         ReadOptions { files, attempts, wait, cancel: self.cancel.clone() }
     }
 
-    /// The options on which rows of the journal depend.
+    /// Returns the options on which rows of the journal depend.
     fn row_options(&self) -> BTreeMap<String, String> {
         let mut all = fingerprint::of_options(&self.options);
         all.insert("each".to_owned(), self.each.to_string());
@@ -204,7 +204,7 @@ impl Batch {
         all
     }
 
-    /// What is made of each file. Outputs of single files that are no longer what was written are made again.
+    /// Returns the reader of files. Outputs of single files that are no longer what was written are scheduled again.
     async fn reader(&self, journal: &Journal) -> Result<FileReader<Content>, Error> {
         let options = self.options.clone();
         let Some(each) = self.each(journal, false)? else {
@@ -241,7 +241,7 @@ impl Batch {
         })
     }
 
-    /// Whether so many may have failed.
+    /// Checks that no more files failed than are allowed.
     fn may_be_written(&self, summary: &Summary) -> Result<(), Error> {
         if summary.failed <= self.run.max_failures || self.run.skip_failed {
             return Ok(());
@@ -251,7 +251,7 @@ impl Batch {
     }
 }
 
-/// What the files of a run took together.
+/// Totals over the files that a run read.
 #[derive(Debug, Default)]
 struct Totals {
     read: AtomicU64,

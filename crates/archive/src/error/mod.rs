@@ -10,7 +10,7 @@ pub use problem::Problem;
 
 use crate::{journal::JournalError, list::ListError};
 
-/// Why a run over many files came to no good end. One line each.
+/// Error of a batch run or scan. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file, or the output, could not be read or written.
@@ -19,7 +19,7 @@ pub enum Error {
     /// A listing failed.
     #[error(transparent)]
     List(#[from] ListError),
-    /// The journal.
+    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Options that exclude each other.
@@ -28,23 +28,23 @@ pub enum Error {
     /// Files that the journal knows are no longer listed.
     #[error("{} that the journal knows {} no longer listed: {}", files(*count), if *count == 1 { "is" } else { "are" }, some(first, *count))]
     Vanished {
-        /// How many.
+        /// Number of files.
         count: u64,
         /// The first of them.
         first: Vec<String>,
     },
-    /// Files that the journal knows are other ones now.
+    /// Files that the journal knows were replaced.
     #[error("{} that the journal knows {} replaced since: {}", files(*count), if *count == 1 { "was" } else { "were" }, some(first, *count))]
     Replaced {
-        /// How many.
+        /// Number of files.
         count: u64,
         /// The first of them.
         first: Vec<String>,
     },
-    /// A file that the journal knows cannot be looked at.
+    /// A file that the journal knows cannot be checked.
     #[error("a file of an earlier run cannot be checked: {0}")]
     Unchecked(virtualize::StoreError),
-    /// What is at the place of the output is not what the journal says.
+    /// The output is not what the journal describes.
     #[error("{output}: {}, which is not what this journal wrote{}", size(*found), expected.map(|it| format!(" ({})", size(it))).unwrap_or_default())]
     OtherOutput {
         /// The output.
@@ -54,7 +54,7 @@ pub enum Error {
         /// Files and bytes that were written.
         expected: Option<(u64, u64)>,
     },
-    /// There is an output already, and the journal does not say which files it has.
+    /// The output exists, and the journal does not know its files.
     #[error(
         "{output}: it is there already, and the journal does not say which files it has: appending would lose them"
     )]
@@ -62,12 +62,12 @@ pub enum Error {
         /// The output.
         output: String,
     },
-    /// More files failed than may.
+    /// More files failed than are allowed.
     #[error("{} failed, at most {allowed} may: {}", files(*count), some(first, *count))]
     Failures {
-        /// How many.
+        /// Number of files.
         count: u64,
-        /// How many may.
+        /// Number of failures allowed.
         allowed: u64,
         /// The first of them, with their reasons.
         first: Vec<String>,
@@ -75,7 +75,7 @@ pub enum Error {
     /// Files that cannot be put together.
     #[error(transparent)]
     Combine(#[from] CombineError),
-    /// Files of several eras, which are not merged.
+    /// The files are of several eras, which are not merged.
     #[error("the files are of {} eras, which are not merged: {}; the second differs in {}", eras.len(), of_eras(eras), differences.join("; "))]
     Mismatch {
         /// Number of files and first file of each era.
@@ -108,7 +108,7 @@ pub enum Error {
         /// Files that were listed.
         files: u64,
     },
-    /// It was stopped.
+    /// The run was stopped.
     #[error("stopped; {done} of {files} files are in the journal")]
     Stopped {
         /// Files that are done.

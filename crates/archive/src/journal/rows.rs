@@ -48,7 +48,7 @@ pub(crate) struct Work {
     pub(crate) item: Item,
 }
 
-/// What a batch of listed files came to.
+/// Counts of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Listing {
     /// Files of this run's listing so far.
@@ -57,7 +57,7 @@ pub(crate) struct Listing {
     pub(crate) pending: u64,
 }
 
-/// What became of a file since it was read.
+/// What happened to a file since it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Found {
     /// It is no longer there.
@@ -87,21 +87,21 @@ pub(crate) struct Done<R = Content> {
     pub(crate) record: R,
 }
 
-/// What came of a file.
+/// The record of a file that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Content {
     /// An output of its own.
     Written {
         /// Its name below the output folder.
         name: String,
-        /// What was written, see [`virtualize_store::Receipt`].
+        /// Receipt of what was written, see [`virtualize_store::Receipt`].
         receipt: String,
     },
     /// A member of a combined dataset.
     Member(Box<MemberRow>),
 }
 
-/// A member as it lies in the journal.
+/// A member as the journal stores it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct MemberRow {
     /// [`crate::compat::Signature::storage_digest`].
@@ -159,7 +159,7 @@ impl Counts {
     }
 }
 
-/// The word that stands for a class in journals and events.
+/// Returns the name of a class in journals and events.
 pub(crate) fn class_name(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Usage => "usage",

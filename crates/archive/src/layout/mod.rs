@@ -6,55 +6,55 @@ mod names;
 
 pub use names::{NamePattern, catalogue_value, given};
 
-/// A dimension along which files are put together.
+/// A dimension along which files are joined.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Along {
     /// An existing dimension: arrays that have it grow.
     Concat(String),
-    /// A new dimension: data variables get it as their first.
+    /// A new dimension: data variables get it as their first axis.
     Stack(String),
 }
 
-/// How files are put together. Names of arrays below are names, paths, or `*` for all.
+/// How files are put together. Arrays are given by name, by path, or as `*` for all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The dimensions, outermost first; none for a scan that only groups files.
     pub along: Vec<Along>,
-    /// Arrays that get the dimensions though the files' own do not have them: they may differ from file to file.
+    /// Arrays that get the dimensions though they lack them in the files, so that they may differ between files.
     pub concat_vars: BTreeSet<String>,
-    /// Arrays without the dimensions that are taken from the first file, whatever the others have.
+    /// Arrays without the dimensions that come from the first file, without comparison with the others.
     pub assume_equal: BTreeSet<String>,
-    /// Arrays that may be in some of the files only; the others' part reads as the fill value.
+    /// Arrays that only some of the files need to have; the part of the others reads as the fill value.
     pub optional: BTreeSet<String>,
-    /// Global attribute that says the coordinate along a new dimension, by dimension.
+    /// Global attribute that holds the coordinate along a new dimension, by dimension.
     pub coordinate_attributes: BTreeMap<String, String>,
-    /// Property of the catalogue's item that says the coordinate along a dimension, by dimension.
+    /// Property of the catalogue's item that holds the coordinate along a dimension, by dimension.
     pub coordinate_properties: BTreeMap<String, String>,
-    /// Pattern of the files' names, whose parts are coordinates along the dimensions of those names.
+    /// Pattern of file names, whose parts are coordinates along the dimensions of the same names.
     pub names: Option<NamePattern>,
     /// Whether chunk sizes may vary along the dimensions (Zarr v3 extension `rectilinear`).
     pub rectilinear: bool,
-    /// Most bytes a file of an array that is copied into the references where its chunks do not fit those of its
-    /// neighbours.
+    /// Maximum size of an array in a file, in bytes, up to which its values are copied into the references if its chunks do
+    /// not fit those of other files.
     pub inline_limit: u64,
 }
 
 impl Layout {
-    /// The usual limit of [`Layout::inline_limit`]: 64 KiB.
+    /// Default of [`Layout::inline_limit`]: 64 KiB.
     pub const INLINE_LIMIT: u64 = 64 << 10;
 
-    /// The layout along some dimensions, all else as usual.
+    /// Returns the layout along these dimensions, with defaults for all else.
     pub fn along(along: Vec<Along>) -> Self {
         Self { along, ..Self::default() }
     }
 
-    /// The layout along new dimensions, the outermost first, and along existing ones within them.
+    /// Returns the layout along new dimensions, outermost first, and along existing ones within them.
     pub fn of_dimensions(stacked: &[String], concatenated: &[String]) -> Self {
         let stacked = stacked.iter().cloned().map(Along::Stack);
         Self::along(stacked.chain(concatenated.iter().cloned().map(Along::Concat)).collect())
     }
 
-    /// Whether a set of names has an array: by `*`, its path, or its name.
+    /// Returns whether a set of names includes an array: as `*`, by path or by name.
     pub fn has(names: &BTreeSet<String>, path: &str) -> bool {
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
         ["*", path, name].iter().any(|known| names.contains(*known))
@@ -78,7 +78,7 @@ impl Default for Layout {
 }
 
 impl Along {
-    /// Name of the dimension.
+    /// Returns the name of the dimension.
     pub fn name(&self) -> &str {
         match self {
             Self::Concat(name) | Self::Stack(name) => name,
