@@ -13,10 +13,10 @@ use crate::values::{
 };
 use crate::{Along, Layout, Member};
 
-/// Signatures that are kept, for differences to be told; of eras past these only that they are others is known.
+/// Maximum number of signatures that are kept to report differences.
 const KEPT: usize = 1000;
 
-/// What is kept of a file.
+/// What a scan keeps of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     /// The file.
@@ -25,7 +25,7 @@ pub struct Seen {
     pub bytes: u64,
     /// Stored chunks of all arrays.
     pub chunks: u64,
-    /// What must agree.
+    /// Its signature.
     pub signature: Signature,
     /// First and last coordinate along each dimension of the layout, where they are known.
     pub coordinates: Vec<Option<Coordinate>>,
@@ -48,7 +48,7 @@ pub struct Coordinate {
 }
 
 impl Seen {
-    /// What is kept of a file that was read for a layout.
+    /// Returns what a scan keeps of a file.
     pub fn of(member: &Member, layout: &Layout) -> Self {
         let hierarchy = &member.hierarchy;
         let listed = hierarchy.sources.first().map(|source| source.size);
@@ -118,7 +118,7 @@ fn number(values: &ArrayValues, at: u64) -> Option<Number> {
     scalar.to_f64(&values.data_type).map(Number::Float)
 }
 
-/// Files by what must agree. A file takes a few hundred bytes.
+/// Files grouped into eras. A file takes a few hundred bytes of memory.
 #[derive(Clone, Debug, Default)]
 pub struct Eras {
     /// Eras in the order in which they came up.
@@ -150,7 +150,7 @@ struct File {
     url: Box<str>,
     era: usize,
     coordinates: Box<[Option<Coordinate>]>,
-    /// Until eras are settled.
+    /// `None` after eras were merged.
     brief: Option<Box<FileExtent>>,
 }
 
@@ -185,9 +185,9 @@ impl Eras {
         self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates, brief });
     }
 
-    /// Makes one of eras whose files can stand beside each other though they are stored in several ways, once all files
-    /// are known.
-    pub fn settle(&mut self, layout: &Layout) {
+    /// Merges eras whose files are compatible though they are stored in different ways. Call it once, after all files were
+    /// added.
+    pub fn merge(&mut self, layout: &Layout) {
         let mut eras: Vec<(String, Vec<FileExtent>)> = vec![Default::default(); self.eras.len()];
         for (row, file) in (0..).zip(&mut self.files) {
             let Some((brief, (_, era))) = file.brief.take().zip(eras.get_mut(file.era)) else { return };
@@ -301,7 +301,7 @@ fn stretch<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> S
 }
 
 impl Era {
-    /// Whether a file of the same digest has no other optional arrays.
+    /// Returns whether the optional arrays of a file of the same digest agree.
     fn takes(&self, seen: &Seen) -> bool {
         let agrees = |known: &Signature| {
             let mut optional = seen.signature.optional.iter();
@@ -314,7 +314,7 @@ impl Era {
         self.signature.as_ref().is_some_and(|signature| !signature.optional.is_empty())
     }
 
-    /// Takes the files of an era that can be put together with this one.
+    /// Adds the files of a compatible era.
     fn join(&mut self, other: &Self) {
         self.files += other.files;
         self.bytes = self.bytes.saturating_add(other.bytes);

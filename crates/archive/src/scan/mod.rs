@@ -1,4 +1,4 @@
-//! What is in an archive, before anything is written.
+//! Scans: reports which files are compatible, and writes nothing.
 
 mod findings;
 mod groups;
@@ -27,10 +27,10 @@ use findings::Findings;
 pub use groups::{Coordinate, Era, Eras, Seen, Stretch};
 use look::{Looked, look};
 
-/// Most failures that a summary names.
+/// Maximum number of failures that a summary names.
 const NAMED: usize = 10;
 
-/// How files are looked at.
+/// Options of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The dimensions along which the files are to be put together. With none, the first file's dimension of time is
@@ -160,7 +160,7 @@ pub async fn scan(
     }
     let (requests, bytes) = (findings.requests, findings.bytes);
     let mut found = findings.found;
-    found.eras.settle(&found.layout);
+    found.eras.merge(&found.layout);
     events.tell(Event::Eras { files: found.eras.eras().iter().map(|era| era.files).collect() });
     let seconds = start.elapsed().as_secs_f64();
     events.tell(Event::Done { summary: Summary { requests, bytes, seconds, ..found.summary() } });

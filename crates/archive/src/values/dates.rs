@@ -1,4 +1,4 @@
-//! Times for people.
+//! Dates as text.
 
 use super::{
     Scalar,
@@ -7,14 +7,14 @@ use super::{
 
 const DAY: i128 = 86_400_000_000_000;
 
-/// Units of time and their calendar, spelled so that equal ones are equal; nothing for other units.
+/// Returns units of time and their calendar in canonical form; `None` for other units.
 pub(crate) fn time_units(units: &str, calendar: Option<&str>) -> Option<(String, &'static str)> {
     let (known, parsed) = (Calendar::of(calendar)?, TimeUnits::parse(units, calendar)?);
     let since = date(known, parsed.reference).unwrap_or_else(|| parsed.since.clone());
     Some((format!("{} since {since}", parsed.unit.name), name(known)))
 }
 
-/// A number in units of time: a number that orders dates of all calendars, and its date.
+/// Decodes a number in units of time: returns a number that orders dates of all calendars, and the date.
 pub(crate) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
     let (known, parsed) = (Calendar::of(calendar)?, TimeUnits::parse(units, calendar)?);
     let offset = match number {
@@ -27,7 +27,7 @@ pub(crate) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Opt
     Some((days * DAY + time.rem_euclid(DAY), date(known, time)?))
 }
 
-/// The date of a coordinate in units of time.
+/// Returns the date of a coordinate in units of time.
 pub(crate) fn date_of(value: &Scalar, units: &str, calendar: Option<&str>) -> Option<String> {
     let number = match value {
         Scalar::Int(number) => Number::Whole((*number).into()),
@@ -45,7 +45,7 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// Nanoseconds, rounded to the millisecond: what is nearer than that is error of the float.
+/// Returns nanoseconds, rounded to the millisecond: finer differences are rounding errors of the float.
 fn milliseconds(number: f64, unit: i128) -> Option<i128> {
     #[expect(clippy::cast_precision_loss, reason = "lengths of units are whole powers of small numbers")]
     let milliseconds = (number * (unit as f64 / 1e6)).round();
@@ -71,7 +71,7 @@ fn date(calendar: Calendar, time: i128) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02}{}", clock(time.rem_euclid(DAY))))
 }
 
-/// Year, month and day.
+/// Returns year, month and day.
 fn civil(calendar: Calendar, time: i128) -> Option<(i64, i64, i64)> {
     let days = i64::try_from(time.div_euclid(DAY)).ok()?;
     let first = |year, month| calendar.day(year, month, 1).filter(|first| *first <= days);
@@ -86,7 +86,7 @@ fn civil(calendar: Calendar, time: i128) -> Option<(i64, i64, i64)> {
     Some((year, month, day))
 }
 
-/// The time of day, as short as it can be said.
+/// Returns the time of day in the shortest form.
 fn clock(time: i128) -> String {
     let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
     let minutes = format!("T{:02}:{:02}", seconds / 3600, seconds / 60 % 60);

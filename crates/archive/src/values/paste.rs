@@ -1,7 +1,7 @@
-//! Boxes of elements copied into larger ones.
+//! Copies boxes of elements into larger arrays.
 
 /// Copies a box of elements into an array. Shapes and places are in elements, slowest axis first; both buffers are in
-/// row-major order. Nothing where the box sticks out of the array or of its own buffer.
+/// row-major order. Returns `None` if the box exceeds the array or its own buffer.
 pub(crate) fn paste(
     into: &mut [u8],
     shape: &[u64],
@@ -38,7 +38,7 @@ pub(crate) fn paste(
     None
 }
 
-/// Row-major position of the element at `at` + `index` (0 along the axes that `index` lacks).
+/// Returns the row-major position of the element at `at` + `index` (0 along the axes that `index` lacks).
 fn position(shape: &[u64], at: &[u64], index: &[u64]) -> Option<u64> {
     let steps = index.iter().copied().chain(std::iter::repeat(0));
     shape
@@ -48,7 +48,7 @@ fn position(shape: &[u64], at: &[u64], index: &[u64]) -> Option<u64> {
         .try_fold(0_u64, |sum, ((n, at), step)| sum.checked_mul(*n)?.checked_add(at.checked_add(step)?))
 }
 
-/// The next index, the last axis fastest; false behind the last.
+/// Advances to the next index, the last axis fastest; returns false after the last.
 pub(crate) fn advance(index: &mut [u64], shape: &[u64]) -> bool {
     for (at, n) in index.iter_mut().zip(shape).rev() {
         *at += 1;

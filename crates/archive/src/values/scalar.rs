@@ -15,7 +15,7 @@ use super::{calendar::TimeUnits, variable};
 pub enum Scalar {
     /// A whole number.
     Int(i64),
-    /// A whole number past `i64`.
+    /// A whole number beyond `i64`.
     Unsigned(u64),
     /// A real number.
     Float(f64),
@@ -23,15 +23,15 @@ pub enum Scalar {
     Text(String),
 }
 
-/// Name of the member of a JSON object that is a time, in seconds since 1970-01-01 (proleptic Gregorian).
+/// Name of the only member of a JSON object that is a time, in seconds since 1970-01-01 (proleptic Gregorian).
 pub(crate) const SECONDS: &str = "seconds since 1970-01-01";
 
-/// A time as a coordinate that a name gives ([`crate::Member::given`]), in seconds since 1970-01-01T00:00:00Z.
+/// Returns a time as JSON, as [`crate::Member::given`] holds coordinates from names; `seconds` since 1970-01-01T00:00:00Z.
 pub fn time_value(seconds: i64) -> Value {
     json!({ SECONDS: seconds })
 }
 
-/// A scalar, and its units and calendar where it is a time.
+/// A coordinate from a name or catalogue; with units if it is a time.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Given {
     pub(crate) value: Scalar,
@@ -39,7 +39,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// What a name or a catalogue gives.
+    /// Parses a coordinate from a name or catalogue.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         if let Some(seconds) = value.get(SECONDS) {
             return Some(Self { value: Scalar::Int(seconds.as_i64()?), units: Some(SECONDS) });
@@ -47,7 +47,7 @@ impl Given {
         Some(Self { value: Scalar::of_json(value)?, units: None })
     }
 
-    /// A value without units.
+    /// Returns a value without units.
     pub(crate) fn plain(value: Scalar) -> Self {
         Self { value, units: None }
     }
@@ -70,7 +70,7 @@ impl Scalar {
         })
     }
 
-    /// An element of an array; nothing for those of types that have no order.
+    /// Returns an element of an array as a scalar; `None` if its type has no order.
     pub(crate) fn of_element(bytes: &[u8], data_type: &DataType) -> Option<Self> {
         if *data_type == DataType::String {
             return String::from_utf8(bytes.to_vec()).ok().map(Self::Text);
@@ -96,7 +96,7 @@ impl Scalar {
         }
     }
 
-    /// Its place among the others of its dimension.
+    /// Returns the key by which the value is ordered along its dimension; `None` for NaN.
     pub(crate) fn key(&self) -> Option<Key> {
         Some(match self {
             Self::Int(_) | Self::Unsigned(_) => Key::Int(self.to_i128()?),
@@ -106,7 +106,7 @@ impl Scalar {
         })
     }
 
-    /// Its place among numbers of which some are floats; nothing for integers that no float is.
+    /// Returns the key among numbers of which some are floats; `None` for integers that no float equals.
     pub(crate) fn float_key(&self) -> Option<Key> {
         match self.key()? {
             Key::Int(int) => {
@@ -117,7 +117,7 @@ impl Scalar {
         }
     }
 
-    /// Its place among whole numbers; nothing for what is none of 64 bits.
+    /// Returns the key among whole numbers; `None` unless it is a whole number of 64 bits.
     pub(crate) fn whole_key(&self) -> Option<Key> {
         match self.key()? {
             Key::Float(float) => {
@@ -128,7 +128,7 @@ impl Scalar {
         }
     }
 
-    /// Its place among times in other units.
+    /// Returns the key among times in any units.
     pub(crate) fn time_key(&self, units: &TimeUnits) -> Option<Key> {
         let exact = match self {
             Self::Int(_) | Self::Unsigned(_) => Dyadic { mantissa: self.to_i128()?, exponent: 0 },
@@ -141,7 +141,7 @@ impl Scalar {
     }
 }
 
-/// Binary digits of a nanosecond that the order of times sees.
+/// Number of binary digits of a nanosecond that the order of times considers.
 const FRACTION: i32 = 24;
 
 impl fmt::Display for Scalar {
@@ -155,7 +155,7 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// What scalars of a dimension are ordered by.
+/// A key by which the coordinates of a dimension are ordered.
 #[derive(Clone, PartialEq, PartialOrd, Debug)]
 pub(crate) enum Key {
     Int(i128),
@@ -173,7 +173,7 @@ impl Key {
         }
     }
 
-    /// Keys of one dimension are of one kind and not NaN, so that they have an order.
+    /// Compares two keys of one dimension, which are of one kind and not NaN.
     pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal)
     }
@@ -183,7 +183,7 @@ impl Key {
     }
 }
 
-/// A number that is a whole number times a power of two, as every finite float is.
+/// A whole number times a power of two, as every finite float is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Dyadic {
     pub(crate) mantissa: i128,
@@ -191,7 +191,7 @@ pub(crate) struct Dyadic {
 }
 
 impl Dyadic {
-    /// The exact value of a finite float, its mantissa odd or 0.
+    /// Returns the exact value of a finite float, with a mantissa that is odd or 0.
     pub(crate) fn of(number: f64) -> Option<Self> {
         if !number.is_finite() {
             return None;
@@ -210,13 +210,13 @@ impl Dyadic {
         Some(Self { mantissa, exponent: exponent + i32::try_from(zeros).ok()? })
     }
 
-    /// The number times 2^`digits`, rounded down.
+    /// Returns the number times 2^`digits`, rounded down.
     fn scaled(self, digits: i32) -> Option<i128> {
         shift(self.mantissa, self.exponent.checked_add(digits)?)
     }
 }
 
-/// A number times a power of two, rounded down; nothing where it does not fit.
+/// Returns a number times 2^`digits`, rounded down; `None` on overflow.
 pub(crate) fn shift(number: i128, digits: i32) -> Option<i128> {
     if digits <= 0 {
         return Some(number >> digits.unsigned_abs().min(127));
@@ -225,7 +225,7 @@ pub(crate) fn shift(number: i128, digits: i32) -> Option<i128> {
     if number == 0 { Some(0) } else { number.checked_mul(factor?) }
 }
 
-/// The elements of an array.
+/// Returns the elements of an array.
 pub(crate) fn elements(values: &ArrayValues) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
     if variable::is_variable(&values.data_type) {
         return Some(Box::new(variable::split(&values.bytes)));

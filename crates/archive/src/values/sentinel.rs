@@ -17,8 +17,8 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// `_FillValue` and `missing_value` among the attributes; in Zarr v2 the fill value too, which clients take for
-    /// `_FillValue`. NaN is missing in itself.
+    /// Returns the values of `_FillValue` and `missing_value`, and in Zarr v2 the fill value, which clients interpret as
+    /// `_FillValue`. NaN always means missing.
     pub(crate) fn of(array: &Array, format: ZarrFormat) -> Self {
         let data_type = &array.data_type;
         let mut elements = Vec::new();
@@ -49,7 +49,7 @@ impl Sentinels {
     }
 }
 
-/// The attribute `_FillValue` as an element: numbers as such or, for floats in Zarr v3, base64 of a binary64.
+/// Returns the attribute `_FillValue` as an element: a number or, for floats in Zarr v3, base64 of a binary64.
 pub(crate) fn fill_attribute(value: &Value, data_type: &DataType) -> Option<Bytes> {
     if let (Value::String(text), true) = (value, data_type.is_float()) {
         let bytes = BASE64_STANDARD.decode(text).ok();

@@ -1,14 +1,14 @@
-//! Elements of variable length: text, and byte strings. Each has its length in bytes before it, as 4 bytes little-endian.
+//! Elements of variable length: text and byte strings. Each is preceded by its length in bytes (4 bytes, little-endian).
 
 use bytes::Bytes;
 use virtualize::zarr::{Array, Codec, DataType, FillValue};
 
-/// Whether elements are of variable length.
+/// Returns whether elements are of variable length.
 pub(crate) fn is_variable(data_type: &DataType) -> bool {
     matches!(data_type, DataType::String | DataType::VariableBytes)
 }
 
-/// Bytes of all values; nothing where they are of variable length and not all within the references.
+/// Returns the size of all values in bytes; `None` if they are of variable length and not all inline.
 pub(crate) fn value_bytes(array: &Array) -> Option<u64> {
     if is_variable(&array.data_type) {
         return stored_bytes(array);
@@ -16,13 +16,13 @@ pub(crate) fn value_bytes(array: &Array) -> Option<u64> {
     array.shape.iter().try_fold(array.data_type.size()?, |product, n| product.checked_mul(*n))
 }
 
-/// Bytes of all chunks as they are stored; nothing where some lie in a file.
+/// Returns the stored size of all chunks in bytes; `None` if some are in a file.
 fn stored_bytes(array: &Array) -> Option<u64> {
     let within = is_variable(&array.data_type) && array.chunks.references.is_empty();
     within.then(|| array.chunks.inline.values().map(|chunk| chunk.len() as u64).sum())
 }
 
-/// The elements one by one. What is broken off has none.
+/// Iterates over the elements; stops at one that is truncated.
 pub(crate) fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -33,7 +33,7 @@ pub(crate) fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Elements in a row.
+/// Serializes elements; `None` if one is too long.
 pub(crate) fn join<'a>(elements: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut joined = Vec::new();
     for element in elements {
@@ -43,7 +43,7 @@ pub(crate) fn join<'a>(elements: impl IntoIterator<Item = &'a [u8]>) -> Option<V
     Some(joined)
 }
 
-/// What a missing element reads as.
+/// Returns the value of a missing element.
 pub(crate) fn fill(array: &Array) -> Vec<u8> {
     match &array.fill_value {
         Some(FillValue::Text(text)) => text.clone().into_bytes(),
@@ -52,19 +52,19 @@ pub(crate) fn fill(array: &Array) -> Vec<u8> {
     }
 }
 
-/// Numbers that stand for elements while these are laid out, 8 bytes each.
+/// Numbers of 8 bytes that represent elements while these are arranged.
 #[derive(Default)]
 pub(crate) struct Table<'a>(Vec<&'a [u8]>);
 
 impl<'a> Table<'a> {
-    /// The numbers of elements.
+    /// Returns the numbers of elements.
     pub(crate) fn numbers(&mut self, bytes: &'a [u8]) -> Bytes {
         let first = self.0.len();
         self.0.extend(split(bytes));
         (first..self.0.len()).flat_map(|number| (number as u64).to_le_bytes()).collect()
     }
 
-    /// The elements of numbers.
+    /// Returns the elements of numbers.
     pub(crate) fn elements(&self, numbers: &[u8]) -> Option<Vec<&'a [u8]>> {
         let element =
             |number: &[u8; 8]| self.0.get(usize::try_from(u64::from_le_bytes(*number)).ok()?).copied();
@@ -72,7 +72,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A chunk of elements, and the codec that it is in.
+/// Encodes a chunk of elements, and returns it with its codec.
 pub(crate) fn encoded<'a>(
     elements: impl ExactSizeIterator<Item = &'a [u8]>,
     data_type: &DataType,
