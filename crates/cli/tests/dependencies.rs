@@ -72,7 +72,7 @@ const MODULES: &[(&str, Modules)] = &[(
         ("journal", &["item", "list", "member"]),
         ("error", &["journal", "list"]),
         ("layout", &["error", "item", "values"]),
-        ("compat", &["item", "layout", "member", "values"]),
+        ("compat", &["error", "item", "layout", "member", "values"]),
         ("plan", &["compat", "error", "layout", "member", "values"]),
         ("join", &["compat", "error", "layout", "member", "plan", "values"]),
         ("read", &["error", "event", "item", "journal"]),
