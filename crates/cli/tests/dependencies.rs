@@ -192,6 +192,41 @@ fn parsers_mapping_and_emitters_do_not_wait() {
     }
 }
 
+/// Libraries are called from Rust, over HTTP and from Python as well: their errors carry a `Remedy`.
+#[test]
+fn libraries_do_not_name_flags_of_the_command() {
+    let edges = ["virtualize-cli", "virtualize-server"];
+    for (name, _) in ALLOWED.iter().filter(|(name, _)| !edges.contains(name)) {
+        let folder =
+            workspace().join("crates").join(name.strip_prefix("virtualize-").unwrap_or(name)).join("src");
+        for file in sources(&folder).iter().filter(|file| !os_text(file.as_os_str()).contains("tests")) {
+            let source = without_comments(&fs::read_to_string(file).unwrap());
+            let production = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let literals = production.lines().filter(|line| !line.trim_start().starts_with('#'));
+            let found: Vec<_> = literals.filter(|line| has_flag(line)).collect();
+            assert!(found.is_empty(), "{}: {found:#?}", file.display());
+        }
+    }
+}
+
+/// Returns whether a line has a string literal with a word such as `--format`, other programs' commands aside.
+fn has_flag(line: &str) -> bool {
+    let in_literals = line.split('"').skip(1).step_by(2);
+    in_literals.filter(|literal| !literal.contains("aws configure")).any(|literal| {
+        literal.match_indices("--").any(|(at, _)| {
+            let before = literal[..at].chars().next_back();
+            let after = literal[at + 2..].chars().next();
+            before.is_none_or(|c| " (`'".contains(c)) && after.is_some_and(|c| c.is_ascii_lowercase())
+        })
+    })
+}
+
+#[test]
+fn flags_are_found_in_literals() {
+    assert!(has_flag(r#"let a = ("give --format", 1);"#) && has_flag(r#"say("`--append` adds")"#));
+    assert!(!has_flag("let a = b --format;") && !has_flag(r#""a--b and -- or --""#));
+}
+
 #[test]
 fn only_the_mapping_knows_both_a_source_and_zarr() {
     for (name, used) in dependencies() {

@@ -17,7 +17,7 @@ use icechunk::{
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
-    chunk_position,
+    chunk_position, node,
 };
 
 use crate::{
@@ -238,7 +238,7 @@ fn below(group: &str, path: &str) -> Option<String> {
 
 /// Inserts a node at its path, and the groups above it.
 fn insert(root: &mut Group, path: &str, node: Node) -> Result<(), IcechunkError> {
-    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (parent, name) = node::split(path);
     if name.is_empty() {
         if let Node::Group(group) = node {
             root.attributes = group.attributes;

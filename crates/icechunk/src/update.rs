@@ -18,7 +18,7 @@ use icechunk::{
     session::Session,
 };
 use serde_json::Value;
-use virtualize_zarr::{Array, Hierarchy, chunk_position};
+use virtualize_zarr::{Array, Hierarchy, chunk_position, node};
 
 use crate::{
     IcechunkError,
@@ -324,7 +324,7 @@ impl<'a> UpdatePlanner<'a> {
             let is_ours = self.update.documents.contains_key(&path)
                 || removed.contains(&path)
                 || self.documents.iter().any(|document| document.path == path);
-            let (Some(lengths), false) = (lengths.get(parent_of(&path)), is_ours) else { continue };
+            let (Some(lengths), false) = (lengths.get(node::parent(&path)), is_ours) else { continue };
             for (name, length) in dimensions(&document_of(&path, &node)?) {
                 let Some((now, before)) = lengths.get(name.as_str()) else { continue };
                 if length != *now && Some(length) == *before {
@@ -347,7 +347,7 @@ impl<'a> UpdatePlanner<'a> {
             for (axis, name) in array.dimension_names.iter().enumerate() {
                 let (Some(name), Some(now)) = (name, array.shape.get(axis)) else { continue };
                 let before = before.as_ref().and_then(|shape| shape.get(axis).copied());
-                lengths.entry(parent_of(&document.path)).or_default().insert(name, (*now, before));
+                lengths.entry(node::parent(&document.path)).or_default().insert(name, (*now, before));
             }
         }
         lengths
@@ -357,10 +357,6 @@ impl<'a> UpdatePlanner<'a> {
 fn overwrites(path: &str) -> IcechunkError {
     let reason = "others wrote chunks that this commit would overwrite".to_owned();
     IcechunkError::Foreign { path: path.to_owned(), reason }
-}
-
-fn parent_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
 /// Returns the id of a snapshot that is the tip of a branch or one of its ancestors.

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_remedy::Remedy;
-use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
 use crate::{Diagnostic, InlineTask, Report, Severity};
 
@@ -107,14 +107,13 @@ impl Mapped {
     }
 
     fn remove_companions(&mut self, path: &str) {
-        let group = path.rsplit_once('/').map(|(group, _)| group);
         for name in self.companions {
-            self.remove(&group.map_or_else(|| (*name).to_owned(), |group| format!("{group}/{name}")));
+            self.remove(&node::join(node::parent(path), name));
         }
     }
 
     fn remove(&mut self, path: &str) {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (parent, name) = node::split(path);
         if let Some(group) = self.hierarchy.root.group_mut(parent) {
             group.children.remove(name);
         }

@@ -6,8 +6,6 @@ mod fetch;
 mod grid;
 mod variable;
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use virtualize_store::StoreOptions;
@@ -114,11 +112,7 @@ pub fn digest(values: &ArrayValues) -> String {
     let mut hasher = Sha256::new();
     hasher.update(format!("{}\n{:?}\n", type_name(&values.data_type), values.shape));
     hasher.update(&values.bytes);
-    let mut text = String::with_capacity(64);
-    for byte in hasher.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex::encode(hasher.finalize())
 }
 
 /// Returns the type with all numbers in little-endian byte order.

@@ -1,6 +1,6 @@
 //! One dataset of all files: from the rows of the journal, and of nothing else.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ impl Combination {
             Err(CombineError::Eras { eras }) => return Err(mismatch(&known.signatures, &of_files, &eras)),
             Err(error) => return Err(error.into()),
         };
-        let digest = hex(&hasher.finalize());
+        let digest = hex::encode(hasher.finalize());
         Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, runs, digest })
     }
 
@@ -205,11 +205,4 @@ fn mismatch(signatures: &Signatures, of_files: &HashMap<String, String>, eras: &
         said.push(format!("and {more} more"));
     }
     Error::Mismatch { eras: eras.to_vec(), differences: said }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -9,7 +9,7 @@ use virtualize::{CommitMode, CommitOptions, Error as FileError, History, Icechun
 
 use super::{
     Batch,
-    combined::{Combination, hex, id_of},
+    combined::{Combination, id_of},
     output::Writing,
 };
 use crate::{Error, Event, JournalError, OptionConflict, plan::Selection, repository};
@@ -168,7 +168,7 @@ impl Combination {
             let selection = selection.as_deref().unwrap_or("None");
             hasher.update(format!("{} {:?} {selection}", block.url, id_of(&self.runs, block.row)?));
         }
-        Some(hex(&hasher.finalize()))
+        Some(hex::encode(hasher.finalize()))
     }
 }
 

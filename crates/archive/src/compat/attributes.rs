@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use virtualize::zarr::{Array, Hierarchy, NodePath, cf::attributes};
+use virtualize::zarr::{Array, Hierarchy, NodePath, cf::attributes, node};
 
 use super::role::find;
 use crate::{Layout, values::dates::time_units};
@@ -41,7 +41,7 @@ pub(super) fn is_moved(hierarchy: &Hierarchy, layout: &Layout) -> bool {
 pub(super) fn grid_mappings(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
     let mut found = BTreeSet::new();
     for (path, array) in hierarchy.arrays() {
-        let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+        let group = node::parent(&path);
         let named = array.attributes.get("grid_mapping").and_then(Value::as_str).unwrap_or_default();
         // `crs: x y` of the extended form; words that name coordinates are no grid mappings.
         let is_extended = named.contains(':');

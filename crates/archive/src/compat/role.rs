@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, node::join};
+use virtualize::zarr::{
+    Array, Group, Hierarchy, Node, NodePath,
+    node::{self, join},
+};
 
 use crate::{Along, Layout};
 
@@ -79,7 +82,7 @@ fn role(
 
 /// Returns whether an array is the coordinate of its own dimension: it has one axis, of its own name.
 pub fn is_coordinate(path: &str, array: &Array) -> bool {
-    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    let name = node::name(path);
     matches!(array.dimension_names.as_slice(), [Some(only)] if only == name)
 }
 
@@ -92,7 +95,7 @@ fn coordinates(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
         .map(|(path, _)| path.clone())
         .collect();
     for (path, array) in &arrays {
-        let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+        let group = node::parent(path);
         found.extend(described(hierarchy, group, &array.attributes));
     }
     add_of_groups(hierarchy, "", &hierarchy.root, &mut found);
@@ -126,7 +129,7 @@ pub(crate) fn find(hierarchy: &Hierarchy, group: &str, name: &str) -> Option<Nod
         if group.is_empty() {
             return None;
         }
-        group = group.rsplit_once('/').map_or("", |(above, _)| above);
+        group = node::parent(group);
     }
 }
 

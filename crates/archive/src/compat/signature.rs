@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,11 +195,7 @@ impl ArraySignature {
 
 fn sha256(value: &impl Serialize) -> String {
     let text = serde_json::to_vec(value).unwrap_or_default();
-    let mut digest = String::with_capacity(64);
-    for byte in Sha256::digest(&text) {
-        let _ = write!(digest, "{byte:02x}");
-    }
-    digest
+    hex::encode(Sha256::digest(&text))
 }
 
 fn add_groups(

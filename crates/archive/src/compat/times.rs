@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, Hierarchy, NodePath};
+use virtualize::zarr::{Array, Hierarchy, NodePath, node};
 
 use super::role::{find, is_coordinate};
 use crate::values::{calendar::is_time, variable::value_bytes};
@@ -30,7 +30,7 @@ pub(crate) fn has_time_units(array: &Array) -> bool {
 
 /// Returns the arrays that hold the bounds of an array's cells.
 pub(crate) fn bounds_of(hierarchy: &Hierarchy, path: &str, array: &Array) -> Vec<NodePath> {
-    let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+    let group = node::parent(path);
     let names = ["bounds", "climatology"].into_iter().filter_map(|name| text(&array.attributes, name));
     names.filter_map(|name| find(hierarchy, group, name.trim())).filter(|found| found != path).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use virtualize::zarr::{Array, Codec, Hierarchy, Node, ZarrFormat};
+use virtualize::zarr::{Array, Codec, Hierarchy, Node, ZarrFormat, node};
 
 use super::{
     accumulate::Growing, coordinate, grid::grid, inline, joiner::Joiner, missing, numbers, references,
@@ -53,7 +53,7 @@ impl<'a> Finish<'a> {
     }
 
     fn put(&mut self, path: &str, array: Array) -> Result<(), CombineError> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (parent, name) = node::split(path);
         let group = self
             .joiner
             .whole
@@ -154,7 +154,7 @@ impl<'a> Finish<'a> {
 
     /// Elements of each place along each dimension, for an array at a path.
     fn sizes(&self, path: &str) -> Vec<Vec<u64>> {
-        let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+        let group = node::parent(path);
         let own = self.joiner.sizes.get(group);
         let all = self.joiner.era.sizes.iter().enumerate();
         all.map(|(n, sizes)| {

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use virtualize::zarr::{Array, Group, Hierarchy, Node, NodePath, Source, SourceId, node::join};
+use virtualize::zarr::{
+    Array, Group, Hierarchy, Node, NodePath, Source, SourceId,
+    node::{self, join},
+};
 
 use super::{
     accumulate::{Growing, Read},
@@ -199,7 +202,7 @@ impl<'a> Joiner<'a> {
 
     /// Records the elements that the array's group has along each dimension at the file's place.
     fn measure(&mut self, path: &str, array: &Array, roles: &[DimRole], at: &[usize]) -> Result<(), Problem> {
-        let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+        let group = node::parent(path);
         let empty = || self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
         let sizes: &mut Vec<Vec<Option<u64>>> = self.sizes.entry(group.to_owned()).or_insert_with(empty);
         for ((place, sizes), n) in roles.iter().zip(sizes).zip(at) {
@@ -233,7 +236,7 @@ struct File<'a> {
 }
 
 fn take(hierarchy: &mut Hierarchy, path: &str) -> Option<Array> {
-    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (parent, name) = node::split(path);
     match hierarchy.root.group_mut(parent)?.children.remove(name)? {
         Node::Array(array) => Some(*array),
         Node::Group(_) => None,

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use virtualize::zarr::node;
+
 mod names;
 
 pub use names::{NamePattern, catalogue_value, given};
@@ -56,7 +58,7 @@ impl Layout {
 
     /// Returns whether a set of names includes an array: as `*`, by path or by name.
     pub fn has(names: &BTreeSet<String>, path: &str) -> bool {
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let name = node::name(path);
         ["*", path, name].iter().any(|known| names.contains(*known))
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use virtualize::ArrayValues;
-use virtualize::zarr::FillValue;
+use virtualize::zarr::{FillValue, node};
 
 use crate::compat::{ArraySignature, Difference, Signature, differences, role::length_along};
 use crate::plan::{FileExtent, Known, OnDuplicate, PlanOptions, Signatures, merge};
@@ -80,7 +80,7 @@ fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
             order: given.as_f64().unwrap_or(f64::NAN),
         });
     }
-    let is_named = |path: &str| path.rsplit_once('/').map_or(path, |(_, last)| last) == name;
+    let is_named = |path: &str| node::name(path) == name;
     let (path, values) = member.values.iter().find(|(path, _)| is_named(path))?;
     let attributes = &member.hierarchy.array(path)?.attributes;
     let text = |name: &str| attributes.get(name).and_then(Value::as_str);

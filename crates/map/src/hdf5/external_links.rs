@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use virtualize_zarr::{Group, Node, SourceId, node::join};
+use virtualize_zarr::{
+    Group, Node, SourceId,
+    node::{self, join},
+};
 
 use super::lengths::Lengths;
 use super::others::OtherFile;
@@ -70,7 +73,7 @@ impl Mapper<'_> {
         if self.sources.len() > SOURCES {
             return Err(Error::Limit { what: "files", limit: SOURCES as u64 });
         }
-        let (parent, name) = link.at.rsplit_once('/').unwrap_or(("", &link.at));
+        let (parent, name) = node::split(&link.at);
         let parent = root.group_mut(parent).ok_or_else(|| unmapped("its group"))?;
         if parent.children.contains_key(name) {
             return Err(Error::Name { name: name.to_owned(), problem: "is the name of another object" });

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, Group, Lengths, Node, NodePath, References, SourceId,
-    cf::attributes, node::join as join_path,
+    cf::attributes,
+    node::{self, join as join_path},
 };
 
 use super::{ARRAY, group_path};
@@ -154,7 +155,7 @@ pub(super) fn remove(page: &Ifd, mapped: &mut Mapped) {
     group.attributes.clear();
     let mut name = name.as_str();
     while !name.is_empty() && mapped.hierarchy.root.make_group(name).is_some_and(|group| is_bare(group)) {
-        let (parent, own) = name.rsplit_once('/').unwrap_or(("", name));
+        let (parent, own) = node::split(name);
         if let Some(parent) = mapped.hierarchy.root.make_group(parent) {
             parent.children.remove(own);
         }

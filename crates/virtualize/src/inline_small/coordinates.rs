@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use virtualize_zarr::{Array, Group, Hierarchy, Node, NodePath, node::join};
+use virtualize_zarr::{
+    Array, Group, Hierarchy, Node, NodePath,
+    node::{self, join},
+};
 
 /// Returns the arrays that have the name of their only dimension, and those that the attribute `coordinates` of an array or
 /// group names. A plain name is looked up in the group and its ancestors; a path starts at the group or the root (CF
@@ -50,12 +53,6 @@ fn resolve(name: &str, group: &str, hierarchy: &Hierarchy) -> Option<NodePath> {
     match name.strip_prefix('/') {
         Some(absolute) => Some(absolute.to_owned()).filter(is_array),
         None if name.contains('/') => Some(join(group, name)).filter(is_array),
-        None => {
-            let above = std::iter::successors(Some(group), |path| match path.rsplit_once('/') {
-                Some((parent, _)) => Some(parent),
-                None => (!path.is_empty()).then_some(""),
-            });
-            above.map(|group| join(group, name)).find(is_array)
-        }
+        None => node::ancestors(group).map(|group| node::join(group, name)).find(is_array),
     }
 }

@@ -1,7 +1,7 @@
 //! Converts stores from one Zarr format to another.
 
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{Hierarchy, Node, ZarrFormat};
+use virtualize_zarr::{Hierarchy, Node, ZarrFormat, node};
 
 use super::{location::warning, pending};
 use crate::error::Error;
@@ -49,7 +49,7 @@ pub async fn convert(
 
 /// Removes an array from the hierarchy.
 fn remove(hierarchy: &mut Hierarchy, path: &str) {
-    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (parent, name) = node::split(path);
     if let Some(group) = hierarchy.root.group_mut(parent)
         && matches!(group.children.get(name), Some(Node::Array(_)))
     {
