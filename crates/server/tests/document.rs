@@ -1,6 +1,12 @@
 //! Bad input of every parameter of the API's description: never a failure of the service, never a panic.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests"
+)]
 
 mod common;
 

@@ -1,6 +1,12 @@
 //! Requests that mean harm: none fails the service, none reads what is not allowed.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests"
+)]
 
 mod common;
 
