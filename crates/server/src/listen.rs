@@ -63,8 +63,10 @@ impl Running {
 /// # Errors
 /// An address that cannot be listened on; a cache folder that cannot be used.
 pub async fn serve(config: Config) -> Result<(), ConfigError> {
+    // Installed first, so that a signal right after "listening" stops the service in order.
+    let stop_signal = stop_signal().map_err(ConfigError::io(config.listen))?;
     let running = start(config).await?;
-    asked_to_end().await;
+    stop_signal.await;
     tracing::info!("stopping");
     running.stop().await;
     tracing::info!("stopped");
@@ -112,19 +114,22 @@ fn said(config: &Config, address: SocketAddr) {
     }
 }
 
-async fn asked_to_end() {
-    let interrupted = async {
+/// Installs handlers of SIGTERM and Ctrl-C, and returns a future that waits for either.
+#[cfg(unix)]
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    })
+}
+
+/// Returns a future that waits for Ctrl-C.
+#[cfg(not(unix))]
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
         let _ = tokio::signal::ctrl_c().await;
-    };
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! { () = interrupted => {}, _ = terminated.recv() => {} }
-            return;
-        }
-    }
-    interrupted.await;
+    })
 }
 
 /// Accepts connections until it is stopped.

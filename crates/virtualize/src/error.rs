@@ -233,6 +233,7 @@ impl Error {
     pub fn remedy(&self) -> Option<Remedy> {
         let advice = match self {
             Self::Store(error) => return error.remedy(),
+            Self::Refused { diagnostics, .. } => return diagnostics.first()?.remedy.clone(),
             Self::Read(error)
             | Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
             | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => {

@@ -356,7 +356,7 @@ def test_profiles(s3, tmp_path):  # noqa: F811
     assert run("mine").status == 0
     assert run(None, "--store-option", "aws_profile=mine").status == 0
     assert run("mine").references["refs"] == run("sso", **CREDENTIALS, AWS_ENDPOINT_URL=endpoint).references["refs"], "keys of the environment go first"
-    for profile, expected in [(None, "access denied"), ("sso", "SSO (sso_session), which is not done here: run eval"), ("role", "assumes a role"),
+    for profile, expected in [(None, "access denied"), ("sso", "SSO (sso_session), which is not supported: run eval"), ("role", "assumes a role"),
                               ("half", "no aws_secret_access_key"), ("nobody", 'no profile "nobody"')]:
         done = run(profile)
         assert done.status == 1 and expected in done.stderr and len(done.stderr.splitlines()) == 1, done

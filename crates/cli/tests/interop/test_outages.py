@@ -59,7 +59,7 @@ def test_an_outage_costs_few_requests_and_no_file(bucket, tmp_path, how, outage,
     batch(bucket, tmp_path / "undisturbed", *how)
     bucket.outage, bucket.healthy = OUTAGES[outage], int(healthy * bucket.asked.total())
     run = batch(bucket, tmp_path / "out", *how, status=1)
-    assert "s3://bucket fails for file after file" in run.stderr and "the same command reads the rest" in run.stderr, run.stderr
+    assert "s3://bucket fails for file after file" in run.stderr and "run the same command again when the store answers" in run.stderr, run.stderr
     assert "panicked" not in run.stderr and (how == ("--each",) or not (tmp_path / "out").exists())
     # If access is denied from the start, a folder may be private: 64 files are tried.
     most = 75 if (outage, healthy) == ("denied", 0) else 8 * 2 * 2 + 8
