@@ -182,7 +182,7 @@ pub struct IcechunkOptions {
 impl IcechunkOptions {
     /// Returns the library's options for a commit of `source`, which the default message names.
     pub fn options(&self, source: &str) -> crate::CommitOptions {
-        use crate::{CommitMode, CommitOptions};
+        use crate::commit::{CommitOptions, Mode};
 
         let defaults = CommitOptions::default();
         let author = self.author.iter().map(|author| ("author".to_owned(), author.clone()));
@@ -192,9 +192,9 @@ impl IcechunkOptions {
             properties: author.chain(self.commit_property.iter().cloned()).collect(),
             group: self.group.clone().unwrap_or_default(),
             mode: match &self.append_dim {
-                Some(dimension) => CommitMode::Append(dimension.clone()),
-                None if self.replace => CommitMode::Replace,
-                None => CommitMode::Add,
+                Some(dimension) => Mode::Append(dimension.clone()),
+                None if self.replace => Mode::Replace,
+                None => Mode::Add,
             },
             ..CommitOptions::default()
         }
