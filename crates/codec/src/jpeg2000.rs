@@ -20,7 +20,7 @@ const MOST_TILES: u64 = 0xffff;
 /// Adds tiles below an image of `rows` rows up to `height`. Its own rows decode as before.
 ///
 /// # Errors
-/// Files with boxes around the codestream, several tiles, images of another size, and the markers [`UNSUPPORTED`].
+/// Files with boxes around the codestream, several tiles, images of another size, and the markers listed in `UNSUPPORTED`.
 pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec<u8>, CodecFailure> {
     let broken = |reason: &str| corrupt(NAME, reason);
     let mut rest = bytes.strip_prefix(b"\xff\x4f").ok_or_else(|| broken("no bare codestream"))?;
