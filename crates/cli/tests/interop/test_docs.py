@@ -61,3 +61,22 @@ def test_example(block, environment):
             assert pattern(output).fullmatch(printed), f"$ {command}\n{printed}\n--- expected ---\n{output}"
         else:
             assert printed == "", f"$ {command}\n{printed}"
+
+
+def test_correctness_names_tests_that_exist():
+    """Each row of docs/correctness.md names the tests that hold it: by name in Rust, by file and name in Python."""
+    sources = "\n".join(path.read_text() for path in (clients.ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
+    modules = {path.name: path.read_text() for path in (clients.ROOT / "crates/cli/tests/interop").glob("*.py")}
+    rows = [line for line in (clients.ROOT / "docs/correctness.md").read_text().splitlines() if line.startswith("| ")]
+    missing, module, checked = [], None, 0
+    for name in [name for row in rows for name in re.findall(r"`([^`]+)`", row.strip(" |").split(" | ")[-1])]:
+        if match := re.fullmatch(r"(?:(test_\w+\.py)|…)(?:::(\w+))?", name):
+            module = match[1] or module
+            found = module in modules and (not match[2] or f"def {match[2]}(" in modules[module])
+        elif re.fullmatch(r"[a-z]\w*_\w+", name):
+            found = f"fn {name}(" in sources
+        else:
+            continue
+        checked += 1
+        missing += [] if found else [name]
+    assert checked > 60 and not missing, missing
