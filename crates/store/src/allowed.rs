@@ -1,4 +1,4 @@
-//! What may be opened: prefixes of urls, and nothing else. For programs that open what strangers name.
+//! URL prefixes that restrict which files may be opened, for programs that open URLs from untrusted users.
 
 mod address;
 mod place;
@@ -11,32 +11,33 @@ use object_store::client::HttpClient;
 use crate::{StoreError, location::Location};
 use place::Place;
 
-/// Prefixes of urls of which a file's must have one. Cheap to clone.
+/// Allowed URL prefixes; a URL must start with one of them. Cheap to clone.
 ///
-/// Urls are compared in one canonical form and by whole path segments; what has no such form (`..`, `.`, empty segments,
-/// backslashes, control characters, user names, queries) is refused. Local files are held against the real path of the
-/// file that was opened, so that no symbolic link leads out. Web servers are reached without redirects and without
-/// proxies, and only at public addresses, unless a prefix names the address itself (or `localhost`).
+/// URLs are compared in one canonical form and by whole path segments. A URL without a canonical form (`..`, `.`, empty
+/// segments, backslashes, control characters, user names, queries) is rejected. For a local file, the real path of the
+/// opened file is compared, so that no symbolic link escapes the prefix. Connections to web servers use no proxy,
+/// follow no redirect, and reach only public addresses, unless a prefix names the address itself (or `localhost`).
 #[derive(Clone, Debug)]
 pub struct Allowed {
-    /// A url must have a prefix of each set.
+    /// Sets of prefixes; a URL must match at least one prefix of every set.
     sets: Vec<Arc<Vec<Prefix>>>,
+    /// Shared client for web servers.
     web: web::Web,
 }
 
-/// A folder, a part of a bucket or of a web server, or a single file.
+/// A prefix: a folder, part of a bucket or web server, or a single file.
 #[derive(Debug)]
 struct Prefix {
     place: Place,
-    /// Where a local prefix really lies.
+    /// Real path of a local prefix, with symbolic links resolved; `None` for other prefixes.
     real: Option<PathBuf>,
 }
 
 impl Allowed {
-    /// Reads prefixes such as `s3://bucket/data/`, `https://host/` and `file:///data/`. Local ones must exist.
+    /// Parses prefixes such as `s3://bucket/data/`, `https://host/` and `file:///data/`. Local prefixes must exist.
     ///
     /// # Errors
-    /// [`StoreError::Location`] for what is no such prefix, or where there is none.
+    /// [`StoreError::Location`] for an invalid prefix, or if there are no prefixes.
     pub fn parse<T: AsRef<str>>(prefixes: impl IntoIterator<Item = T>) -> Result<Self, StoreError> {
         let set = prefixes.into_iter().map(|text| Prefix::parse(text.as_ref()));
         let set = set.collect::<Result<Vec<_>, _>>()?;
@@ -48,21 +49,21 @@ impl Allowed {
         Ok(Self { sets: vec![Arc::new(set)], web })
     }
 
-    /// What both allow.
+    /// Returns the intersection: a URL must be allowed by both.
     pub fn and(&self, other: &Self) -> Self {
         Self { sets: self.sets.iter().chain(&other.sets).cloned().collect(), web: self.web.clone() }
     }
 
-    /// The prefixes, for people; where several sets must allow a url, those of the narrowest, which comes last.
+    /// Returns the prefixes, for messages. After [`Allowed::and`], only those of the last and narrowest set.
     pub fn prefixes(&self) -> Vec<&str> {
         self.sets.last().into_iter().flat_map(|set| set.iter().map(|prefix| prefix.place.url())).collect()
     }
 
-    /// The canonical form of an allowed url; nothing is looked up.
+    /// Returns the canonical form of an allowed URL, without accessing the file system or the network.
     ///
     /// # Errors
-    /// [`StoreError::Location`] for a url that has no canonical form, [`StoreError::NotAllowed`] for one without an
-    /// allowed prefix.
+    /// [`StoreError::Location`] for a URL without a canonical form, [`StoreError::NotAllowed`] for one outside the
+    /// allowed prefixes.
     pub fn check(&self, url: &str) -> Result<String, StoreError> {
         let place = Place::parse(url)?;
         match self.sets.iter().all(|set| set.iter().any(|prefix| prefix.place.holds(&place))) {
@@ -71,8 +72,8 @@ impl Allowed {
         }
     }
 
-    /// The canonical form of a url that may be written, without a slash at its end: the folder in which it lies is really
-    /// below a prefix, and there is no symbolic link in its place.
+    /// Returns the canonical form of a URL that may be written, without its trailing slash. The real path of a local
+    /// output's folder must be within a prefix, and the output itself must not be a symbolic link.
     ///
     /// # Errors
     /// As [`Allowed::check`].
@@ -80,7 +81,7 @@ impl Allowed {
         let canonical = self.check(url.strip_suffix('/').unwrap_or(url))?;
         if let Some(path) = canonical.strip_prefix("file://") {
             self.check_listing(&canonical)?;
-            // Neither a link, nor a pipe or device, which would be written to itself.
+            // Rejects symbolic links, and pipes and devices, which would be written directly.
             if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
                 return Err(StoreError::NotAllowed { name: canonical });
             }
@@ -88,7 +89,8 @@ impl Allowed {
         Ok(canonical)
     }
 
-    /// Whether a folder may be made for outputs: that which it is made in, and is there already, is really below a prefix.
+    /// Checks that a folder may be created for outputs: the real path of its nearest existing ancestor must be within a
+    /// prefix.
     ///
     /// # Errors
     /// [`StoreError::NotAllowed`].
@@ -99,7 +101,8 @@ impl Allowed {
         self.holds_real(&real).then_some(()).ok_or_else(refused)
     }
 
-    /// Whether an open temporary file or folder, which is renamed when it is whole, really lies where it may.
+    /// Checks that the real path of a temporary file or folder, which will be renamed once complete, is within a
+    /// prefix.
     ///
     /// # Errors
     /// As [`Allowed::check`].
@@ -108,12 +111,13 @@ impl Allowed {
         self.check_file(&File::open(side).map_err(|error| StoreError::io(&name, &error))?, side)
     }
 
+    /// Returns whether a real path is within a prefix of every set.
     fn holds_real(&self, real: &std::path::Path) -> bool {
         let within = |prefix: &Prefix| prefix.real.as_ref().is_some_and(|folder| real.starts_with(folder));
         self.sets.iter().all(|set| set.iter().any(within))
     }
 
-    /// Whether what starts with a url may be listed: the folder in which all of it lies is allowed.
+    /// Checks that the files that start with a URL may be listed: the folder that contains all of them must be allowed.
     pub(crate) fn check_listing(&self, start: &str) -> Result<(), StoreError> {
         let folder = start.rsplit_once('/').map_or(start, |(folder, _)| folder);
         let folder = if folder.ends_with('/') { start } else { folder };
@@ -137,16 +141,16 @@ impl Allowed {
         }
     }
 
-    /// Whether a location that was parsed is still what is allowed.
+    /// Checks that a parsed location is still allowed.
     pub(crate) fn check_location(&self, location: &Location) -> Result<(), StoreError> {
         match location {
-            // The real path decides, once the file is open.
+            // Checked by real path once the file is open.
             Location::Local(_) => Ok(()),
             other => self.check(&other.url()).map(drop),
         }
     }
 
-    /// Whether an open local file really lies where it may.
+    /// Checks that the real path of an open local file is within a prefix.
     pub(crate) fn check_file(&self, file: &File, path: &std::path::Path) -> Result<(), StoreError> {
         let name = || path.display().to_string();
         let real = real_path(file, path).map_err(|error| StoreError::io(&name(), &error))?;
@@ -156,7 +160,7 @@ impl Allowed {
         }
     }
 
-    /// The client for web servers.
+    /// Returns the client for web servers.
     pub(crate) fn client(&self) -> object_store::Result<HttpClient> {
         self.web.client()
     }
@@ -172,14 +176,14 @@ impl Prefix {
     }
 }
 
-/// Where an open file lies, by what the kernel knows of it.
+/// Returns the real path of an open file, as the kernel reports it.
 #[cfg(target_os = "linux")]
 fn real_path(file: &File, _path: &std::path::Path) -> std::io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Where an open file lies: its path, looked up again, if that still leads to this very file.
+/// Returns the real path of an open file: resolves its path again, and fails if that path now leads to another file.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn real_path(file: &File, path: &std::path::Path) -> std::io::Result<PathBuf> {
     use std::os::unix::fs::MetadataExt;
@@ -191,7 +195,7 @@ fn real_path(file: &File, path: &std::path::Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Where an open file lies: its path, looked up again.
+/// Returns the real path of an open file: resolves its path again.
 #[cfg(not(unix))]
 fn real_path(_file: &File, path: &std::path::Path) -> std::io::Result<PathBuf> {
     path.canonicalize()

@@ -21,12 +21,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{Allowed, StoreError, keys::Taken, transport};
 
-/// Connections, credentials and slots for requests, shared by all files that are opened with the same options or clones
-/// of them. Options that were changed after cloning get their own.
+/// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
+/// Options changed after cloning get a pool of their own.
 #[derive(Clone, Default)]
 pub struct Clients(Arc<Mutex<HashMap<Settings, Arc<Pool>>>>);
 
-/// The options that a connection depends on.
+/// Options on which a connection depends.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
     pub(crate) values: Vec<(String, String)>,
@@ -38,32 +38,35 @@ pub(crate) struct Settings {
     pub(crate) retry_timeout: Duration,
 }
 
-/// What files with equal settings share.
+/// Resources shared by files with equal settings.
 pub(crate) struct Pool {
+    /// One permit for each concurrent request.
     slots: Semaphore,
+    /// Connected buckets, by URL and purpose.
     buckets: Mutex<HashMap<(String, Purpose), Bucket>>,
-    /// Where buckets were found to be, by their urls; `None` where that was asked in vain.
+    /// Detected regions by bucket URL; `None` if detection failed.
     regions: Mutex<BTreeMap<String, Option<String>>>,
-    /// For `http` and for `https`; a client keeps connections to many hosts.
+    /// Client for `http` URLs; one client keeps connections to many hosts.
     http: OnceLock<HttpClient>,
+    /// Client for `https` URLs.
     https: OnceLock<HttpClient>,
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Purpose {
-    /// Each request goes out once: tries after a failure are ours.
+    /// Reading: each request is sent once, since this crate retries.
     Reading,
-    /// The store tries again by itself.
+    /// Writing: `object_store` retries.
     Writing,
 }
 
-/// A bucket or container.
+/// A connected bucket or container.
 #[derive(Clone)]
 pub(crate) struct Bucket {
-    /// Objects by their keys.
+    /// Access to objects by key.
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// Keys in pages.
+    /// Paginated listings of keys.
     pub(crate) pages: Arc<dyn PaginatedListStore>,
 }
 
@@ -80,7 +83,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Clients {
-    /// Returns what files with these settings share.
+    /// Returns the pool for these settings, and creates it on first use.
     pub(crate) fn pool(&self, settings: Settings) -> Arc<Pool> {
         let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let slots = settings.concurrency.clamp(1, Semaphore::MAX_PERMITS);
@@ -99,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// Waits until a request may start; it ends when the permit is dropped.
+    /// Reserves a slot for a request, waiting until one is free. The slot is released when the permit is dropped.
     pub(crate) async fn slot(&self, name: &str) -> Result<SemaphorePermit<'_>, StoreError> {
         let closed = |error: tokio::sync::AcquireError| StoreError::Unavailable {
             name: name.to_owned(),
@@ -108,7 +111,7 @@ impl Pool {
         self.slots.acquire().await.map_err(closed)
     }
 
-    /// The bucket of a url such as `s3://name`, connected to when it is asked for first.
+    /// Returns the bucket of a URL such as `s3://name`, and connects to it on first use.
     pub(crate) fn bucket(
         &self,
         url: &str,
@@ -125,23 +128,24 @@ impl Pool {
         Ok(bucket)
     }
 
-    /// Where a bucket was found to be.
+    /// Returns the detected region of a bucket.
     pub(crate) fn region(&self, bucket: &str) -> Option<String> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).get(bucket).cloned().flatten()
     }
 
-    /// Where all buckets were found to be, by their urls.
+    /// Returns the detected regions of all buckets, by bucket URL.
     pub(crate) fn regions(&self) -> BTreeMap<String, String> {
         let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         regions.iter().filter_map(|(bucket, region)| Some((bucket.clone(), region.clone()?))).collect()
     }
 
-    /// Whether it was asked already where a bucket is.
+    /// Returns whether the region of a bucket has been looked up, successfully or not.
     pub(crate) fn knows_region(&self, bucket: &str) -> bool {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).contains_key(bucket)
     }
 
-    /// Notes where a bucket is, so that connections to it are made anew.
+    /// Records the region of a bucket. If it changed, drops the bucket's connections, so that the next request
+    /// reconnects.
     pub(crate) fn set_region(&self, bucket: &str, region: Option<&str>) {
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let old = regions.insert(bucket.to_owned(), region.map(str::to_owned)).flatten();
@@ -151,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// The client for plain HTTP, or HTTPS.
+    /// Returns the shared client for HTTPS if `secure`, else for plain HTTP.
     fn web(&self, secure: bool, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let place = if secure { &self.https } else { &self.http };
         if let Some(client) = place.get() {
@@ -162,14 +166,14 @@ impl Pool {
     }
 }
 
-/// Hands out the pool's client for web servers.
+/// Connector that returns the pool's client for web servers.
 #[derive(Debug)]
 pub(crate) struct Web {
-    /// Whose client.
+    /// Pool that owns the client.
     pub(crate) pool: Arc<Pool>,
-    /// Whether the url is one of `https`.
+    /// Whether the URL's scheme is `https`.
     pub(crate) secure: bool,
-    /// What may be reached, which has a client of its own.
+    /// Allowed prefixes, which have a client of their own; `None` for no restriction.
     pub(crate) allowed: Option<Allowed>,
 }
 
@@ -182,7 +186,7 @@ impl HttpConnector for Web {
     }
 }
 
-/// Makes clients that note what they see.
+/// Connector whose clients record responses in [`Seen`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observing;
 
@@ -192,7 +196,7 @@ impl HttpConnector for Observing {
     }
 }
 
-/// The same for buckets, which follow no redirect.
+/// Connector for buckets: as [`Observing`], but its clients follow no redirects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Straight;
 
@@ -202,6 +206,7 @@ impl HttpConnector for Straight {
     }
 }
 
+/// HTTP service that records each response in the [`Seen`] and [`Taken`] extensions of its request.
 #[derive(Debug)]
 struct Observed(HttpClient);
 
@@ -227,7 +232,7 @@ impl HttpService for Observed {
     }
 }
 
-/// Keeps the body of an answer, and hands it on.
+/// Stores a copy of the response's body in `taken`, and returns the response unchanged.
 async fn take(answer: HttpResponse, taken: &Taken) -> Result<HttpResponse, HttpError> {
     let (head, body) = answer.into_parts();
     let body = body.bytes().await?;
@@ -235,18 +240,19 @@ async fn take(answer: HttpResponse, taken: &Taken) -> Result<HttpResponse, HttpE
     Ok(HttpResponse::from_parts(head, body.into()))
 }
 
-/// What a server answered to a request, with which this travels as an extension.
+/// Facts about the response to a request, attached to the request as an extension.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The status; 0 before there is one.
+    /// HTTP status; 0 before the first response.
     status: Arc<AtomicU64>,
-    /// Seconds of the header `Retry-After`.
+    /// Value of the `Retry-After` header in seconds; 0 without one.
     after: Arc<AtomicU64>,
-    /// The region of a bucket that is not where it was looked for.
+    /// Region that S3 reported for a bucket requested in another region.
     region: Arc<Mutex<Option<String>>>,
 }
 
 impl Seen {
+    /// Records status, `Retry-After` and region of a response.
     fn note(&self, response: &HttpResponse) {
         self.status.store(u64::from(response.status().as_u16()), Ordering::Relaxed);
         let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
@@ -258,28 +264,28 @@ impl Seen {
         *self.region.lock().unwrap_or_else(PoisonError::into_inner) = region.map(str::to_owned);
     }
 
-    /// Where S3 says that the bucket is, where a request went to another region.
+    /// Returns the bucket's region as S3 reported it, if the request went to another region.
     pub(crate) fn region(&self) -> Option<String> {
         self.region.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The status of the last answer; 0 where there was none.
+    /// Returns the status of the last response; 0 if there was none.
     pub(crate) fn status(&self) -> u64 {
         self.status.load(Ordering::Relaxed)
     }
 
-    /// Whether another try may go well: nothing was answered, or a server that is busy, slow or broken says so.
+    /// Returns whether a retry may succeed: no response arrived, or its status reports a transient failure.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.status(), 0 | 408 | 429 | 500..=599)
     }
 
-    /// How long the server wants to be left alone.
+    /// Returns the minimum delay before a retry that the server asked for.
     pub(crate) fn retry_after(&self) -> Duration {
         Duration::from_secs(self.after.load(Ordering::Relaxed))
     }
 }
 
-/// Whether text can be a region: it becomes part of a host's name.
+/// Returns whether text is a valid region name, which becomes part of a host name.
 fn is_region(text: &str) -> bool {
     (1..=40).contains(&text.len())
         && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))

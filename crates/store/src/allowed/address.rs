@@ -1,9 +1,9 @@
-//! Which addresses are of the public network.
+//! Classification of IP addresses as public or not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is one of the public network: not of this machine, of a link (where clouds keep their metadata
-/// services), of a private network, or set aside (IANA's registries of special-purpose addresses).
+/// Returns whether an address belongs to the public network. Rejects loopback, link-local (where clouds serve instance
+/// metadata), private and reserved addresses (IANA special-purpose address registries).
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -27,8 +27,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// Of the addresses for all the world (2000::/3), those that hide another are judged by that one or refused. Addresses of
-/// IPv4 in the clothes of IPv6 are judged as what they are.
+/// Accepts global unicast addresses (2000::/3). Addresses that embed an IPv4 address (IPv4-mapped, NAT64, 6to4) are
+/// classified by the embedded address; other special-purpose ranges are rejected.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4_mapped() {
         return is_public_v4(inner);
@@ -41,6 +41,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
+/// Assembles an IPv4 address from two 16-bit groups of an IPv6 address.
 fn joined(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low))
 }

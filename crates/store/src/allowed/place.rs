@@ -1,4 +1,4 @@
-//! The one form of a url that is compared.
+//! Canonical form in which URLs are compared.
 
 use std::path::PathBuf;
 
@@ -7,21 +7,22 @@ use url::Url;
 
 use crate::{StoreError, error::without_query};
 
-/// Longest url, in bytes.
+/// Maximum length of a URL in bytes.
 const LONGEST: usize = 4096;
 
-/// A url, taken apart.
+/// A parsed URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     /// Scheme, host and port, or scheme and bucket; `file://` alone.
     origin: String,
-    /// Percent-decoded, of a web server and of the local disk; as they are, of a bucket.
+    /// Path segments: percent-decoded for web servers and local disks, verbatim for buckets.
     segments: Vec<Vec<u8>>,
+    /// Canonical form.
     url: String,
 }
 
 impl Place {
-    /// The place of a file.
+    /// Parses the URL of a file.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let place = Self::read(url).map_err(|reason| invalid(url, reason))?;
         match place.segments.is_empty() && !place.origin.starts_with("http") {
@@ -30,7 +31,7 @@ impl Place {
         }
     }
 
-    /// The place below which files may lie. A slash at its end says nothing.
+    /// Parses a prefix of URLs. A trailing slash has no meaning.
     pub(super) fn parse_prefix(prefix: &str) -> Result<Self, StoreError> {
         let text = match prefix.split_once("://") {
             Some(("file", "/")) => prefix,
@@ -40,23 +41,23 @@ impl Place {
         Self::read(text).map_err(|reason| invalid(prefix, reason))
     }
 
-    /// Its canonical form.
+    /// Returns the canonical form.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether another place is this one, or below it.
+    /// Returns whether another place is equal to this one or below it.
     pub(super) fn holds(&self, other: &Self) -> bool {
         self.origin == other.origin && other.segments.starts_with(&self.segments)
     }
 
-    /// Whether it is a web server of the name `localhost`.
+    /// Returns whether the place is on a web server named `localhost`.
     pub(super) fn is_localhost(&self) -> bool {
         let host = self.origin.strip_prefix("http://").or_else(|| self.origin.strip_prefix("https://"));
         host.is_some_and(|host| host == "localhost" || host.starts_with("localhost:"))
     }
 
-    /// The path of a local place, as it is written.
+    /// Returns the path of a local place, verbatim; `None` for other places.
     pub(super) fn local_path(&self) -> Option<PathBuf> {
         (self.origin == "file://").then(|| PathBuf::from(self.url.trim_start_matches("file://")))
     }
@@ -124,7 +125,8 @@ fn web(scheme: &str, rest: &str) -> Result<Place, &'static str> {
     Ok(Place { origin, segments, url: url.to_string() })
 }
 
-/// The segments of a path, none of which may mean anything but a name, however often it is decoded.
+/// Splits a path into segments. Rejects a segment that is not a plain name after zero, one or two rounds of
+/// percent-decoding.
 fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
     if path.is_empty() {
         return Ok(Vec::new());
@@ -144,7 +146,7 @@ fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
     path.split('/').map(segment).collect()
 }
 
-/// A message's name for a url: without what may be a secret.
+/// Builds the error for an invalid URL, and omits parts of the URL that may be secret.
 fn invalid(url: &str, reason: &str) -> StoreError {
     let shown = match url.split_once("://").and_then(|(_, rest)| rest.split('/').next()) {
         Some(authority) if authority.contains('@') => "url",

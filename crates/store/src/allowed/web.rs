@@ -1,4 +1,4 @@
-//! Connections to web servers that go where the url says, and nowhere else.
+//! Connections to web servers that reach only the host of the URL, at a permitted address.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use reqwest::{
 
 use super::address::is_public;
 
-/// Makes one client, which keeps its connections.
+/// Creates the client on first use and shares it, so that connections are reused.
 #[derive(Clone, Debug)]
 pub(super) struct Web {
     client: Arc<OnceLock<HttpClient>>,
@@ -24,12 +24,12 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// `localhost`: whether a prefix names that host.
+    /// Creates a factory; `localhost` states whether a prefix names that host.
     pub(super) fn new(localhost: bool) -> Self {
         Self { client: Arc::default(), resolver: Resolver { localhost } }
     }
 
-    /// The client. It follows no redirect and uses no proxy, which would resolve names by itself.
+    /// Returns the client. It follows no redirects, and uses no proxy, since a proxy resolves names itself.
     pub(super) fn client(&self) -> object_store::Result<HttpClient> {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
@@ -49,9 +49,8 @@ impl Web {
     }
 }
 
-/// Hands over the addresses of a name that may be connected to. The connection goes to one of these, so that a second
-/// answer cannot be another than the one that was looked at. Hosts that are addresses do not come here: a prefix names
-/// them.
+/// DNS resolver that returns only permitted addresses. The client connects to the addresses that were checked, so that
+/// a second DNS answer cannot substitute others. Hosts given as IP addresses bypass it: a prefix must name them.
 #[derive(Clone, Copy, Debug)]
 struct Resolver {
     localhost: bool,
