@@ -21,26 +21,27 @@ use crate::{
     region,
 };
 
-/// Files that become a folder, or objects under a prefix, when all of them are there. Dropped before that, it leaves
-/// nothing, and what was at the final place stays.
+/// A set of files that becomes a folder, or objects under a prefix, once all of them are complete. If it is dropped
+/// before that, its files are deleted and the target stays unchanged.
 #[derive(Debug)]
 pub struct SideFolder {
     target: Location,
-    /// Whether what is there already is taken away.
+    /// Whether existing content of the target is replaced.
     overwrite: bool,
+    /// Temporary folder that holds the files.
     aside: TempDir,
-    /// Shows that this process is alive.
+    /// Lock of the temporary folder, which shows that this process is alive.
     _locked: File,
-    /// In the order in which they were put.
+    /// Keys of the files, in the order in which they were started.
     keys: Vec<String>,
 }
 
-/// Objects that are written at once; each is held in memory whole.
+/// Maximum concurrent uploads; each object is held in memory whole.
 const UPLOADS: usize = 8;
 
 impl SideFolder {
-    /// Starts a folder that will be at a path, or the objects that will be below a url. Unless it is to be overwritten,
-    /// nothing may be there but an empty folder.
+    /// Creates a set of files for a local path or a URL prefix. Without `overwrite`, a local target must be absent or
+    /// an empty folder; the prefix of a bucket is checked before the upload.
     pub fn create(target: &str, overwrite: bool) -> Result<Self, StoreError> {
         let target = Location::parse(target.trim_end_matches('/'))?;
         let failed = |error: &io::Error| StoreError::io(&target.name(), error);
@@ -75,7 +76,7 @@ impl SideFolder {
         Ok(this)
     }
 
-    /// Whether it really lies where it may be written.
+    /// Checks that the real path of the temporary folder may be written.
     pub fn check_place(&self, writable: Option<&Allowed>) -> Result<(), StoreError> {
         match (&self.target, writable) {
             (Location::Local(_), Some(writable)) => writable.check_side(self.aside.path()),
@@ -83,7 +84,8 @@ impl SideFolder {
         }
     }
 
-    /// Whether a file, as [`crate::Object::url`] gives it, lies in the folder or below the prefix.
+    /// Returns whether a file, given by the URL of [`crate::Object::url`], is in the target folder or below the target
+    /// prefix.
     pub fn holds(&self, url: &str) -> bool {
         if let (Location::Local(target), Some(path)) = (&self.target, url.strip_prefix("file://")) {
             let path = Path::new(path);
@@ -92,7 +94,7 @@ impl SideFolder {
         url.strip_prefix(&self.target.url()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Starts the file of a key such as `a/b.json`.
+    /// Creates the file of a key such as `a/b.json`.
     pub fn file(&mut self, key: &str) -> io::Result<File> {
         if key.split('/').any(|name| matches!(name, "" | "." | "..")) || key.contains(['\\', '\0']) {
             return Err(io::Error::new(
@@ -110,7 +112,7 @@ impl SideFolder {
         Ok(file)
     }
 
-    /// Sees to it that all files are on the disk, and says what was written.
+    /// Makes all files durable if the target is local, and returns the receipt of what was written.
     pub fn sync(&self) -> Result<Receipt, StoreError> {
         let is_local = matches!(self.target, Location::Local(_));
         let mut parts = Parts::default();
@@ -134,8 +136,8 @@ impl SideFolder {
         Ok(parts.receipt())
     }
 
-    /// Puts all at its final place: a local folder at once, objects in any order but for the last, which is put when
-    /// all others are there. Says what is there then.
+    /// Publishes the files: renames a local folder, or uploads objects in any order, except for the file started last,
+    /// which is uploaded after all others. Returns the receipt of the published output.
     pub async fn finish(self, options: &StoreOptions) -> Result<Receipt, StoreError> {
         let content = self.sync()?;
         if let Location::Local(path) = &self.target {
@@ -150,10 +152,12 @@ impl SideFolder {
         }
     }
 
+    /// Returns the folder within the temporary one that holds the files.
     fn inner(&self) -> PathBuf {
         self.aside.path().join(INNER)
     }
 
+    /// Renames the folder to its target. An existing target is moved aside first, and restored if the rename fails.
     fn rename(&self, target: &Path) -> io::Result<()> {
         let old = self.aside.path().join(OLD);
         let replaced = match target.symlink_metadata() {
@@ -172,6 +176,7 @@ impl SideFolder {
         renamed.and_then(|()| sync_folder(folder_of(target)))
     }
 
+    /// Uploads all files, the one started last after the others.
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let name = self.target.name();
         let failed = |error| StoreError::remote(&name, &error);
@@ -188,8 +193,8 @@ impl SideFolder {
         one(last).await
     }
 
-    /// Takes away what is below the prefix, the file that shows it (which was put last) before the others; or refuses
-    /// where there is anything and it is not to be overwritten.
+    /// Deletes the objects below the prefix, starting with the one that readers open first (which is uploaded last).
+    /// Without `overwrite`, fails if there are any.
     async fn clear(&self, store: &dyn ObjectStore, prefix: &Key) -> Result<(), StoreError> {
         let name = self.target.name();
         let failed = |error| StoreError::remote(&name, &error);
@@ -213,7 +218,7 @@ fn child(prefix: &Key, key: &str) -> object_store::Result<Key> {
     Ok(Key::parse(format!("{prefix}/{key}"))?)
 }
 
-/// Refuses a place where there is something.
+/// Fails unless a path is absent or an empty folder.
 fn vacant(path: &Path) -> Result<(), StoreError> {
     let name = path.display().to_string();
     match fs::metadata(path) {

@@ -1,4 +1,5 @@
-//! Listings of buckets, read by us: object_store gives no page in which one key is none of its paths, and trims keys.
+//! Parser for pages of bucket listings. `object_store` fails on a page in which one key is not a valid path, and trims
+//! keys.
 //!
 //! - S3 and Google (the same document): <https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>
 //! - Azure: <https://learn.microsoft.com/rest/api/storageservices/list-blobs>
@@ -17,36 +18,38 @@ use quick_xml::{
 
 use crate::{Listed, StoreError};
 
-/// Most bytes of a page: a thousand keys of 1,024 bytes, each byte escaped, with what is said of them.
+/// Maximum size of a page in bytes: a thousand keys of 1,024 bytes, each byte escaped, with their metadata.
 const LARGEST: usize = 32 << 20;
 
-/// Takes the document of a listing out of an answer, with whose request it travels as an extension.
+/// Copy of a listing's response body, attached to the request as an extension.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken(Arc<Mutex<Bytes>>);
 
 impl Taken {
+    /// Stores the body.
     pub(crate) fn put(&self, body: Bytes) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = body;
     }
 
+    /// Returns the body; empty before a successful response.
     pub(crate) fn get(&self) -> Bytes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A page of a listing, with keys as they are.
+/// A page of a listing, with unmodified keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Keys {
-    /// Objects; `url` is the key.
+    /// Objects; `url` holds the key.
     pub(crate) objects: Vec<Listed>,
-    /// Common starts, each with its `/`.
+    /// Common prefixes, each with its trailing `/`.
     pub(crate) prefixes: Vec<String>,
-    /// What to ask for next.
+    /// Continuation token of the next page.
     pub(crate) next: Option<String>,
 }
 
-/// The path of a key, if it is one that can be asked for: `Path` would leave out a `/` at its ends, and web clients take
-/// steps such as `..` for what they are in urls.
+/// Returns the path of a key. Rejects keys that cannot be requested unmodified: `Path` drops a `/` at either end, and
+/// HTTP clients resolve steps such as `..` in URLs.
 pub(crate) fn path(name: &str, key: &str) -> Result<Path, StoreError> {
     let reason = if key.is_empty() || key.ends_with('/') {
         "a key that ends in a slash names a folder, expected the key of an object"
@@ -141,20 +144,24 @@ fn resolved(reference: &str) -> Result<String, PageError> {
         .ok_or_else(|| PageError::Reference(reference.to_owned()))
 }
 
+/// State of the parser.
 #[derive(Default)]
 struct Page {
     /// Names of the open elements.
     open: Vec<String>,
-    /// Of the innermost one.
+    /// Text of the innermost open element.
     text: String,
-    /// Whether Azure wrote the name with escapes, since XML cannot say it.
+    /// Whether Azure percent-encoded the name, because XML cannot represent it.
     is_escaped: bool,
+    /// Whether the root element of a listing was read.
     is_listing: bool,
+    /// Object or prefix being read.
     entry: Entry,
+    /// Entries read so far.
     keys: Keys,
 }
 
-/// An object, or a common start.
+/// An object or common prefix.
 #[derive(Default)]
 struct Entry {
     key: Option<String>,
@@ -163,6 +170,7 @@ struct Entry {
 }
 
 impl Page {
+    /// Handles a start tag.
     fn open(&mut self, start: &BytesStart<'_>) {
         self.open.push(start.local_name().as_ref().to_owned());
         self.text.clear();
@@ -170,6 +178,7 @@ impl Page {
             matches!(start.try_get_attribute("Encoded"), Ok(Some(value)) if &*value.value == "true");
     }
 
+    /// Handles an end tag: stores the element's text in the field of its path.
     fn close(&mut self) -> Result<(), PageError> {
         let text = std::mem::take(&mut self.text);
         let open: Vec<_> = self.open.iter().map(String::as_str).collect();
@@ -201,6 +210,7 @@ impl Page {
         Ok(())
     }
 
+    /// Returns the page if the document is a complete listing.
     fn end(self) -> Result<Keys, PageError> {
         match self.open.is_empty() && self.is_listing {
             true => Ok(self.keys),
@@ -210,7 +220,7 @@ impl Page {
 }
 
 impl Entry {
-    /// A field of S3, Google or Azure.
+    /// Stores a field of S3, Google or Azure.
     fn take(&mut self, field: &str, text: String) -> Result<(), PageError> {
         match field {
             "Size" | "Content-Length" => {
@@ -231,6 +241,7 @@ impl Entry {
     }
 }
 
+/// Percent-decodes a name.
 fn unescaped(text: &str) -> Result<String, PageError> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(Into::into).map_err(|_| PageError::Escape(text.to_owned()))

@@ -1,8 +1,8 @@
 //! One writer at a time for each output.
 //!
-//! A local output is locked by a file beside it, `.virtualize-NAME.lock`; the operating system releases the lock when its
-//! process ends. An output in a bucket is locked by an object of that name, which its holder writes anew every few seconds:
-//! a lock that has not changed for a while was left by a process that ended, and is taken over.
+//! A local output is locked by a file beside it, `.virtualize-NAME.lock`; the operating system releases the lock when
+//! the process ends. An output in a bucket is locked by an object of that name, a lease that its holder renews every
+//! few seconds. A lease that was not renewed for a while belongs to a dead process, and another process takes it over.
 
 use std::{
     ffi::OsString,
@@ -21,53 +21,55 @@ use crate::{
     region,
 };
 
-/// How often the holder of an object writes it anew.
+/// Interval at which the holder renews the lease of an object.
 const BEAT: Duration = Duration::from_secs(5);
-/// How long the object of a living holder may stay the same.
+/// Time without renewal after which a lease expires.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How often a lock that someone else holds is looked at.
+/// Interval at which a waiting process checks a lease of another one.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest name of a file whose lock has that name in its own.
+/// Maximum length in bytes of an output's name that its lock's name contains; longer names are hashed.
 const LONGEST_NAME: usize = 200;
 
-/// The right to write an output, which one process has at a time: on this machine, and on others that share the file
-/// system or the bucket. It ends when it is dropped, or with its process.
+/// Exclusive right to write an output, held by at most one process on this machine and on others that share the file
+/// system or bucket. The lock is released when it is dropped, or when its process ends.
 ///
-/// Two locks of one output exclude each other within a process too. An output below another one is another output.
+/// Locks also exclude each other within a process. An output nested below another one is a separate output.
 #[derive(Debug)]
 pub struct OutputLock {
     name: String,
     held: Held,
 }
 
+/// What holds the lock.
 #[derive(Debug)]
 enum Held {
-    /// A file that is locked.
+    /// A locked file.
     File { path: PathBuf, file: File },
-    /// An object that is written anew by a task.
+    /// An object whose lease a task renews.
     Object(Lease),
-    /// Nothing can be locked: a pipe or device, or a store without conditional writes.
+    /// No lock is possible: a pipe or device, or a store without conditional writes.
     Nothing,
 }
 
+/// Lease of a lock object, and the task that renews it.
 #[derive(Debug)]
 struct Lease {
-    /// When the object was last known to be ours; `None` where someone else has taken it over.
+    /// Time of the last renewal; `None` after another process took over.
     held: Arc<Mutex<Option<Instant>>>,
-    /// Dropped to end the task.
+    /// Dropped to stop the task.
     end: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
 }
 
 impl OutputLock {
-    /// Locks a path or url; needs a tokio runtime for urls. A lock that a process left when it was killed is waited for,
-    /// 20 seconds in a bucket.
+    /// Acquires the lock of a path or URL; URLs need a tokio runtime. In a bucket, waits up to 20 seconds for the lease
+    /// of a killed process to expire.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] where another writer has it.
+    /// [`StoreError::Locked`] if another writer holds the lock.
     pub async fn acquire(target: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let location = match Location::parse(target.trim_end_matches('/')) {
-            // All of a bucket.
+            // A whole bucket.
             Err(_) if target.contains("://") => Location::parse_prefix(target)?,
             location => location?,
         };
@@ -80,7 +82,7 @@ impl OutputLock {
         Ok(Self { name, held })
     }
 
-    /// Fails where the lock was lost: a process that was silent for too long is taken for dead.
+    /// Checks that the lock is still held: a lease that its holder did not renew in time counts as lost.
     ///
     /// # Errors
     /// [`StoreError::Locked`].
@@ -93,7 +95,7 @@ impl OutputLock {
         }
     }
 
-    /// Ends it, and waits until the object of a bucket is gone.
+    /// Releases the lock, and waits until the lock object of a bucket is deleted.
     pub async fn release(mut self) {
         if let Held::Object(lease) = &mut self.held {
             drop(lease.end.take());
@@ -106,7 +108,7 @@ impl OutputLock {
 
 impl Drop for OutputLock {
     fn drop(&mut self) {
-        // Before it is unlocked: who has opened it meanwhile sees that it is no longer there.
+        // Removed before it is unlocked: a process that opened the file meanwhile detects that it is gone.
         if let Held::File { path, file } = &self.held
             && is_at(file, path)
         {
@@ -115,7 +117,7 @@ impl Drop for OutputLock {
     }
 }
 
-/// The name of the lock of a file of this name.
+/// Returns the name of the lock of an output with this name.
 fn lock_name(name: &str) -> String {
     if name.len() <= LONGEST_NAME {
         return format!(".virtualize-{name}.lock");
@@ -126,6 +128,7 @@ fn lock_name(name: &str) -> String {
     format!(".virtualize-{sum:016x}.lock")
 }
 
+/// Locks the file beside a local output.
 fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     let failed = |error: &io::Error| StoreError::io(name, error);
     let found = fs::metadata(target).ok();
@@ -140,7 +143,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
         let file = file.map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) if is_at(&file, &path) => return Ok(Held::File { path, file }),
-            // Its holder removed it between the two.
+            // Its holder removed the file between opening and locking.
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { name: name.to_owned() }),
             Err(TryLockError::Error(error)) => {
@@ -154,7 +157,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     }
 }
 
-/// A path with its links resolved, also where its last part is not there yet.
+/// Resolves symbolic links in a path; the last component may be absent.
 fn real(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
@@ -165,7 +168,7 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether an open file is still the one at a path.
+/// Returns whether a path still leads to an open file.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(open), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     #[cfg(unix)]
@@ -179,6 +182,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
+/// Acquires the lock object of an output in a bucket.
 async fn lock_object(location: &Location, name: &str, options: &StoreOptions) -> Result<Held, StoreError> {
     let Location::Bucket { service, bucket, key } = location else { return Ok(Held::Nothing) };
     let (folder, file) = key.rsplit_once('/').map_or(("", key.as_str()), |(folder, file)| (folder, file));
@@ -194,16 +198,16 @@ async fn lock_object(location: &Location, name: &str, options: &StoreOptions) ->
     }
 }
 
-/// The object that stands for a lock.
+/// Object that represents a lock.
 struct LockObject {
     store: Arc<dyn ObjectStore>,
     key: Key,
-    /// Whose it is.
+    /// Random identifier of the holder.
     id: String,
 }
 
 impl LockObject {
-    /// Makes it, or takes it over from a process that ended; `None` where the store cannot write under a condition.
+    /// Creates the object, or takes over an expired lease; `None` if the store has no conditional writes.
     async fn take(&self, name: &str) -> Result<Option<UpdateVersion>, StoreError> {
         use object_store::Error as E;
         let locked = || StoreError::Locked { name: name.to_owned() };
@@ -243,6 +247,7 @@ impl LockObject {
         }
     }
 
+    /// Writes the object conditionally; `beat` makes each renewal's content distinct.
     async fn put(&self, mode: PutMode, beat: u64) -> object_store::Result<UpdateVersion> {
         let text = format!("{} {beat}\n", self.id);
         let PutResult { e_tag, version, .. } =
@@ -250,7 +255,7 @@ impl LockObject {
         Ok(UpdateVersion { e_tag, version })
     }
 
-    /// Writes it anew until the lock is dropped, and then deletes it.
+    /// Renews the lease in a task until the lock is dropped, then deletes the object.
     fn hold(self, mut version: UpdateVersion) -> Lease {
         let (end, mut ended) = oneshot::channel::<()>();
         let held = Arc::new(Mutex::new(Some(Instant::now())));
@@ -270,7 +275,7 @@ impl LockObject {
                     Err(object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. }) => {
                         return set(None);
                     }
-                    // It counts as held for a while yet.
+                    // The lease stays valid until it expires.
                     Err(_) => {}
                 }
             }

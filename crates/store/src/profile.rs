@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, env, fs, io, path::PathBuf};
 
 use crate::{StoreError, StoreOptions};
 
-/// Most bytes of a file that are read.
+/// Maximum bytes read from a file.
 const LARGEST: u64 = 4 << 20;
 
-/// Properties by name, in lower case; a property of a nested block as `block.name`.
+/// Properties by lower-case name; a property of a nested block is named `block.name`.
 type Section = BTreeMap<String, String>;
-/// Sections by what stands in the brackets, its blanks made one.
+/// Sections by the text in brackets, with runs of blanks collapsed.
 type Sections = BTreeMap<String, Section>;
 
-/// A profile that someone chose, or the default one.
+/// The selected profile, or the default one.
 #[derive(Debug)]
 struct Profile {
     name: String,
@@ -36,14 +36,14 @@ enum ProfileError {
     Unsupported { name: String, method: &'static str, key: &'static str },
 }
 
-/// The option that names a profile; no key of object_store.
+/// Option that selects a profile; not a key of `object_store`.
 pub(crate) const OPTION: &str = "aws_profile";
 
-/// What the profile adds to what options and environment say: settings by the keys of object_store. `name` is for
-/// messages.
+/// Returns the settings that the profile adds to the options and the environment, by the keys of `object_store`. `name`
+/// appears in messages.
 ///
 /// # Errors
-/// [`StoreError::Denied`] where the profile has credentials of a kind that is not known here, or is not there.
+/// [`StoreError::Denied`] if the selected profile does not exist or uses an unsupported kind of credentials.
 pub(crate) fn settings(name: &str, options: &StoreOptions) -> Result<Vec<(String, String)>, StoreError> {
     let given = Given { options };
     let denied =
@@ -73,14 +73,17 @@ pub(crate) fn settings(name: &str, options: &StoreOptions) -> Result<Vec<(String
     Ok(settings.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
-/// Whether options or environment say a region (a profile's is one to begin with).
+/// Returns whether the options or the environment set a region. A profile's region is only the initial guess.
 pub(crate) fn says_region(options: &StoreOptions) -> bool {
     Given { options }.find(&REGIONS).is_some()
 }
 
+/// Names of the setting for the region.
 const REGIONS: [&str; 4] = ["aws_region", "aws_default_region", "region", "default_region"];
+/// Names of the setting for the endpoint.
 const ENDPOINTS: [&str; 5] =
     ["aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint"];
+/// Names of settings that supply credentials.
 const CREDENTIALS: [&str; 7] = [
     "aws_access_key_id",
     "access_key_id",
@@ -91,13 +94,13 @@ const CREDENTIALS: [&str; 7] = [
     "aws_container_credentials_full_uri",
 ];
 
-/// What options and environment say.
+/// Settings of the options and the environment.
 struct Given<'a> {
     options: &'a StoreOptions,
 }
 
 impl Given<'_> {
-    /// A setting by any of its names: of the options, else of the environment.
+    /// Returns a setting by any of its names, from the options or else the environment.
     fn find(&self, names: &[&str]) -> Option<String> {
         let said = self.options.values.iter();
         let mut said = said.filter(|(key, _)| names.contains(&key.to_ascii_lowercase().as_str()));
@@ -108,6 +111,7 @@ impl Given<'_> {
         said.next().map(|(_, value)| value.clone()).or_else(set)
     }
 
+    /// Returns whether credentials are set, or requests are unsigned.
     fn has_credentials(&self) -> bool {
         let unsigned = self.find(&["aws_skip_signature", "skip_signature", "aws_no_sign_request"]);
         let unsigned =
@@ -117,11 +121,13 @@ impl Given<'_> {
 }
 
 impl Profile {
+    /// Returns a property that is not empty.
     fn get(&self, key: &str) -> Option<&str> {
         self.section.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Its credentials; none where it has none of any kind, so that those of a machine or container are looked for.
+    /// Returns the profile's credentials. The result is empty if the profile has none of any kind, so that those of the
+    /// machine or container apply.
     fn credentials(&self) -> Result<Vec<(&'static str, &str)>, ProfileError> {
         const KEYS: [(&str, &str); 2] =
             [("aws_access_key_id", "aws_secret_access_key"), ("aws_secret_access_key", "aws_access_key_id")];
@@ -156,13 +162,14 @@ impl Profile {
     }
 }
 
-/// Both files.
+/// The config file and the credentials file.
 struct Files {
     config: (PathBuf, Sections),
     credentials: (PathBuf, Sections),
 }
 
 impl Files {
+    /// Reads both files; an absent file counts as empty.
     fn read() -> Result<Self, ProfileError> {
         let path = |variable: &str, name: &str| match env::var_os(variable) {
             Some(path) => PathBuf::from(path),
@@ -179,11 +186,13 @@ impl Files {
         })
     }
 
+    /// Returns the paths of both files, for messages.
     fn names(&self) -> String {
         format!("{} or {}", self.config.0.display(), self.credentials.0.display())
     }
 
-    /// A profile of either file; keys of the credentials file go first, and come together.
+    /// Returns the profile, merged from both files. Properties of the credentials file take precedence; its keys are
+    /// never combined with those of the config file.
     fn profile(&self, name: &str) -> Option<Profile> {
         let config = &self.config.1;
         let plain = || config.get(name).filter(|_| name == "default");
@@ -199,7 +208,7 @@ impl Files {
         (config.is_some() || credentials.is_some()).then(|| Profile { name: name.to_owned(), section })
     }
 
-    /// The url of S3's service for a profile: that for S3 alone before that for all services.
+    /// Returns the S3 endpoint of a profile; an endpoint for S3 alone takes precedence over one for all services.
     fn endpoint<'a>(&'a self, profile: &'a Profile) -> Option<&'a str> {
         let services = || self.config.1.get(&format!("services {}", profile.get("services")?));
         let own = services().and_then(|services| services.get("s3.endpoint_url"));
@@ -207,11 +216,12 @@ impl Files {
     }
 }
 
-/// No such file; a home that is none.
+/// Returns whether the file does not exist, or its folder is not a folder.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// Reads a file up to [`LARGEST`] bytes.
 fn text(path: &std::path::Path) -> io::Result<String> {
     let mut text = String::new();
     let mut limited = io::Read::take(fs::File::open(path)?, LARGEST);
@@ -219,7 +229,7 @@ fn text(path: &std::path::Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a file. Lines that make no sense are passed over, as the AWS command line does.
+/// Parses a file. Skips malformed lines, as the AWS command line does.
 fn parse(text: &str) -> Sections {
     let mut sections = Sections::new();
     let mut section: Option<String> = None;
@@ -253,12 +263,12 @@ fn parse(text: &str) -> Sections {
     sections
 }
 
-/// `profile "a name"` as `profile a name`.
+/// Normalizes a section's name: `profile "a name"` becomes `profile a name`.
 fn named(text: &str) -> String {
     text.replace(['"', '\''], "").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A value without blanks around it and a remark, which starts with `#` or `;` after a blank.
+/// Removes surrounding blanks and a trailing comment, which starts with `#` or `;` after a blank.
 fn uncommented(value: &str) -> &str {
     let blanks = [" #", " ;", "\t#", "\t;"];
     let end = blanks.iter().filter_map(|mark| value.find(mark)).min().unwrap_or(value.len());

@@ -18,13 +18,13 @@ use crate::{
     region,
 };
 
-/// What an output is: how many files and bytes it has, and a digest by which it is known again. Of local files it is a
-/// digest of their content; of objects, of the entity tags that their store gave them.
+/// Identity of an output: its number of files, its size and a digest. The digest covers the content of local files; for
+/// objects, the entity tags that the store assigned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
-    /// Files or objects.
+    /// Number of files or objects.
     pub files: u64,
-    /// Bytes of all together.
+    /// Total size in bytes.
     pub bytes: u64,
     digest: String,
 }
@@ -36,14 +36,14 @@ impl fmt::Display for Receipt {
 }
 
 impl Receipt {
-    /// Reads what `to_string` gave.
+    /// Parses the text that `to_string` returns.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let (files, bytes) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         Some(Self { files, bytes, digest: parts.next()?.to_owned() })
     }
 
-    /// That of an object which is an output of its own, as a listing has it.
+    /// Returns the receipt of a listed object that is an output by itself.
     pub fn of_object(object: &Listed) -> Self {
         let mut parts = Parts::default();
         parts.add_object("", object);
@@ -51,7 +51,7 @@ impl Receipt {
     }
 }
 
-/// Passes bytes on, and knows the receipt of a file that has them.
+/// Writer that passes bytes on and computes the receipt of a file with that content.
 pub struct Receipted<W> {
     out: W,
     size: u64,
@@ -59,12 +59,12 @@ pub struct Receipted<W> {
 }
 
 impl<W: Write> Receipted<W> {
-    /// Passes bytes on to `out`.
+    /// Creates a writer that passes bytes on to `out`.
     pub fn new(out: W) -> Self {
         Self { out, size: 0, hasher: Sha256::new() }
     }
 
-    /// That of what was written.
+    /// Returns the receipt of the bytes written.
     pub fn receipt(self) -> Receipt {
         let mut parts = Parts::default();
         parts.add_content("", self.size, &self.hasher.finalize());
@@ -85,12 +85,12 @@ impl<W: Write> Write for Receipted<W> {
     }
 }
 
-/// Files of an output by their keys: sizes, and what tells their content.
+/// Files of an output by key, each with its size and an identifier of its content.
 #[derive(Default)]
 pub struct Parts(BTreeMap<String, (u64, String)>);
 
 impl Parts {
-    /// An object as a listing has it.
+    /// Adds a listed object, identified by its entity tag, or else by its modification time.
     pub fn add_object(&mut self, key: &str, object: &Listed) {
         let tag = match (&object.etag, object.modified) {
             (Some(tag), _) => tag.trim_start_matches("W/").trim_matches('"').to_owned(),
@@ -100,11 +100,12 @@ impl Parts {
         self.0.insert(key.to_owned(), (object.size.unwrap_or_default(), tag));
     }
 
+    /// Adds a file, identified by the digest of its content.
     pub(crate) fn add_content(&mut self, key: &str, size: u64, digest: &[u8]) {
         self.0.insert(key.to_owned(), (size, hex::encode(digest)));
     }
 
-    /// What they are together.
+    /// Returns the receipt of all files together.
     pub fn receipt(&self) -> Receipt {
         let mut hasher = Sha256::new();
         for (key, (size, tag)) in &self.0 {
@@ -115,11 +116,12 @@ impl Parts {
     }
 }
 
-/// Says what is at a path or url now, with `deep` below a prefix of a bucket; `None` where there is nothing. Local files
-/// are read whole. An output need not be among what may be opened.
+/// Returns the receipt of the present content of a path or URL; `None` if nothing exists. With `deep`, covers the
+/// objects below a prefix of a bucket. Local files are read whole. [`StoreOptions::allowed`] does not apply, since an
+/// output need not be an allowed input.
 ///
 /// # Errors
-/// What a store can say.
+/// [`StoreError`] of the store or the file system.
 pub async fn receipt(
     target: &str,
     deep: bool,
@@ -142,10 +144,11 @@ pub async fn receipt(
     }
 }
 
-/// What a store says of a file now; `None` where there is none. Costs one request, of a local file none.
+/// Looks up the size, entity tag and modification time of a file; `None` if it does not exist. Costs one request, or
+/// none for a local file.
 ///
 /// # Errors
-/// What a store can say.
+/// [`StoreError`] of the store or the file system.
 pub async fn look(url: &str, options: &StoreOptions) -> Result<Option<Listed>, StoreError> {
     if let Some(allowed) = &options.allowed {
         allowed.check(url)?;
@@ -166,6 +169,7 @@ pub async fn look(url: &str, options: &StoreOptions) -> Result<Option<Listed>, S
     answer.map(|found| Some(Listed { url: url.to_owned(), ..found })).or_else(nothing)
 }
 
+/// Converts "not found" to `None`.
 fn nothing<T>(error: StoreError) -> Result<Option<T>, StoreError> {
     match error {
         StoreError::NotFound { .. } => Ok(None),
@@ -173,7 +177,8 @@ fn nothing<T>(error: StoreError) -> Result<Option<T>, StoreError> {
     }
 }
 
-/// Signed urls of the web are good for GET alone: of these the first byte is asked for.
+/// Requests the metadata of a file. For web servers, requests the first byte instead, since signed URLs are valid for
+/// GET only.
 async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, StoreError> {
     let link = Link::new(location, options)?;
     let mut how = GetOptions { head: true, ..GetOptions::default() };
@@ -194,6 +199,7 @@ async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Sto
     }
 }
 
+/// Computes the receipt of all objects below a prefix.
 async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Receipt>, StoreError> {
     let prefix = format!("{}/", location.url());
     let mut parts = Parts::default();
@@ -210,6 +216,7 @@ async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Rec
     }
 }
 
+/// Computes the receipt of a local file or folder.
 fn local(path: &Path) -> Result<Option<Receipt>, io::Error> {
     let found = match fs::metadata(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -227,6 +234,7 @@ fn local(path: &Path) -> Result<Option<Receipt>, io::Error> {
     Ok(Some(parts.receipt()))
 }
 
+/// Adds all files of a folder and its subfolders.
 fn add_folder(parts: &mut Parts, folder: &Path, prefix: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -241,7 +249,7 @@ fn add_folder(parts: &mut Parts, folder: &Path, prefix: &str) -> io::Result<()> 
     Ok(())
 }
 
-/// Size and SHA-256 of what can be read.
+/// Returns the size and SHA-256 digest of the remaining content.
 pub(crate) fn content(file: &mut impl Read) -> io::Result<(u64, Vec<u8>)> {
     let (mut size, mut hasher, mut buffer) = (0_u64, Sha256::new(), vec![0; 1 << 16]);
     loop {

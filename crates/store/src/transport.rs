@@ -1,4 +1,4 @@
-//! Connections to the endpoints of buckets, which go nowhere else: redirects are answers, and are not followed.
+//! Connections to the endpoints of buckets, which do not follow redirects: a redirect is returned as the response.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use reqwest::{
     redirect::Policy,
 };
 
-/// The client that object_store would make of these options, but for redirects.
+/// Builds the client that `object_store` would build of these options, except that it does not follow redirects.
 pub(crate) fn client(options: &ClientOptions) -> object_store::Result<HttpClient> {
     let said = Said(options);
     let mut builder = ClientBuilder::new().redirect(Policy::none());
@@ -31,18 +31,21 @@ pub(crate) fn client(options: &ClientOptions) -> object_store::Result<HttpClient
     client.map(HttpClient::new).map_err(failed)
 }
 
+/// Wraps a cause in an error of the client.
 fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> object_store::Error {
     object_store::Error::Generic { store: "HTTP client", source: error.into() }
 }
 
-/// Options by their keys.
+/// Typed access to options by key.
 struct Said<'a>(&'a ClientOptions);
 
 impl Said<'_> {
+    /// Returns an option as text.
     fn text(&self, key: Key) -> Option<String> {
         self.0.get_config_value(&key)
     }
 
+    /// Parses an option; an invalid value is an error.
     fn read<T>(&self, key: Key, read: impl FnOnce(&str) -> Option<T>) -> object_store::Result<Option<T>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         let value = read(&text).ok_or_else(|| failed(format!("{} is {text:?}", key.as_ref())))?;
@@ -66,6 +69,7 @@ impl Said<'_> {
         self.read(key, |text| text.parse().ok())
     }
 
+    /// Applies the proxy options.
     fn proxied(&self, builder: ClientBuilder) -> object_store::Result<ClientBuilder> {
         let Some(url) = self.text(Key::ProxyUrl) else { return Ok(builder) };
         let mut proxy = Proxy::all(url).map_err(failed)?;
@@ -77,6 +81,7 @@ impl Said<'_> {
         Ok(builder.tls_certs_merge([Certificate::from_pem(certificate.as_bytes()).map_err(failed)?]))
     }
 
+    /// Applies the timeouts.
     fn times(&self, mut builder: ClientBuilder) -> object_store::Result<ClientBuilder> {
         if let Some(time) = self.time(Key::Timeout)? {
             builder = builder.timeout(time);
@@ -99,6 +104,7 @@ impl Said<'_> {
         Ok(builder)
     }
 
+    /// Applies the connection pool and HTTP/2 options.
     fn protocol(&self, mut builder: ClientBuilder) -> object_store::Result<ClientBuilder> {
         if let Some(most) = self.number(Key::PoolMaxIdlePerHost)? {
             builder = builder.pool_max_idle_per_host(most);
@@ -117,7 +123,7 @@ impl Said<'_> {
     }
 }
 
-/// Addresses of a name in any order, so that requests spread over a store's servers.
+/// DNS resolver that shuffles addresses, so that requests spread over a store's servers.
 struct Shuffled;
 
 impl Resolve for Shuffled {
