@@ -1,5 +1,5 @@
-//! Temporary files and folders beside outputs, `.virtualize-XXXXXX.part`. Whoever makes one locks it as long as it lives,
-//! so that what a killed process left can be told from what another one is writing.
+//! Temporary files and folders beside outputs, named `.virtualize-XXXXXX.part`. The process that creates one keeps it
+//! locked, so that leftovers of a killed process can be distinguished from files that are being written.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -11,16 +11,15 @@ use crate::lock::is_at;
 
 const PREFIX: &str = ".virtualize-";
 const SUFFIX: &str = ".part";
-/// The folder within a temporary one into which what was there before is moved while the new one takes its place.
+/// Folder within a temporary one that holds the previous output while the new one replaces it.
 pub(crate) const OLD: &str = "old";
-/// The folder within a temporary one that is to take the place of the old one; a temporary folder itself is closed to other
-/// users.
+/// Folder within a temporary one that becomes the output. The temporary folder itself is inaccessible to other users.
 pub(crate) const INNER: &str = "whole";
 
-/// Makes temporary files and folders.
+/// Builder of temporary files and folders.
 pub(crate) type Aside = tempfile::Builder<'static, 'static>;
 
-/// Makes something aside, and locks it. `make` gives it, and the file to lock.
+/// Creates a temporary file or folder, and locks it. `make` creates it, and returns it with the file to lock.
 pub(crate) fn create<T: AsRef<Path>>(
     mut make: impl FnMut(&mut Aside) -> io::Result<(T, File)>,
 ) -> io::Result<(T, File)> {
@@ -28,7 +27,7 @@ pub(crate) fn create<T: AsRef<Path>>(
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX).suffix(SUFFIX);
         let (made, file) = make(&mut builder)?;
-        // A file system without locks has nothing that is taken away either.
+        // On a file system without locks, nothing is removed either, so that an unlocked file is safe.
         let lost = matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, made.as_ref());
         if !lost {
             return Ok((made, file));
@@ -36,8 +35,8 @@ pub(crate) fn create<T: AsRef<Path>>(
     }
 }
 
-/// Takes away what processes left in a folder when they were killed, in the folders below it too where `deep`. The only
-/// copy of an output that was being replaced stays.
+/// Removes temporary files that killed processes left in a folder, and with `deep` in its subfolders. Keeps the only
+/// copy of an output that was being replaced.
 pub fn remove_abandoned(folder: &Path, deep: bool) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -52,6 +51,7 @@ pub fn remove_abandoned(folder: &Path, deep: bool) {
     }
 }
 
+/// Removes an abandoned file or folder, unless a living process holds its lock.
 fn remove(path: &Path, is_folder: bool) {
     let Ok(file) = File::open(path) else { return };
     if file.try_lock().is_err() || !is_at(&file, path) {

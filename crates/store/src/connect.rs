@@ -20,11 +20,11 @@ use crate::{
     profile,
 };
 
-/// A store, and the path of the object in it.
+/// A store, and the path of the object within it.
 pub(crate) type Connected = (Arc<dyn ObjectStore>, Path);
 
-/// The store that holds an object which is not a local file. Whoever reads repeats what fails; a store for writing does
-/// so itself.
+/// Connects to the store of a remote object. Callers that read retry by themselves; a store for writing retries
+/// internally.
 pub(crate) fn connect(
     location: &Location,
     purpose: Purpose,
@@ -43,7 +43,7 @@ pub(crate) fn connect(
     }
 }
 
-/// The bucket of a url such as `s3://name`, whose connections are shared.
+/// Returns the bucket of a URL such as `s3://name`, with shared connections.
 pub(crate) fn connect_bucket(
     service: Service,
     bucket: &str,
@@ -68,7 +68,7 @@ fn shared(store: impl ObjectStore + PaginatedListStore) -> Bucket {
     Bucket { objects: store.clone(), pages: store }
 }
 
-/// The whole url is the base of the store, so that its escapes and its query stay as they are.
+/// Connects to a web server. The whole URL is the base of the store, so that its escapes and query stay unchanged.
 fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, StoreError> {
     let web = web(url, options)?;
     let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(Purpose::Reading, options));
@@ -76,8 +76,8 @@ fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, Stor
     Ok((Arc::new(builder.build().map_err(|error| StoreError::remote(name, &error))?), Path::default()))
 }
 
-/// Where clients of web servers come from. Where only some prefixes are allowed, none sends a token, which would go to
-/// every host among them.
+/// Returns the connector for a web server. If only some prefixes are allowed, it refuses a bearer token, which would be
+/// sent to every allowed host.
 fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
     if options.allowed.is_some() && options.bearer_token.is_some() && !options.anonymous {
         let reason = "is not sent where only some prefixes are allowed".to_owned();
@@ -87,7 +87,7 @@ fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
     Ok(Web { pool: options.pool(), secure: url.scheme() == "https", allowed })
 }
 
-/// The client for requests to a web server that need no store.
+/// Returns the client for requests to a web server that need no store.
 pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Result<HttpClient, StoreError> {
     let web = web(url, options)?;
     let client = web.connect(&web_options(url, name, options)?);
@@ -106,7 +106,7 @@ fn web_options(url: &Url, name: &str, options: &StoreOptions) -> Result<ClientOp
     Ok(client)
 }
 
-/// The header that carries a token. A token never goes over a network in the clear.
+/// Returns the header with the bearer token. A token is never sent over a network unencrypted.
 fn bearer(url: &Url, name: &str, token: &str) -> Result<HeaderMap, StoreError> {
     let loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     if url.scheme() != "https" && !loopback {
@@ -142,15 +142,15 @@ macro_rules! configured {
     }};
 }
 
-/// Settings that are not object_store's.
+/// Returns whether a setting belongs to this crate rather than to `object_store`.
 fn is_ours(name: &str) -> bool {
     [profile::OPTION, CONNECTION].contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// Connection string of an Azure account.
+/// Setting for the connection string of an Azure account.
 const CONNECTION: &str = "azure_storage_connection_string";
 
-/// `region`: where the bucket was found to be.
+/// Configures a client for S3; `region` is the detected region of the bucket.
 fn s3(bucket: &str, region: Option<String>, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
     let mut start = AmazonS3Builder::new().with_client_options(client_options());
     for (key, value) in profile::settings(bucket, options)? {
@@ -194,7 +194,7 @@ fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuil
     Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
-/// The server that stands for Google's, which takes no credentials.
+/// Returns the URL of an emulator of Google Cloud Storage, which needs no credentials.
 fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     let host = env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty())?;
     if builder.get_config_value(&GoogleConfigKey::BaseUrl).is_some() {
@@ -204,7 +204,7 @@ fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
-/// What a connection string says, of the options or else of the environment.
+/// Returns the settings of the Azure connection string, from the options or else the environment.
 pub(crate) fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, String)>, StoreError> {
     let said = options.values.iter().find(|(key, _)| key.eq_ignore_ascii_case(CONNECTION));
     let said = said.map(|(_, value)| value.clone());

@@ -18,8 +18,8 @@ use crate::{
     retry::{Backoff, Tried},
 };
 
-/// All bytes of a file such as a list or a catalogue, which has at most `limit` bytes. Web servers need to know neither
-/// ranges nor lengths for it.
+/// Downloads a whole file such as a list or catalogue, of at most `limit` bytes. Web servers need to support neither
+/// range requests nor `Content-Length`.
 pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
     if let Some(allowed) = &options.allowed {
         allowed.check(location)?;
@@ -41,8 +41,8 @@ pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result
     Ok(parts.map_err(failed)?.pop().unwrap_or_default())
 }
 
-/// All bytes, at most `limit`, that a web server answers to JSON that is posted to it, such as a search of a STAC API. It is
-/// sent again where that fails in passing.
+/// Posts JSON to a web server, such as a search of a STAC API, and returns the response of at most `limit` bytes.
+/// Retries transient failures.
 pub async fn post(
     location: &str,
     json: &str,
@@ -61,12 +61,13 @@ pub async fn post(
     }
 }
 
+/// Builds the error for a document larger than the limit.
 fn too_large(name: &str, limit: u64) -> StoreError {
     let reason = format!("larger than {limit} bytes, which is too large for a list or catalogue");
     StoreError::Location { name: name.to_owned(), reason }
 }
 
-/// A document of a web server, or its answer to JSON.
+/// Requests a document from a web server, or posts JSON to it.
 async fn document(
     location: &Location,
     json: Option<&str>,
@@ -89,6 +90,7 @@ async fn document(
     }
 }
 
+/// Makes one attempt of a request.
 async fn answer(
     (url, json): (&Url, Option<&str>),
     name: &str,

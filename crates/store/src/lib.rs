@@ -1,10 +1,10 @@
-//! Files as byte ranges, wherever they lie: on a local disk, behind HTTP, in S3, Google Cloud Storage or Azure.
+//! Access to files by byte ranges: on a local disk, over HTTP, in S3, Google Cloud Storage or Azure.
 //!
-//! [`open`] turns a path or url into an [`Object`], which fetches batches of ranges: neighbours are merged, small reads
-//! go through a cache of pages, and requests run side by side. An object remembers the etag, size and modification time
-//! that it had when it was opened; a later read of a file that has changed since fails.
+//! [`open`] turns a path or URL into an [`Object`], which fetches batches of ranges: it merges neighbours, caches small
+//! reads in pages, and sends requests concurrently. An object remembers the entity tag, size and modification time of
+//! when it was opened; a later read of a changed file fails.
 //!
-//! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; `object_store` is named here alone.
+//! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; only this crate uses `object_store`.
 
 mod allowed;
 mod aside;

@@ -13,24 +13,24 @@ use crate::{
     retry::{Backoff, Tried},
 };
 
-/// The way to an object behind a network: where it lies, and a share of the connections.
+/// Connection to a remote object, with a share of the request slots.
 #[derive(Debug)]
 pub(crate) struct Link {
     store: Arc<dyn ObjectStore>,
     path: Path,
-    /// For messages.
+    /// Name for messages.
     pub(crate) name: String,
     pool: Arc<Pool>,
     retries: usize,
     retry_timeout: Duration,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The store does not send parts of objects.
+    /// The store does not support range requests.
     NoRanges,
-    /// The range starts behind the end of the object.
+    /// The range starts past the end of the object.
     PastEnd(StoreError),
     /// Anything else.
     Other(StoreError),
@@ -43,7 +43,7 @@ impl From<StoreError> for Failure {
 }
 
 impl Failure {
-    /// The error to report.
+    /// Returns the error to report.
     pub(crate) fn described(self, link: &Link) -> StoreError {
         match self {
             Self::NoRanges => link.unavailable("the server no longer sends parts of the file".to_owned()),
@@ -53,14 +53,15 @@ impl Failure {
 }
 
 impl Link {
+    /// Connects to the object of a location, without a request.
     pub(crate) fn new(location: &Location, options: &StoreOptions) -> Result<Self, StoreError> {
         let (store, path) = connect(location, Purpose::Reading, options)?;
         let (retries, retry_timeout) = (options.retries, options.retry_timeout);
         Ok(Self { store, path, name: location.name(), pool: options.pool(), retries, retry_timeout })
     }
 
-    /// One request, sent again where it fails in passing, with all bytes of its answer. `accept` looks at the answer's
-    /// head before its bytes are waited for.
+    /// Sends a request and reads its whole response; retries transient failures. `accept` checks the response's
+    /// metadata before its body is read.
     pub(crate) async fn get(
         &self,
         options: GetOptions,
@@ -85,6 +86,7 @@ impl Link {
         }
     }
 
+    /// Makes one attempt of a request.
     async fn once(
         &self,
         options: GetOptions,
@@ -102,7 +104,7 @@ impl Link {
         Ok((meta, self.body(result).await.map_err(Tried::Passing)?))
     }
 
-    /// The bytes of an answer, all of them.
+    /// Reads the body of a response, and checks its length.
     async fn body(&self, result: GetResult) -> Result<Bytes, StoreError> {
         let expected = result.range.end.saturating_sub(result.range.start);
         let bytes = result.bytes().await.map_err(|error| StoreError::broken(&self.name, &error))?;
@@ -114,6 +116,7 @@ impl Link {
         Ok(bytes)
     }
 
+    /// Classifies the failure of an attempt.
     fn failed(&self, error: &Error, seen: &Seen) -> Tried<Failure> {
         let described = match seen.region() {
             Some(region) => StoreError::Region { name: self.name.clone(), region },
@@ -129,10 +132,12 @@ impl Link {
         }
     }
 
+    /// Builds the error for a file that changed after it was opened.
     pub(crate) fn changed(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Changed { name: self.name.clone(), reason: reason.into() }
     }
 
+    /// Builds the error for a failure of the store.
     pub(crate) fn unavailable(&self, reason: String) -> StoreError {
         StoreError::Unavailable { name: self.name.clone(), reason }
     }

@@ -4,10 +4,10 @@ use object_store::ObjectMeta;
 
 use crate::StoreError;
 
-/// A file as a listing has it. What the listing does not say is found when the file is opened.
+/// A file as listed. Values that the listing omits are determined when the file is opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listed {
-    /// Path or url.
+    /// Path or URL.
     pub url: String,
     /// Size in bytes.
     pub size: Option<u64>,
@@ -17,33 +17,34 @@ pub struct Listed {
     pub modified: Option<i64>,
 }
 
-/// A modification time in milliseconds since 1970-01-01T00:00:00Z, rounded up: clients that compare it accept a file that
-/// is not newer.
+/// Returns a modification time in milliseconds since 1970-01-01T00:00:00Z, rounded up: clients that compare it accept a
+/// file that is not newer.
 pub fn milliseconds(time: SystemTime) -> Option<i64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos().div_ceil(1_000_000)).ok()
 }
 
-/// Whether two times, in milliseconds, are one: HTTP knows whole seconds, listings more, and some round down.
+/// Returns whether two times in milliseconds may be equal: HTTP has whole seconds, listings are more precise, and some
+/// round down.
 fn is_same_time(one: i64, other: i64) -> bool {
     let is_coarse = one % 1000 == 0 || other % 1000 == 0;
     one.abs_diff(other) < if is_coarse { 1000 } else { 2 }
 }
 
 impl Listed {
-    /// A file of which only the url is known.
+    /// Creates an entry with only a URL.
     pub fn of(url: impl Into<String>) -> Self {
         Self { url: url.into(), ..Self::default() }
     }
 
-    /// A local file.
+    /// Creates the entry of a local file.
     pub(crate) fn of_metadata(url: &str, found: &std::fs::Metadata) -> Self {
         let modified = found.modified().ok().and_then(milliseconds);
         Self { size: Some(found.len()), modified, ..Self::of(url) }
     }
 
-    /// Whether two listings can be of one version of a file, as far as both say. The time counts where there are no tags
-    /// to compare.
+    /// Returns whether two entries may describe the same version of a file. Missing values count as equal; times are
+    /// compared only without tags.
     pub fn agrees(&self, other: &Self) -> bool {
         let sizes = self.size.zip(other.size).is_none_or(|(one, other)| one == other);
         let tags = self.etag.as_deref().zip(other.etag.as_deref());
@@ -51,18 +52,18 @@ impl Listed {
         sizes && tags.map_or_else(times, |(one, other)| quoted(one) == quoted(other))
     }
 
-    /// The entity tag to demand; weak ones are never equal (RFC 9110, section 13.1.1).
+    /// Returns the entity tag for `If-Match`; weak tags never match (RFC 9110, section 13.1.1).
     pub(crate) fn demanded(&self) -> Option<String> {
         self.etag.as_deref().filter(|tag| !tag.starts_with("W/")).map(quoted)
     }
 
-    /// Whether an answer is about the file that was listed.
+    /// Checks that a response belongs to the listed version.
     pub(crate) fn check(&self, name: &str, found: &ObjectMeta) -> Result<(), StoreError> {
         let modified = Some(found.last_modified.timestamp_millis()).filter(|time| *time > 0);
         self.compare(name, found.size, found.e_tag.as_deref(), modified)
     }
 
-    /// The same for what is known otherwise. The time counts where there is no tag to compare.
+    /// Checks that values from another source belong to the listed version. Times are compared only without tags.
     pub(crate) fn compare(
         &self,
         name: &str,
@@ -85,7 +86,7 @@ impl Listed {
     }
 }
 
-/// Listings of Azure, and people, leave the quotes of entity tags out.
+/// Adds the quotes of an entity tag if they are missing; Azure's listings and users omit them.
 fn quoted(tag: &str) -> String {
     if tag.ends_with('"') { tag.to_owned() } else { format!("\"{tag}\"") }
 }

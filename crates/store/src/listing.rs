@@ -16,27 +16,28 @@ use crate::{
     retry::Backoff,
 };
 
-/// A part of a listing, in the order of urls (a folder's url ends in `/`).
+/// A page of a listing, ordered by URL (a folder's URL ends in `/`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
     /// Files.
     pub files: Vec<Listed>,
-    /// Folders, where one level is listed.
+    /// Folders, if a single level is listed.
     pub folders: Vec<Folder>,
-    /// What to ask for next; `None` for the last page.
+    /// Continuation token of the next page; `None` for the last page.
     pub next: Option<String>,
 }
 
-/// A folder, or a common start of keys that ends in `/`.
+/// A folder, or a common prefix of keys that ends in `/`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Folder {
-    /// Url, with `/` at its end.
+    /// URL with a trailing `/`.
     pub url: String,
-    /// Whether it is a symbolic link of a local disk, which may lead round in a circle.
+    /// Whether it is a symbolic link on a local disk, which may form a cycle.
     pub is_link: bool,
 }
 
-/// The absolute url of a folder, or of the start of keys, with `/` at its end. Web servers have no folders.
+/// Returns the absolute URL of a folder or key prefix, with a trailing `/`. Fails for web servers, which have no
+/// folders.
 pub fn folder_url(folder: &str) -> Result<String, StoreError> {
     let location = Location::parse_prefix(folder)?;
     if let Location::Http(_) = location {
@@ -46,9 +47,9 @@ pub fn folder_url(folder: &str) -> Result<String, StoreError> {
     Ok(if url.ends_with('/') { url } else { format!("{url}/") })
 }
 
-/// Lists what starts with a url, such as `s3://bucket/era5/20` or `file:///data/`: a page of at most a thousand keys of
-/// a bucket, or one local folder. With `deep`, a bucket gives the files of all levels; a local disk is always listed a
-/// folder at a time. `after` is [`Page::next`] of the page before.
+/// Lists the files whose URL starts with a prefix such as `s3://bucket/era5/20` or `file:///data/`. Returns a page of
+/// at most a thousand keys of a bucket, or one local folder. With `deep`, a bucket's page covers all levels; a local
+/// disk is always listed one folder at a time. `after` is [`Page::next`] of the previous page.
 pub async fn list_page(
     prefix: &str,
     deep: bool,
@@ -69,12 +70,14 @@ pub async fn list_page(
     }
 }
 
+/// Builds the error for a web server, which has no listing.
 fn no_listing(location: &Location) -> StoreError {
     let reason =
         "a web server has no listing: give urls of files, a list of them, or a STAC catalogue".to_owned();
     StoreError::Location { name: location.name(), reason }
 }
 
+/// Lists a page of a bucket, with retries, and follows the bucket to its region once.
 async fn keys(
     (service, bucket): (Service, &str),
     prefix: &str,
@@ -92,7 +95,7 @@ async fn keys(
         let (seen, taken) = (Seen::default(), Taken::default());
         let how = page_options(deep, after, &seen, &taken);
         let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
-            // One key that is no path of object_store is no failure.
+            // A key that is not a valid path of `object_store` does not fail the page.
             Ok(_) => break keys::parse(&taken.get()),
             Err(_) if !taken.get().is_empty() && keys::parse(&taken.get()).is_ok() => {
                 break keys::parse(&taken.get());
@@ -121,7 +124,7 @@ async fn keys(
     Ok(page(bucket, &name, found))
 }
 
-/// A page in the order of urls, without what stands for folders.
+/// Converts a page to URLs, sorts it, and drops folder markers.
 fn page(bucket: &str, name: &str, found: Keys) -> Page {
     let file = |object: Listed| Listed { url: format!("{bucket}/{}", object.url), ..object };
     let mut files: Vec<_> = found.objects.into_iter().map(file).collect();
@@ -133,6 +136,7 @@ fn page(bucket: &str, name: &str, found: Keys) -> Page {
     Page { files, folders, next: found.next }
 }
 
+/// Returns the options of a request for a page.
 fn page_options(deep: bool, after: Option<&str>, seen: &Seen, taken: &Taken) -> PaginatedListOptions {
     let mut how = PaginatedListOptions {
         delimiter: (!deep).then(|| "/".into()),
@@ -144,7 +148,8 @@ fn page_options(deep: bool, after: Option<&str>, seen: &Seen, taken: &Taken) -> 
     how
 }
 
-/// Empty objects stand for folders where their keys end in `/`, and where others lie below them (as Azure has them).
+/// Drops folder markers: empty objects whose key ends in `/`, or below which there are other objects (as Azure stores
+/// them).
 fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
     let is_above = |url: &str, other: &str| other.strip_prefix(url).is_some_and(|rest| rest.starts_with('/'));
     let is_marker = |at: usize, file: &Listed| {
@@ -159,7 +164,7 @@ fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
     files.retain(|_| !markers.next().unwrap_or_default());
 }
 
-/// What of a folder starts with a name.
+/// Lists the entries of a local folder whose names start with a prefix.
 fn local(path: &str) -> Result<Page, StoreError> {
     let (folder, start) = path.rsplit_once('/').unwrap_or(("", path));
     let folder = format!("{folder}/");
@@ -178,7 +183,8 @@ fn local(path: &str) -> Result<Page, StoreError> {
     Ok(page)
 }
 
-/// Links are followed; one that leads nowhere is a file of which nothing is known. Pipes and devices are no files.
+/// Adds an entry to the page. Follows symbolic links; a dangling link counts as a file without metadata. Skips pipes
+/// and devices.
 fn add(page: &mut Page, entry: &DirEntry, url: String) {
     let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
     match fs::metadata(entry.path()) {

@@ -10,12 +10,12 @@ use virtualize_bytes::ByteRange;
 
 use crate::{Allowed, StoreError, listed::milliseconds, meter::Meter, plan};
 
-/// Gap in bytes across which two ranges are still read together.
+/// Maximum gap in bytes across which two reads are merged.
 const GAP: u64 = 4 << 10;
-/// Longest read that merges ranges, in bytes.
+/// Maximum length in bytes of a merged read.
 const LONGEST: u64 = 4 << 20;
 
-/// A file on a disk of this machine, read in place and without another thread.
+/// A file on a local disk, read synchronously on the calling thread.
 #[derive(Debug)]
 pub(crate) struct LocalFile {
     file: File,
@@ -25,6 +25,7 @@ pub(crate) struct LocalFile {
 }
 
 impl LocalFile {
+    /// Opens a regular file; checks its real path if only some prefixes are allowed.
     pub(crate) fn open(path: PathBuf, allowed: Option<&Allowed>) -> Result<Self, StoreError> {
         let name = path.display().to_string();
         let found = std::fs::metadata(&path).map_err(|error| StoreError::io(&name, &error))?;
@@ -43,12 +44,12 @@ impl LocalFile {
         self.size
     }
 
-    /// Milliseconds since 1970, rounded up.
+    /// Returns the modification time in milliseconds since 1970, rounded up.
     pub(crate) fn modified(&self) -> Option<i64> {
         milliseconds(self.modified?)
     }
 
-    /// What tells this version of the file from others.
+    /// Returns an identifier of this version of the file.
     pub(crate) fn stamp(&self) -> Option<String> {
         let found = self.file.metadata().ok()?;
         let modified = self.modified?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
@@ -62,6 +63,7 @@ impl LocalFile {
         Some(format!("{}-{modified}-{more}", self.size))
     }
 
+    /// Reads ranges; fails if the file changed since it was opened.
     pub(crate) fn read_ranges(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
         let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
         let parts = match clamped.as_slice() {
@@ -72,11 +74,12 @@ impl LocalFile {
         Ok(parts)
     }
 
-    /// Whether the path still leads to the file that was opened.
+    /// Checks that the path still leads to the file that was opened.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
         self.unchanged(&std::fs::metadata(&self.path).map_err(|error| self.failed(&error))?)
     }
 
+    /// Reads several ranges, merging neighbours.
     fn read_merged(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
         let plan = plan::merge(ranges, GAP, LONGEST);
         let spans: Vec<Bytes> =
@@ -88,6 +91,7 @@ impl LocalFile {
         Ok(ranges.iter().zip(&plan.span_of).map(part).collect())
     }
 
+    /// Reads a single range.
     fn read(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
         let Ok(length) = usize::try_from(range.length) else {
             return Err(self.failed(&io::ErrorKind::OutOfMemory.into()));
@@ -108,6 +112,7 @@ impl LocalFile {
         }
     }
 
+    /// Compares size and modification time with those of the opened file.
     fn unchanged(&self, now: &Metadata) -> Result<(), StoreError> {
         if now.len() != self.size {
             return Err(self.changed(&format!("{} bytes, expected {}", now.len(), self.size)));
@@ -127,7 +132,7 @@ impl LocalFile {
     }
 }
 
-/// The part of `bytes` that starts at `start`; empty where it does not lie within.
+/// Returns `length` bytes of `bytes` from `start`; empty if the range is out of bounds.
 pub(crate) fn slice(bytes: &Bytes, start: u64, length: u64) -> Bytes {
     let end = start.saturating_add(length);
     match (usize::try_from(start), usize::try_from(end)) {
@@ -136,7 +141,7 @@ pub(crate) fn slice(bytes: &Bytes, start: u64, length: u64) -> Bytes {
     }
 }
 
-/// What a path leads to, where that is not a regular file.
+/// Returns the kind of a file that is not a regular one; `None` for a regular file.
 pub(crate) fn not_a_file(found: &Metadata) -> Option<&'static str> {
     match found {
         found if found.is_file() => None,
@@ -163,7 +168,7 @@ fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether two paths lead to the same file.
+/// Returns whether two paths lead to the same file.
 pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

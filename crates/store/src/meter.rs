@@ -4,20 +4,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What reading a file took.
+/// Requests, bytes and time spent on reading a file.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stats {
-    /// Requests to the store, or reads of a local file. Tries after a failure are not counted.
+    /// Number of requests to the store, or of reads of a local file, without retries.
     pub requests: u64,
-    /// How often requests were sent again after a failure.
+    /// Number of retries after failures.
     pub retries: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Seconds spent waiting for them; calls side by side add up.
+    /// Seconds spent waiting for the bytes; concurrent calls add up.
     pub seconds: f64,
 }
 
-/// Words for people; tries after failures only where there are any.
+/// Formats the counts for messages; omits retries if there were none.
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { requests, retries, bytes, seconds } = self;
@@ -26,7 +26,7 @@ impl fmt::Display for Stats {
     }
 }
 
-/// Counts while reading.
+/// Counters that are updated during reads.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     requests: AtomicU64,
@@ -36,23 +36,24 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// One request that brought so many bytes.
+    /// Counts a request that received this many bytes.
     pub(crate) fn request(&self, bytes: u64) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A request that is sent again.
+    /// Counts a retry.
     pub(crate) fn retried(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Time spent since `start`.
+    /// Adds the time elapsed since `start`.
     pub(crate) fn waited(&self, start: Instant) {
         let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
+    /// Returns the present counts.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             requests: self.requests.load(Ordering::Relaxed),

@@ -11,7 +11,7 @@ use crate::{
     remote::{self, Opened, Remote},
 };
 
-/// An open file: what it was when it was opened, and its bytes by ranges.
+/// An open file: its metadata when it was opened, and access to its bytes by ranges.
 #[derive(Debug)]
 pub struct Object {
     location: Option<Location>,
@@ -30,13 +30,13 @@ enum Content {
     Memory(MemorySource),
 }
 
-/// Opens a path or url. A local file costs no request, any other one request, which also brings its first bytes.
+/// Opens a path or URL. A local file costs no request; any other file costs one, which also fetches its first bytes.
 pub async fn open(location: &str, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
     open_listed(&Listed::of(location), options).await
 }
 
-/// Opens a file that a listing found, as [`open`] does. It is refused as changed where it is not what was listed; a file
-/// of at most [`StoreOptions::small_file`] bytes comes whole with the one request.
+/// Opens a listed file, as [`open`] does. Fails with [`StoreError::Changed`] if the file differs from its listing. The
+/// one request fetches a file of at most [`StoreOptions::small_file`] bytes whole.
 pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
     if let Some(allowed) = &options.allowed {
         allowed.check(&listed.url)?;
@@ -68,12 +68,12 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     Ok(Arc::new(Object { location: Some(location), url, name, etag, modified, content, meter }))
 }
 
-/// Servers that say no modification time come out as 1970.
+/// Returns the time if it is known: `object_store` reports 1970 for servers that send no modification time.
 fn milliseconds(since_1970: i64) -> Option<i64> {
     Some(since_1970).filter(|time| *time > 0)
 }
 
-/// Whether two paths or urls lead to the same file.
+/// Returns whether two paths or URLs lead to the same file.
 pub fn is_same(one: &str, other: &str) -> bool {
     match (Location::parse(one), Location::parse(other)) {
         (Ok(Location::Local(one)), Ok(Location::Local(other))) => one == other || same_file(&one, &other),
@@ -83,7 +83,7 @@ pub fn is_same(one: &str, other: &str) -> bool {
 }
 
 impl Object {
-    /// A file in memory under a url of its own.
+    /// Creates an in-memory file with a URL of its own.
     pub fn in_memory(url: impl Into<String>, bytes: impl Into<Bytes>) -> Arc<Self> {
         let url = url.into();
         let content = Content::Memory(MemorySource(bytes.into()));
@@ -92,33 +92,33 @@ impl Object {
         Arc::new(Self { location: None, url, name, etag: None, modified: None, content, meter })
     }
 
-    /// Absolute url, as readers are to open it.
+    /// Returns the absolute URL that readers open.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Name for messages: a path, or a url without its query.
+    /// Returns the name for messages: a path, or a URL without its query.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.size()
     }
 
-    /// Entity tag when it was opened.
+    /// Returns the entity tag when the file was opened.
     pub fn etag(&self) -> Option<&str> {
         self.etag.as_deref()
     }
 
-    /// Modification time when it was opened, in milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the modification time when the file was opened, in milliseconds since 1970-01-01T00:00:00Z.
     pub fn modified(&self) -> Option<i64> {
         self.modified
     }
 
-    /// What tells this version of the file from others: its entity tag; else its size and time; of a local file all that
-    /// the disk knows of it. `None` where nothing does.
+    /// Returns an identifier of this version of the file: for a local file, all that the file system records of it;
+    /// else the entity tag, or else size and time. `None` if none of these is known.
     pub fn stamp(&self) -> Option<String> {
         match (&self.content, &self.etag, self.modified) {
             (Content::Local(file), ..) => file.stamp(),
@@ -128,10 +128,10 @@ impl Object {
         }
     }
 
-    /// A range, which may be large, by one request and past the cache (unless all of it is there).
+    /// Reads a range, which may be large, with one request that bypasses the cache (unless all of the range is cached).
     ///
     /// # Errors
-    /// What a store can say; [`StoreError::Changed`] where the file is no longer the one that was opened.
+    /// [`StoreError`] of the store; [`StoreError::Changed`] if the file is no longer the one that was opened.
     pub async fn read_once(&self, range: ByteRange) -> Result<Bytes, StoreError> {
         match &self.content {
             Content::Local(file) => Ok(file.read_ranges(&[range], &self.meter)?.pop().unwrap_or_default()),
@@ -140,13 +140,13 @@ impl Object {
         }
     }
 
-    /// What reading took so far.
+    /// Returns the requests, bytes and time spent on reads so far.
     pub fn stats(&self) -> Stats {
         self.meter.stats()
     }
 
-    /// Whether the file is still the one that was opened, as far as can be told without a request. Remote reads are
-    /// checked one by one; a local path is looked up once more.
+    /// Checks, without a request, that the file is still the one that was opened. A local path is looked up again;
+    /// remote reads are checked one by one.
     pub fn verify(&self) -> Result<(), StoreError> {
         match &self.content {
             Content::Local(file) => file.verify(),
@@ -154,7 +154,7 @@ impl Object {
         }
     }
 
-    /// The path of a local file.
+    /// Returns the path of a local file; `None` for others.
     pub fn path(&self) -> Option<&Path> {
         match &self.location {
             Some(Location::Local(path)) => Some(path),
@@ -177,7 +177,7 @@ impl Object {
     }
 }
 
-/// Gives whoever waits for a local file, which never has to wait itself, a chance to stop.
+/// Yields once, so that a task that reads local files, which never waits otherwise, can be cancelled.
 async fn pause() {
     let mut paused = false;
     std::future::poll_fn(|context| match std::mem::replace(&mut paused, true) {

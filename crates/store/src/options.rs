@@ -5,7 +5,7 @@ use crate::{
     clients::{Pool, Settings},
 };
 
-/// How files are reached. Settings that are not given come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
+/// Options for accessing files. Missing settings come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
 /// `HTTPS_PROXY`).
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -29,7 +29,7 @@ pub struct StoreOptions {
     pub cache_bytes: u64,
     /// Listed files of at most this many bytes are fetched whole by their first request.
     pub small_file: u64,
-    /// Connections that files share, and clones of these options too.
+    /// Connections shared by files and by clones of these options.
     pub clients: Clients,
     /// Prefixes of files that may be opened, whether the user or another file names them; `None` for all.
     pub allowed: Option<Allowed>,
@@ -38,7 +38,7 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// Returns what files with these options share.
+    /// Returns the resources that files with these options share.
     pub(crate) fn pool(&self) -> Arc<Pool> {
         self.clients.pool(Settings {
             values: self.values.clone(),

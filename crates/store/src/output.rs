@@ -20,26 +20,28 @@ use crate::{
     region,
 };
 
-/// Size in bytes from which on an object is uploaded in parts.
+/// Size in bytes of a part, and from which an object is uploaded in parts.
 const PART: usize = 32 << 20;
 
-/// A local file that is written beside its final place and renamed when it is complete and on the disk. Dropped before
-/// that, it leaves nothing, and what was at the final place stays.
+/// A local file that is written beside its target, and renamed once it is complete and durable. If it is dropped before
+/// that, it is deleted and the target stays unchanged.
 #[derive(Debug)]
 pub struct SideFile {
     target: PathBuf,
     kind: Kind,
 }
 
+/// Where the bytes are written.
 #[derive(Debug)]
 enum Kind {
+    /// A temporary file, which is renamed to the target.
     Side(NamedTempFile),
     /// A pipe or device, which cannot be renamed over.
     Direct(File),
 }
 
 impl SideFile {
-    /// Starts a file that will be at `target`. A symbolic link is followed; the mode of an existing file is kept.
+    /// Creates a temporary file for `target`. Follows a symbolic link; keeps the mode of an existing file.
     pub fn create(target: &Path) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| StoreError::io(&target.display().to_string(), error);
         let existing = fs::metadata(target).ok();
@@ -71,7 +73,7 @@ impl SideFile {
         Ok(Self { target, kind: Kind::Side(side) })
     }
 
-    /// Whether it really lies where it may be written.
+    /// Checks that the real path of the temporary file may be written.
     pub fn check_place(&self, writable: Option<&Allowed>) -> Result<(), StoreError> {
         let Some(writable) = writable else { return Ok(()) };
         match &self.kind {
@@ -80,7 +82,7 @@ impl SideFile {
         }
     }
 
-    /// Sees to it that the file is on the disk: it outlives a power cut once it is at its place.
+    /// Makes the content durable: it survives a power cut once the file is renamed.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         let synced = match &mut self.kind {
             Kind::Side(side) => side.as_file().sync_all(),
@@ -89,7 +91,7 @@ impl SideFile {
         synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))
     }
 
-    /// Puts the file at its final place.
+    /// Renames the file to its target, durably.
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.sync()?;
         let Kind::Side(side) = self.kind else { return Ok(()) };
@@ -115,6 +117,7 @@ impl Write for SideFile {
     }
 }
 
+/// Returns the folder of a path; `.` for a bare name.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -122,14 +125,14 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Sees to it that the names in a folder are on the disk, where the file system can.
+/// Makes the entries of a folder durable, if the file system supports it.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return match File::open(folder).and_then(|folder| folder.sync_all()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }
-        // A folder whose files may be made, but not be listed.
+        // A folder in which files may be created, but which may not be read.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         done => done,
     };
@@ -140,7 +143,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder with those above it; all are on the disk then.
+/// Creates a folder and its missing parents, durably.
 ///
 /// # Errors
 /// [`StoreError`] of the file system.
@@ -156,7 +159,7 @@ pub fn create_folder(folder: &Path) -> Result<(), StoreError> {
     made.map_err(|error| StoreError::io(&folder.display().to_string(), &error))
 }
 
-/// What any program gives its new files; the umask takes its part.
+/// Returns the default mode of new files; the umask applies.
 fn new_file_permissions() -> Option<fs::Permissions> {
     #[cfg(unix)]
     return Some(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -164,7 +167,8 @@ fn new_file_permissions() -> Option<fs::Permissions> {
     None
 }
 
-/// Writes an object whole, and says what the store has then. Readers see the old one, or none, until it is complete.
+/// Writes an object, and returns the receipt of what the store then holds. Readers see the previous object, or none,
+/// until the upload is complete.
 pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result<Receipt, StoreError> {
     let location = Location::parse(location)?;
     let name = location.name();
@@ -183,14 +187,14 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
     crate::receipt(&location.url(), false, options).await?.ok_or(StoreError::NotFound { name })
 }
 
-/// What [`put`] would upload.
+/// Returns the receipt of an output with this content.
 pub fn receipt_of_bytes(bytes: &[u8]) -> Receipt {
     let mut parts = Parts::default();
     parts.add_content("", bytes.len() as u64, &Sha256::digest(bytes));
     parts.receipt()
 }
 
-/// Writes an object whole, in parts where it is large; gives its entity tag, where the store says it.
+/// Uploads an object, in parts if it is large. Returns its entity tag if the store reports one.
 pub(crate) async fn upload(
     store: &dyn ObjectStore,
     path: &Key,

@@ -8,37 +8,39 @@ use virtualize_bytes::ByteRange;
 
 use crate::local::slice;
 
-/// Bytes of a page. All but the last of a file are whole.
+/// Page size in bytes. Only the last page of a file may be shorter.
 pub(crate) const PAGE: u64 = 8 << 10;
 
-/// Pages by their number.
+/// Pages by number.
 pub(crate) type Pages = HashMap<u64, Bytes>;
 
-/// Pages kept for later reads. The oldest goes first.
+/// Cache of pages; evicts the oldest first.
 #[derive(Debug)]
 pub(crate) struct Cache {
     kept: Mutex<Kept>,
+    /// Maximum number of pages.
     limit: usize,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     pages: Pages,
+    /// Numbers of the pages, oldest first.
     age: VecDeque<u64>,
 }
 
 impl Cache {
-    /// A cache of so many bytes.
+    /// Creates a cache that holds at most this many bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self { kept: Mutex::default(), limit: (bytes / PAGE).try_into().unwrap_or(usize::MAX) }
     }
 
-    /// Whether a file of so many bytes fits.
+    /// Returns whether a file of this size in bytes fits.
     pub(crate) fn holds(&self, bytes: u64) -> bool {
         usize::try_from(bytes.div_ceil(PAGE)).is_ok_and(|pages| pages <= self.limit)
     }
 
-    /// The pages among `wanted` that are here, and the numbers of the others.
+    /// Returns the wanted pages that are cached, and the numbers of the missing ones.
     pub(crate) fn split(&self, wanted: BTreeSet<u64>) -> (Pages, Vec<u64>) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut here = Pages::with_capacity(wanted.len());
@@ -52,7 +54,7 @@ impl Cache {
         (here, missing)
     }
 
-    /// Keeps a page.
+    /// Inserts a page, and evicts the oldest pages beyond the limit.
     pub(crate) fn insert(&self, page: u64, bytes: Bytes) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.pages.insert(page, bytes).is_none() {
@@ -66,18 +68,18 @@ impl Cache {
     }
 }
 
-/// The pages that hold these ranges, which lie within the file.
+/// Returns the numbers of the pages that cover ranges within the file.
 pub(crate) fn of(ranges: &[ByteRange]) -> BTreeSet<u64> {
     let pages = |range: &ByteRange| range.start / PAGE..range.end().div_ceil(PAGE);
     ranges.iter().filter(|range| range.length > 0).flat_map(pages).collect()
 }
 
-/// Pages as byte ranges of a file of `size` bytes.
+/// Returns the byte range of a page in a file of `size` bytes.
 pub(crate) fn range(page: u64, size: u64) -> ByteRange {
     ByteRange::new(page.saturating_mul(PAGE), PAGE).clamp_to(size)
 }
 
-/// The bytes of a run of pages, cut into its pages.
+/// Splits the bytes of a run of pages into single pages.
 pub(crate) fn cut(run: ByteRange, bytes: &Bytes) -> impl Iterator<Item = (u64, Bytes)> {
     let pages = run.start / PAGE..run.end().div_ceil(PAGE);
     pages.map(move |page| {
@@ -86,7 +88,7 @@ pub(crate) fn cut(run: ByteRange, bytes: &Bytes) -> impl Iterator<Item = (u64, B
     })
 }
 
-/// The bytes of a range out of its pages; `None` where one is missing.
+/// Assembles the bytes of a range from pages; `None` if a page is missing.
 pub(crate) fn assemble(range: ByteRange, pages: &Pages) -> Option<Bytes> {
     if range.length == 0 {
         return Some(Bytes::new());

@@ -1,15 +1,16 @@
 use virtualize_bytes::ByteRange;
 
-/// Ranges merged into spans that are fetched each by one read.
+/// Ranges merged into spans, each fetched with one read.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// What to fetch, in ascending order of start.
+    /// Spans to fetch, in ascending order of start.
     pub(crate) spans: Vec<ByteRange>,
-    /// For each range asked for, in the order asked for, which span holds it.
+    /// Index of the span that contains each requested range, in the order of the request.
     pub(crate) span_of: Vec<usize>,
 }
 
-/// Merges ranges whose gap is at most `gap` bytes into spans of at most `longest` bytes (a longer range stays whole).
+/// Merges ranges separated by at most `gap` bytes into spans of at most `longest` bytes. A range longer than that stays
+/// whole.
 pub(crate) fn merge(ranges: &[ByteRange], gap: u64, longest: u64) -> Plan {
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_unstable_by_key(|&at| ranges.get(at).map(|range| range.start));
@@ -29,7 +30,7 @@ pub(crate) fn merge(ranges: &[ByteRange], gap: u64, longest: u64) -> Plan {
     plan
 }
 
-/// Whether a span may grow to hold a range that does not start before it.
+/// Returns whether a span may grow to contain a range that does not start before it.
 fn joins(span: ByteRange, range: ByteRange, gap: u64, longest: u64) -> bool {
     let inside = range.end() <= span.end();
     let near = range.start <= span.end().saturating_add(gap);

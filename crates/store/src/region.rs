@@ -1,4 +1,4 @@
-//! The region of a bucket of S3, which S3 says itself when it is asked elsewhere.
+//! Detection of the region of an S3 bucket, which S3 reports in response to a request to another region.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::{
     profile,
 };
 
-/// Whether the request that failed is to be sent again, since it is known now where the bucket is. Not where someone said
-/// a region, or where the answer is the same once more.
+/// Records the region that a failed request reported, and returns whether to retry the request. Does not override a
+/// configured region, and returns false if the region was known already.
 pub(crate) fn learned(location: &Location, error: &StoreError, options: &StoreOptions) -> bool {
     let (Location::Bucket { service: Service::S3, bucket, .. }, StoreError::Region { region, .. }) =
         (location, error)
@@ -33,7 +33,7 @@ pub(crate) fn learned(location: &Location, error: &StoreError, options: &StoreOp
     new
 }
 
-/// Asks once where a bucket is that will be written to, unless someone said it.
+/// Detects the region of a bucket before it is written to, once, unless a region is configured.
 pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Result<(), StoreError> {
     let Location::Bucket { service: Service::S3, bucket, .. } = location else { return Ok(()) };
     let pool = options.pool();
@@ -41,7 +41,7 @@ pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Resul
         return Ok(());
     }
     let head = GetOptions { head: true, ..GetOptions::default() };
-    // Which object does not matter, nor whether there is one.
+    // Any key serves; the object need not exist.
     let any = Location::Bucket { service: Service::S3, bucket: bucket.clone(), key: "region".to_owned() };
     let answer = Link::new(&any, options)?.get(head, &Meter::default(), |_| Ok(())).await;
     match answer {
@@ -51,17 +51,17 @@ pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Resul
     Ok(())
 }
 
-/// Where buckets of S3 were found to be, by their urls, such as `s3://name`.
+/// Returns the detected regions of S3 buckets, by URL, such as `s3://name`.
 pub fn known_regions(options: &StoreOptions) -> BTreeMap<String, String> {
     options.pool().regions()
 }
 
-/// Settings beside those of the options and the environment, by the keys of `object_store`: what the profile of the AWS
-/// command line says, where a bucket of S3 was found to be, what a connection string of Azure says. For those who reach
-/// stores by other ways than ours. Keys of S3 come for urls of S3 alone.
+/// Returns settings beyond those of the options and the environment, by the keys of `object_store`: those of the AWS
+/// profile, the detected region of an S3 bucket, and those of an Azure connection string. For callers that access
+/// stores without this crate. AWS credentials are returned for S3 URLs only.
 ///
 /// # Errors
-/// [`StoreError::Denied`] where the profile's credentials are of a kind that is not known here.
+/// [`StoreError::Denied`] if the profile's credentials are of an unsupported kind.
 pub async fn other_settings(url: &str, options: &StoreOptions) -> Result<Vec<(String, String)>, StoreError> {
     let azure = connection(options)?.into_iter().map(|(key, value)| (key.as_ref().to_owned(), value));
     let Ok(location @ Location::Bucket { service: Service::S3, .. }) = Location::parse_prefix(url) else {

@@ -14,36 +14,37 @@ use crate::{
     plan, region,
 };
 
-/// Bytes fetched when a file is opened: a small file needs no second request.
+/// Bytes fetched when a file is opened, so that a small file needs no second request.
 const FIRST: u64 = 16 * PAGE;
-/// Gap in bytes across which two reads become one: what a connection brings in a few milliseconds.
+/// Maximum gap in bytes across which two reads are merged: what a connection transfers in a few milliseconds.
 const GAP: u64 = 8 * PAGE;
-/// Longest read that merges ranges, in bytes, so that large batches go over several connections.
+/// Maximum length in bytes of a merged read, so that large batches use several connections.
 const LONGEST: u64 = 1 << 20;
-/// A file of at most so many bytes is fetched whole once its first bytes do not suffice: over a network that takes less
-/// time than the round trips of a walk through it.
+/// Size in bytes up to which a file is fetched whole once its first bytes do not suffice: this takes less time than the
+/// round trips of reading it piecewise.
 const SMALL: u64 = 4 << 20;
 
-/// An object behind a network.
+/// An object on a remote server.
 #[derive(Debug)]
 pub(crate) struct Remote {
     link: Link,
+    /// Size, entity tag and modification time when the object was opened.
     meta: ObjectMeta,
     cache: Cache,
     concurrency: usize,
 }
 
-/// What opening found: an object to be read by ranges, or all of it.
+/// Result of opening: an object to read by ranges, or its whole content.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// Its first bytes are in the cache.
+    /// The first bytes are in the cache.
     Ranges(Box<Remote>),
-    /// The server sends no parts, or there is nothing to send.
+    /// The server does not support range requests, or the object is empty.
     Whole(Bytes, ObjectMeta),
 }
 
-/// Opens an object with one request for its first bytes, or for all of a small file whose size is listed. What is listed
-/// must be what is found.
+/// Opens an object with one request for its first bytes, or for all bytes of a small file whose size is listed. Fails
+/// if the object differs from its listing.
 pub(crate) async fn open(
     location: &Location,
     listed: &Listed,
@@ -100,7 +101,7 @@ async fn whole(link: &Link, listed: &Listed, limit: u64, meter: &Meter) -> Resul
     Ok(Opened::Whole(bytes, meta))
 }
 
-/// No range of an empty object can be fetched: asks for its size instead.
+/// Opens an empty object, which has no ranges to fetch: requests its size instead.
 async fn empty(
     link: &Link,
     listed: &Listed,
@@ -120,6 +121,7 @@ impl Remote {
         &self.meta
     }
 
+    /// Reads ranges through the cache, and fetches missing pages in merged requests.
     pub(crate) async fn read_ranges(
         &self,
         ranges: &[ByteRange],
@@ -141,7 +143,7 @@ impl Remote {
         parts.collect::<Option<_>>().ok_or_else(|| self.link.unavailable("a page is missing".to_owned()))
     }
 
-    /// A range by one request, unless all of it is in the cache.
+    /// Reads a range with one request, unless all of it is cached.
     pub(crate) async fn read_once(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
         let range = range.clamp_to(self.meta.size);
         let (pages, missing) = self.cache.split(pages::of(&[range]));
@@ -159,7 +161,7 @@ impl Remote {
         }
     }
 
-    /// Fetches pages, neighbours together.
+    /// Fetches pages, merging neighbours into one request.
     async fn fetch(&self, missing: &[u64], meter: &Meter) -> Result<Vec<(ByteRange, Bytes)>, StoreError> {
         let wanted: Vec<_> = missing.iter().map(|page| pages::range(*page, self.meta.size)).collect();
         let runs = plan::merge(&wanted, GAP, LONGEST).spans;
@@ -167,8 +169,8 @@ impl Remote {
         stream::iter(reads).buffer_unordered(self.concurrency).try_collect().await
     }
 
-    /// One request. It names the etag, and the answer is held against what was found on opening, since not every
-    /// server heeds it. A range that can no longer be had means that the file became shorter.
+    /// Requests a range on condition of the entity tag. Also compares the response with the opened version, since not
+    /// every server honours the condition. A range past the end means that the file became shorter.
     async fn request(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.start..range.end())),
@@ -184,7 +186,7 @@ impl Remote {
         Ok(bytes)
     }
 
-    /// Puts the pages of a run into the cache, and returns them.
+    /// Caches the pages of a run, and returns them.
     fn keep(&self, run: ByteRange, bytes: &Bytes) -> Result<Vec<(u64, Bytes)>, StoreError> {
         if run.length != bytes.len() as u64 {
             return Err(self.link.unavailable(format!("{} bytes came, expected {run}", bytes.len())));
@@ -196,6 +198,7 @@ impl Remote {
         Ok(pages)
     }
 
+    /// Checks that a response belongs to the version that was opened.
     fn unchanged(&self, now: &ObjectMeta) -> Result<(), StoreError> {
         let was = &self.meta;
         let reason = if now.e_tag != was.e_tag {

@@ -1,4 +1,4 @@
-//! What is not allowed is not reached: by redirects, links, names of private addresses.
+//! Files outside the allowed prefixes are unreachable through redirects, links and names of private addresses.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -41,7 +41,7 @@ fn symbolic_links_do_not_lead_out() {
         let error = refused(&format!("{root}/{name}"), &options);
         assert!(matches!(error, StoreError::NotAllowed { .. }), "{name}: {error}");
     }
-    // A prefix that is a link itself is where it leads.
+    // A prefix that is itself a symbolic link covers its target.
     let aliased = only(&[&format!("{root}/alias")]);
     assert!(run(open(&format!("{root}/alias/a"), &aliased)).is_ok());
     assert!(run(open(&inside.join("a").display().to_string(), &options)).is_err(), "a path is no url");
@@ -76,7 +76,7 @@ fn an_address_is_reached_where_a_prefix_names_it() {
 fn names_of_private_addresses_are_not_connected_to() {
     let server = Server::of_file(b"bytes");
     let port = server.url.rsplit_once(':').unwrap().1;
-    // A name of the loopback address that is not `localhost`; some resolvers know it, others do not.
+    // A name other than `localhost` for the loopback address; some resolvers resolve it, others do not.
     let named = format!("http://name.localhost:{port}");
     refused(&format!("{named}/a"), &only(&[&named]));
     assert!(server.requests().is_empty());

@@ -1,4 +1,4 @@
-//! Buckets of S3, Google and Azure over servers that answer by a script: redirects, regions, keys of all kinds.
+//! Buckets of S3, Google and Azure on servers with scripted responses: redirects, regions, unusual keys.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -8,7 +8,7 @@ use common::{Request, Response, Server, file, options, run};
 use virtualize_bytes::ReadErrorKind;
 use virtualize_store::{Listed, SideFolder, StoreError, StoreOptions, list_page, open, open_listed, put};
 
-/// Anonymous, at a server.
+/// Options for anonymous requests to a server.
 fn at(server: &Server) -> StoreOptions {
     let values = vec![("azure_storage_account_name".to_owned(), "account".to_owned())];
     StoreOptions { anonymous: true, endpoint: Some(server.url.clone()), values, ..options() }
@@ -44,7 +44,7 @@ fn redirects_of_an_endpoint_are_not_followed() {
 
 const HOME: &str = "eu-north-1";
 
-/// A bucket that is only where it is at home; `signed` requests name their region.
+/// Serves a bucket in its home region only; `signed` requests name their region.
 fn regional(request: &Request) -> Response {
     let signature = request.headers.get("authorization").cloned().unwrap_or_default();
     if !signature.contains(&format!("/{HOME}/s3/")) {
@@ -142,7 +142,7 @@ fn servers_that_send_to_and_fro_or_to_other_hosts_are_given_up() {
 
 // ---- keys
 
-/// Keys as they stand in a document, and whether they can be read.
+/// Keys as they appear in a document, and whether they can be read.
 const KEYS: [(&str, bool); 14] = [
     ("/lead.nc", false),
     ("a b+c#d?e&amp;f.nc", true),
@@ -164,7 +164,7 @@ fn unescaped(key: &str) -> String {
     key.replace("&amp;", "&").replace("&#10;", "\n")
 }
 
-/// Lists the keys, and serves each under its own path alone: the content is the path that was asked for.
+/// Lists the keys, and serves each under its own path only; the content is the requested path.
 fn keyed(request: &Request) -> Response {
     let listing = |outer: (&str, &str), entry: &dyn Fn(&str) -> String| {
         let entries: String = KEYS.iter().map(|(key, _)| entry(key)).collect();
@@ -187,7 +187,7 @@ fn keyed(request: &Request) -> Response {
     file(request, request.target.as_bytes(), "\"one\"")
 }
 
-/// A path of a request as the bytes that it stands for (RFC 3986, section 2.1).
+/// Returns the bytes that a request's path encodes (RFC 3986, section 2.1).
 fn decoded(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.bytes();

@@ -1,4 +1,4 @@
-//! The same checks over every kind of store that needs no other program.
+//! Conformance checks for every kind of store that needs no external program.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Faults of stores: each is tried again as often as is said, or reported at once, and no byte is ever wrong.
+//! Store failures: each is retried as often as configured or reported at once, and no byte is ever wrong.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -15,11 +15,12 @@ use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{Listed, StoreError, StoreOptions, list_page, open, open_listed};
 
-/// After this long, a test hangs. Waits between tries are random and machines slow, so it is far beyond what any takes.
+/// Time after which a test counts as hung. It far exceeds any expected duration, since retry delays are random and
+/// machines slow.
 const LIMIT: Duration = Duration::from_secs(240);
-/// Longest wait for a server, where one is to keep its clients waiting; healthy ones answer sooner, even on busy machines.
+/// Request timeout in tests of stalled servers; healthy servers respond sooner, even on busy machines.
 const TIMEOUT: &str = "4s";
-/// How long such a server keeps them waiting.
+/// Duration for which a stalled server does not respond.
 const STALL: Duration = Duration::from_secs(12);
 const URL: &str = "s3://bucket/a.nc";
 const SLOW_DOWN: Fault = Fault::Refused(503, "SlowDown", None);
@@ -29,7 +30,7 @@ fn options(server: &Faulty) -> StoreOptions {
     StoreOptions { anonymous: true, endpoint, retries: 3, ..StoreOptions::default() }
 }
 
-/// Waits for servers that keep clients waiting.
+/// Returns the timeout option for faults that stall.
 fn patience(fault: &Fault) -> Vec<(String, String)> {
     let short = matches!(fault, Fault::Stalled(_) | Fault::StalledBody(..));
     if short { vec![("timeout".to_owned(), TIMEOUT.to_owned())] } else { Vec::new() }
@@ -39,7 +40,7 @@ fn within<T>(future: impl Future<Output = T>) -> T {
     run(async { tokio::time::timeout(LIMIT, future).await.expect("it hangs") })
 }
 
-/// The bytes of a file, over S3 and over HTTP, and how often requests were sent again.
+/// Reads a file over S3 and over HTTP; returns its bytes and the number of retries.
 async fn read(location: &str, options: &StoreOptions) -> Result<(Vec<u8>, u64), StoreError> {
     let object = open(location, options).await?;
     let size = object.size();
@@ -113,7 +114,7 @@ fn tries_end_when_their_time_is_over() {
     let options =
         StoreOptions { retries: 1000, retry_timeout: Duration::from_millis(500), ..options(&server) };
     assert_eq!(within(open(URL, &options)).unwrap_err().kind(), ReadErrorKind::Unavailable);
-    // Each wait is at least 50 ms, and each twice as long as the one before.
+    // The delay is at least 50 ms and doubles with each retry.
     assert!((2..10).contains(&server.requests().len()));
     let none = StoreOptions { retries: 0, ..options };
     let before = server.requests().len();

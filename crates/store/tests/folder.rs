@@ -1,4 +1,4 @@
-//! Outputs of several files on a local disk: all or nothing.
+//! Outputs of several files on a local disk are written completely or not at all.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

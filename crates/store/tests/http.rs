@@ -1,4 +1,4 @@
-//! HTTP servers that refuse, fail, change their minds or know little.
+//! HTTP servers that refuse requests, fail, replace the file, or support few features.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -116,7 +116,7 @@ fn a_token_is_not_sent_in_the_clear() {
     assert!(error.to_string().contains("https only"), "{error}");
 }
 
-/// Replaces the file after the first answer, in the ways that servers let it be seen.
+/// Replaces the file after the first response, in the ways that a server can reveal.
 fn changing(later: impl Fn(&common::Request) -> Response + Send + Sync + 'static) -> ReadErrorKind {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |request| match count.fetch_add(1, Ordering::Relaxed) {

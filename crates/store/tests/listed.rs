@@ -1,4 +1,4 @@
-//! Files that a listing found: how many requests they cost, what they share, and that they are what was listed.
+//! Listed files: the requests they cost, the connections they share, and the check against their listing.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -83,7 +83,7 @@ fn local_files_are_what_was_listed_too() {
     assert_eq!(run(open_listed(&of(6), &options())).unwrap_err().kind(), ReadErrorKind::Changed);
 }
 
-/// Most requests that the server saw side by side while 24 files were opened.
+/// Returns the maximum number of concurrent requests that the server saw while 24 files were opened.
 fn most_at_once(
     options: impl Fn(&Server) -> StoreOptions,
     location: impl Fn(&Server, usize) -> String,
@@ -122,7 +122,7 @@ fn requests_in_flight_are_limited_over_all_files() {
     assert!((2..=3).contains(&bucket), "{bucket}");
 }
 
-/// A server that keeps its connections; returns the number of connections that `count` files one after the other took.
+/// Opens `count` files in sequence from a server with persistent connections; returns the number of connections.
 async fn connections(count: usize, location: impl Fn(&str, usize) -> Listed, bucket: bool) -> usize {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Local files: what is refused, what is noticed, and how output takes its place.
+//! Local files: rejected files, detection of changes, and replacement of outputs.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

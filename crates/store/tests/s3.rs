@@ -1,4 +1,4 @@
-//! S3 against a server on loopback that checks signatures, and against one that takes anonymous requests.
+//! S3 on a loopback server that verifies signatures, and on one that accepts anonymous requests.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -15,7 +15,7 @@ use virtualize_store::{SideFolder, StoreError, StoreOptions, open, put};
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
 
-/// Serves the folders under `root` as buckets; asks for a signature if `signed`.
+/// Serves the folders under `root` as buckets; requires signatures if `signed`.
 async fn serve(root: &Path, signed: bool) -> String {
     let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
     if signed {

@@ -1,4 +1,4 @@
-//! A server of one S3 object that fails as its script says, one fault a request, and then serves well.
+//! A server of one S3 object that fails as scripted, one fault per request, and then serves it correctly.
 
 use std::{
     collections::VecDeque,
@@ -10,36 +10,36 @@ use std::{
 
 use super::{Request, Response, file, read, send};
 
-/// What happens to a request.
+/// Fault of the response to a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing: it is served.
+    /// No fault.
     None,
-    /// An answer with this status, code and message of S3, and seconds of `Retry-After`.
+    /// A response with this status, S3 error code and message, and `Retry-After` in seconds.
     Refused(u16, &'static str, Option<u64>),
-    /// The connection is reset before anything is answered.
+    /// The connection is reset before the response.
     Reset,
-    /// The connection is closed before anything is answered.
+    /// The connection is closed before the response.
     Closed,
-    /// The answer is no HTTP.
+    /// The response is not HTTP.
     Garbage,
-    /// Nothing is answered for this long.
+    /// The response starts after this delay.
     Stalled(Duration),
-    /// The body ends after so many bytes, less than `Content-Length` says.
+    /// The body ends after this many bytes, fewer than `Content-Length` states.
     Truncated(usize),
-    /// The body stops after so many bytes, for this long.
+    /// The body stalls after this many bytes, for this duration.
     StalledBody(usize, Duration),
-    /// `Content-Length` is right, but the body has so many bytes less than `Content-Range` says.
+    /// `Content-Length` matches the body, which is this many bytes shorter than `Content-Range` states.
     Short(usize),
-    /// The answer is about a range that starts so many bytes later.
+    /// The response contains a range that starts this many bytes later.
     Shifted(usize),
-    /// From this request on, the object is another one.
+    /// The object is replaced, from this request on.
     Replaced(&'static [u8]),
-    /// So many bytes of the body come, and before the next request the object becomes another one.
+    /// The body ends after this many bytes, and the object is replaced before the next request.
     TruncatedAndReplaced(usize, &'static [u8]),
 }
 
-/// A running server; it ends with the test process.
+/// A running server, which stops with the test process.
 pub struct Faulty {
     pub url: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -47,14 +47,14 @@ pub struct Faulty {
 
 struct State {
     script: VecDeque<Fault>,
-    /// What happens after the script.
+    /// Fault of all requests after the script.
     then: Fault,
     content: &'static [u8],
     etag: &'static str,
 }
 
 impl Faulty {
-    /// A server with a script of faults, after which `then` happens to all requests.
+    /// Starts a server with a script of faults; `then` applies to all later requests.
     pub fn start(content: &'static [u8], script: Vec<Fault>, then: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// Keys of the listing that the server gives, two a page.
+/// Keys in the server's listing, two per page.
 pub const KEYS: [&str; 3] = ["a.nc", "b.nc", "c.nc"];
 
 fn listing(request: &Request) -> Response {
@@ -122,7 +122,7 @@ fn serve(mut connection: TcpStream, seen: &Mutex<Vec<Request>>, state: &Mutex<St
             headers: Default::default(),
         });
         let _ = connection.read(&mut first);
-        // What was sent is not all read: the system resets the connection.
+        // Part of the request is unread, so that the system resets the connection.
         return;
     }
     let Some(request) = read(&connection) else { return };

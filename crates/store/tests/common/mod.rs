@@ -1,4 +1,4 @@
-//! A small HTTP server on loopback, one thread a connection, that answers as a test tells it to.
+//! A small loopback HTTP server, with one thread per connection, whose responses each test defines.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 #![allow(clippy::cast_possible_truncation, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -15,17 +15,17 @@ use std::{
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_store::StoreOptions;
 
-/// What a client asked for.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
     /// Path and query.
     pub target: String,
-    /// By lower-case name.
+    /// Headers by lower-case name.
     pub headers: BTreeMap<String, String>,
 }
 
-/// What it gets.
+/// The response to a request.
 pub struct Response {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
@@ -38,7 +38,7 @@ impl Response {
     }
 }
 
-/// A running server; it ends with the test process.
+/// A running server, which stops with the test process.
 pub struct Server {
     pub url: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -64,7 +64,7 @@ impl Server {
         Self { url, requests }
     }
 
-    /// A server of one file, with ranges and etags.
+    /// Starts a server of one file that supports range requests and entity tags.
     pub fn of_file(content: &'static [u8]) -> Self {
         Self::start(move |request| file(request, content, "\"one\""))
     }
@@ -101,7 +101,7 @@ pub fn send(mut connection: TcpStream, request: &Request, response: Response) ->
     connection.flush()
 }
 
-/// Answers as a server does that knows ranges and etags (RFC 9110, sections 13 and 14).
+/// Responds as a server that supports range requests and entity tags (RFC 9110, sections 13 and 14).
 pub fn file(request: &Request, content: &[u8], etag: &str) -> Response {
     if request.headers.get("if-match").is_some_and(|wanted| wanted != etag) {
         return Response::status(412);
@@ -121,17 +121,17 @@ pub fn file(request: &Request, content: &[u8], etag: &str) -> Response {
     Response { status: 206, headers, body: content[start..end].to_vec() }
 }
 
-/// Runs a future that needs I/O.
+/// Runs a future that performs I/O.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Options that fail fast.
+/// Returns options with few, short retries.
 pub fn options() -> StoreOptions {
     StoreOptions { retries: 2, ..StoreOptions::default() }
 }
 
-/// One megabyte of bytes that tell their place.
+/// Returns one megabyte of bytes that depend on their position.
 pub fn content() -> &'static [u8] {
     static CONTENT: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
         (0..1_000_003_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -139,7 +139,7 @@ pub fn content() -> &'static [u8] {
     &CONTENT
 }
 
-/// What any source of [`content`] must do, whatever is behind it.
+/// Checks what any source of [`content`] must do, regardless of its backend.
 pub async fn conforms(source: &dyn ReadRanges) {
     let content = content();
     let size = content.len() as u64;
