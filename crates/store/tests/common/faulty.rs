@@ -23,7 +23,7 @@ pub enum Fault {
     Closed,
     /// The response is not HTTP.
     Garbage,
-    /// The response starts after this delay.
+    /// No response for this duration; then the connection closes.
     Stalled(Duration),
     /// The body ends after this many bytes, fewer than `Content-Length` states.
     Truncated(usize),

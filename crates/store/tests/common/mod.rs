@@ -126,7 +126,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Returns options with few, short retries.
+/// Returns options with few retries.
 pub fn options() -> StoreOptions {
     StoreOptions { retries: 2, ..StoreOptions::default() }
 }
