@@ -3,7 +3,7 @@
 
 use object_store::azure::AzureConfigKey as Key;
 
-/// Why a connection string is not valid. Messages contain nothing of it, as it holds secrets.
+/// Reason why a connection string is not valid. Messages contain none of its text, which may be secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ConnectionStringError {
     #[error("has a part without =, expected Name=Value;…")]

@@ -3,8 +3,8 @@ use std::{borrow::Cow, io};
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_remedy::{OptionName, Remedy};
 
-/// Error of opening, reading or writing a file. Each message is one line that names the file as the user did, without the
-/// query of its URL, which may contain a signature.
+/// Error of opening, reading or writing a file. Each message is one line that names the file as the user did, without
+/// the query of its URL, which may contain a signature.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file, object or bucket does not exist.
@@ -18,7 +18,7 @@ pub enum StoreError {
     Denied {
         /// The file.
         name: String,
-        /// What the store said.
+        /// Reason given by the store.
         reason: String,
     },
     /// The file is outside the allowed prefixes.
@@ -32,7 +32,7 @@ pub enum StoreError {
     Region {
         /// The file.
         name: String,
-        /// Where the bucket is.
+        /// Region of the bucket.
         region: String,
     },
     /// The file changed after it was opened.
@@ -48,7 +48,7 @@ pub enum StoreError {
     NotAFile {
         /// The path.
         name: String,
-        /// What it is.
+        /// Kind of the path.
         what: &'static str,
     },
     /// The folder or prefix to write to is not empty.
@@ -84,7 +84,7 @@ pub enum StoreError {
     NoRanges {
         /// The file.
         name: String,
-        /// Most bytes that are downloaded whole.
+        /// Maximum bytes that are downloaded whole.
         limit: u64,
     },
     /// The network, the disk or the store failed, after all retries.
@@ -98,7 +98,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns the class, which decides on exit status and retries.
+    /// Returns the error's class, which determines exit status and retries.
     pub fn kind(&self) -> ReadErrorKind {
         match self {
             Self::NotFound { .. } => ReadErrorKind::NotFound,

@@ -13,7 +13,7 @@ pub(crate) enum Location {
     Http(Url),
     /// An object in a bucket or container. The key is as the user wrote it: `%` and `?` have no special meaning.
     Bucket {
-        /// Which service.
+        /// Service that holds the bucket.
         service: Service,
         /// `scheme://bucket`.
         bucket: String,

@@ -37,7 +37,8 @@ impl Backoff {
         Self::new(options.retries, options.retry_timeout)
     }
 
-    /// Waits before the next attempt, at least as long as the server asks for; returns the failure if no attempts are left.
+    /// Waits before the next attempt, at least as long as the server asks for; returns the failure if no attempts are
+    /// left.
     pub(crate) async fn wait(&mut self, failure: StoreError, least: Duration) -> Result<(), StoreError> {
         let wait = self.wait.mul_f64(jitter()).max(least);
         let now = Instant::now();
