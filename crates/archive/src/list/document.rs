@@ -1,17 +1,17 @@
-//! Documents of catalogues as JSON, without what says nothing of files. Memory for them is bounded by the number of their
-//! values: a value takes many times the bytes that it has as text.
+//! Parses catalogue documents from JSON, without the members that describe no files. The number of values bounds the
+//! memory: a parsed value takes many times the bytes of its text.
 
 use std::{cell::Cell, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Most values of a document.
+/// Maximum number of values in a document.
 const MOST: u64 = 2_000_000;
-/// Members that are large and not needed.
+/// Large members that no caller needs.
 const SKIPPED: [&str; 3] = ["geometry", "bbox", "proj:geometry"];
 
-/// Reads a document.
+/// Parses a document.
 pub(super) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     parse_at_most(bytes, MOST)
 }
@@ -24,7 +24,7 @@ fn parse_at_most(bytes: &[u8], most: u64) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// Reads values for as long as any are left.
+/// Parses values until the document's allowance is used up.
 #[derive(Clone, Copy)]
 struct Values<'a>(&'a Cell<u64>);
 

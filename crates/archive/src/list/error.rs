@@ -1,54 +1,54 @@
 use virtualize::{OptionName, Remedy};
 use virtualize_store::StoreError;
 
-/// Why files could not be listed. Each is one line.
+/// Errors of a listing. Each message is one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ListError {
-    /// A store refused or failed.
+    /// A request to a store failed or was denied.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A pattern cannot be read.
+    /// A pattern is invalid.
     #[error("pattern {pattern}: {reason}")]
     Pattern {
         /// The pattern.
         pattern: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A line of a list cannot be read.
+    /// A line of a list is invalid.
     #[error("{name}, line {line}: {reason}")]
     Line {
         /// The list.
         name: String,
-        /// From 1 on.
+        /// Line number, from 1.
         line: u64,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A catalogue says something that makes no sense.
+    /// A catalogue is invalid.
     #[error("{name}: {reason}")]
     Catalogue {
         /// The document.
         name: String,
-        /// What.
+        /// Reason.
         reason: String,
     },
-    /// An item of a catalogue has several assets that could be read.
+    /// An item of a catalogue has several readable assets.
     #[error("{name}: item {item}: it has several assets: {}", assets.join(", "))]
     Assets {
         /// The document.
         name: String,
-        /// Id of the item.
+        /// ID of the item.
         item: String,
         /// Keys of the assets.
         assets: Vec<String>,
     },
-    /// Nothing is where files were looked for.
+    /// No file matches a pattern, or exists at or below a path or prefix.
     #[error("{sought}: no file was found; {near}")]
     Nothing {
         /// The pattern or prefix.
         sought: String,
-        /// What there is instead.
+        /// Names that exist nearby.
         near: String,
     },
     /// A list or catalogue names no files.
@@ -57,22 +57,22 @@ pub enum ListError {
         /// The list or catalogue.
         name: String,
     },
-    /// Files there are, but none is left.
+    /// The inputs name files, but none remains after selection.
     #[error(
         "no file is left: {filtered} do not pass the filter ({filter}), {without_asset} STAC items have no wanted asset"
     )]
     AllLeftOut {
-        /// How many the filter left out.
+        /// Number of files that the filter excluded.
         filtered: u64,
-        /// How many STAC items have no asset that is wanted.
+        /// Number of STAC items without a selected asset.
         without_asset: u64,
-        /// What the filter wants.
+        /// Description of the filter.
         filter: String,
     },
 }
 
 impl ListError {
-    /// What the user can do.
+    /// Returns the remedy to suggest to the user, if any.
     pub fn remedy(&self) -> Option<Remedy> {
         Some(match self {
             Self::Store(error) => return error.remedy(),

@@ -6,31 +6,31 @@ use globset::GlobMatcher;
 use super::{ListError, pattern::matcher};
 use crate::Item;
 
-/// Which of the files that were found are wanted. What a listing does not know of a file is not held against it.
+/// Selects among the listed files. A criterion that a listing gives no value for does not exclude a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// A pattern for names of files, or, where it has a `/`, for the ends of their urls from a `/` on.
+    /// A pattern for file names or, if it contains a `/`, for the ends of URLs, beginning at a `/`.
     pub name: Option<String>,
-    /// Least size in bytes.
+    /// Minimum size in bytes.
     pub min_size: Option<u64>,
-    /// Largest size in bytes.
+    /// Maximum size in bytes.
     pub max_size: Option<u64>,
-    /// Modified at this time or later, in milliseconds since 1970-01-01T00:00:00Z, see [`parse_time`].
+    /// Earliest time of modification, inclusive, in milliseconds since 1970-01-01T00:00:00Z, see [`parse_time`].
     pub since: Option<i64>,
-    /// Modified before this time.
+    /// Latest time of modification, exclusive.
     pub before: Option<i64>,
 }
 
-/// A filter whose pattern was read.
+/// A filter with its pattern compiled.
 #[derive(Debug)]
 pub(super) struct Sieve {
-    /// As it was given.
+    /// The filter as the caller gave it.
     pub(super) filter: Filter,
     matcher: Option<GlobMatcher>,
 }
 
 impl Filter {
-    /// A filter on names alone.
+    /// Returns a filter on names alone.
     pub fn named(pattern: impl Into<String>) -> Self {
         Self { name: Some(pattern.into()), ..Self::default() }
     }
@@ -43,7 +43,7 @@ impl Sieve {
         Ok(Self { filter, matcher })
     }
 
-    /// Whether a file is wanted.
+    /// Returns whether the filter selects a file.
     pub(super) fn admits(&self, item: &Item) -> bool {
         let filter = &self.filter;
         let path = item.url.split_once("://").map_or(item.url.as_str(), |(_, path)| path);
@@ -64,7 +64,7 @@ fn within<T: PartialOrd>(value: Option<T>, least: Option<T>, most: Option<T>) ->
         .is_none_or(|value| least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most))
 }
 
-/// What is wanted, as words.
+/// Describes the selection in words.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time =
@@ -82,10 +82,10 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Reads a time of RFC 3339, or a date, which is midnight in UTC, as milliseconds since 1970-01-01T00:00:00Z.
+/// Parses an RFC 3339 time, or a date (midnight UTC), as milliseconds since 1970-01-01T00:00:00Z.
 ///
 /// # Errors
-/// One line that says what is expected.
+/// One line that describes the expected formats.
 pub fn parse_time(text: &str) -> Result<i64, String> {
     if let Ok(date) = text.parse::<NaiveDate>() {
         return Ok(date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());

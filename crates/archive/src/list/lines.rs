@@ -8,12 +8,12 @@ use virtualize_store::{StoreError, fetch, url_of};
 use super::{Files, Found, ListError, ListOptions, parse_time, stac::resolve};
 use crate::Item;
 
-/// Most bytes of a list that is not standard input or a local file.
+/// Maximum size of a list in bytes, unless it is standard input or a local file.
 const LARGEST: u64 = 256 << 20;
-/// Most bytes of a line.
+/// Maximum size of a line in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// The files that a list names.
+/// Returns the files that a list names.
 pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     let lines = async move { begin(location, &options).await };
     stream::once(lines).try_flatten().boxed()
@@ -43,10 +43,10 @@ fn unreadable(name: &str, error: &std::io::Error) -> ListError {
     })
 }
 
-/// Lines that are read one by one.
+/// Lines that are read one at a time.
 struct Lines<R> {
     name: String,
-    /// Where relative paths start, if not in the working directory.
+    /// Base of relative paths; `None` for the working directory.
     from: Option<String>,
     reader: R,
     line: u64,
@@ -88,7 +88,7 @@ impl<R: BufRead + Send + 'static> Lines<R> {
     }
 }
 
-/// A line that is not empty.
+/// Parses a line that is not empty.
 fn item(text: &str, from: Option<&str>) -> Result<Item, String> {
     let item = match text.starts_with('{') {
         true => object(serde_json::from_str(text).map_err(|error| error.to_string())?)?,

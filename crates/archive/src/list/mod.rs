@@ -1,5 +1,5 @@
-//! Which files: patterns, folders, single files, lists and STAC catalogues become [`Item`]s, in pages, so that memory does
-//! not grow with the archive.
+//! Lists input files: resolves patterns, folders, single files, lists and STAC catalogues into [`Item`]s. Listings are
+//! paged, so that memory does not grow with the archive.
 
 mod document;
 mod error;
@@ -28,12 +28,12 @@ pub use self::{
 };
 use crate::Item;
 
-/// Something that names files.
+/// An input that names files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// A path or url of a file; a folder, or the start of keys up to a `/`; or a pattern, see [`list`].
+    /// A path or URL of a file, a folder, a key prefix that ends in `/`, or a pattern, see [`list`].
     Files(String),
-    /// A file of lines, or `-` for standard input, see [`list`].
+    /// A list file with one entry per line, or `-` for standard input, see [`list`].
     List(String),
     /// A STAC item, item collection, collection or catalogue.
     Stac(String),
@@ -45,36 +45,37 @@ impl<T: Into<String>> From<T> for Input {
     }
 }
 
-/// How to list.
+/// Options of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// How stores are reached.
+    /// Access to stores.
     pub store: StoreOptions,
-    /// Which assets of STAC items are files to read.
+    /// Selects the assets of STAC items to read.
     pub assets: Assets,
-    /// Files that are named, and are not there, are handed out too: they fail where they are opened, and end no listing.
+    /// Whether to return files that are named explicitly even if they do not exist: opening them fails, the listing
+    /// does not.
     pub absent: bool,
 }
 
-/// What came up while listing; complete when the stream has ended.
+/// Counts of a listing; complete once the stream has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Files handed out.
+    /// Number of files returned.
     pub listed: u64,
-    /// Files that did not pass the filter.
+    /// Number of files that the filter excluded.
     pub filtered: u64,
-    /// Files that were there already, by their urls; they are handed out once.
+    /// Files whose URL was listed before; each is returned once.
     pub duplicates: Few,
-    /// STAC items without a wanted asset.
+    /// STAC items without a selected asset.
     pub without_asset: Few,
 }
 
-/// How many there are, and the first of them.
+/// A count of occurrences, with the first of them as examples.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Few {
-    /// How many.
+    /// Number of occurrences.
     pub count: u64,
-    /// At most three.
+    /// The first occurrences, at most three.
     pub first: Vec<String>,
 }
 
@@ -88,7 +89,7 @@ impl Few {
 }
 
 impl Tally {
-    /// What the user should know, a line each.
+    /// Returns notes for the user, one line each.
     pub fn notes(&self) -> Vec<String> {
         let note = |few: &Few, what: &str| {
             (few.count > 0).then(|| format!("{} {what}, such as {}", few.count, few.first.join(", ")))
@@ -101,18 +102,18 @@ impl Tally {
     }
 }
 
-/// What an input hands out.
+/// An entry that an input yields.
 pub(crate) enum Found {
     /// A file.
     File(Item),
-    /// A STAC item that has no asset to read.
+    /// A STAC item without an asset to read.
     NoAsset(String),
 }
 
-/// The files of one input.
+/// Stream of the files of one input.
 pub(crate) type Files = BoxStream<'static, Result<Found, ListError>>;
 
-/// Files, one after the other; a stream of items that ends after its first error.
+/// Stream of listed files; it ends after its first error.
 pub struct Listing {
     inputs: VecDeque<Input>,
     options: Arc<ListOptions>,
@@ -123,19 +124,20 @@ pub struct Listing {
     failed: bool,
 }
 
-/// Lists files in a fixed order: inputs as given, each sorted by url but for lists and catalogues, which keep their own
-/// order. A file that comes twice is handed out once.
+/// Lists files in a fixed order: inputs in the order given, and the files of each sorted by URL. Lists and catalogues
+/// keep their own order. A file that occurs twice is returned once.
 ///
-/// - Patterns have `*` and `?` (within a name), `[a-z]`, `[!a]`, `{a,b}`, and `**` for any number of folders; what stands
-///   for itself is written in brackets: `[*]`. Keys are listed from the longest start without these, and level by level
+/// - Patterns support `*` and `?` (within a name), `[a-z]`, `[!a]`, `{a,b}`, and `**` for any number of folders.
+///   Brackets escape a special character: `[*]`. Keys are listed from the longest literal prefix, and level by level
 ///   where that saves requests.
-/// - Folders, and starts of keys that end in `/`, give all files below. Links to folders are followed where a pattern names
-///   them, but not below `**` or a folder.
-/// - A list has a path or url a line; empty lines and those that start with `#` are skipped. Lines that start with `{` are
-///   JSON objects with `url`, and, where known, `size`, `etag` and `modified` (text of RFC 3339, or milliseconds since 1970);
-///   other members are kept as properties. Paths start from the working directory, in remote lists from where the list lies.
+/// - Folders, and key prefixes that end in `/`, yield all files below them. Symbolic links to folders are followed
+///   where a pattern names them, but not below `**` or a folder.
+/// - A list has one path or URL per line; empty lines and lines that start with `#` are skipped. Lines that start with
+///   `{` are JSON objects with `url` and, if known, `size`, `etag` and `modified` (RFC 3339 text, or milliseconds since
+///   1970); other members become properties. Relative paths resolve against the working directory, those of a remote
+///   list against the location of the list.
 ///
-/// An input without files is an error, which says what lies near it.
+/// An input without files is an error; its message names files nearby.
 ///
 /// ```
 /// # futures::executor::block_on(async {
@@ -150,7 +152,7 @@ pub struct Listing {
 /// ```
 ///
 /// # Errors
-/// [`ListError::Pattern`] where the filter's pattern is none.
+/// [`ListError::Pattern`] if the filter's pattern is invalid.
 pub fn list(inputs: Vec<Input>, filter: Filter, options: ListOptions) -> Result<Listing, ListError> {
     let sieve = Sieve::new(filter)?;
     Ok(Listing {
@@ -165,12 +167,12 @@ pub fn list(inputs: Vec<Input>, filter: Filter, options: ListOptions) -> Result<
 }
 
 impl Listing {
-    /// What came up so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What the end of an input's files means.
+    /// Returns the error of an input that ended without files, if that is one.
     fn end(&mut self, name: String, count: u64) -> Option<ListError> {
         if count == 0 && self.tally.without_asset.count == 0 {
             return Some(ListError::Empty { name });
@@ -184,7 +186,7 @@ impl Listing {
         })
     }
 
-    /// Whether a file is handed out.
+    /// Returns whether a file passes the filter and is new.
     fn admit(&mut self, item: &Item) -> bool {
         if !self.sieve.admits(item) {
             self.tally.filtered += 1;
@@ -256,7 +258,7 @@ impl Stream for Listing {
     }
 }
 
-/// Whether text names one file, rather than a folder or what a pattern matches.
+/// Returns whether text names a single file, not a folder or a pattern.
 fn names_a_file(text: &str) -> bool {
     !text.ends_with('/') && !pattern::is_pattern(text)
 }
@@ -277,7 +279,7 @@ fn files_of(input: Input, options: Arc<ListOptions>) -> Files {
     }
 }
 
-/// Urls that were handed out, as 128 bits each.
+/// URLs already returned, as 128-bit hashes.
 #[derive(Default)]
 struct Seen {
     urls: HashSet<(u64, u64)>,
@@ -285,29 +287,29 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether it is new.
+    /// Adds a URL; returns whether it is new.
     fn insert(&mut self, url: &str) -> bool {
         self.urls.insert((self.keys.0.hash_one(url), self.keys.1.hash_one(url)))
     }
 }
 
 impl Item {
-    /// A file of which only the url is known.
+    /// Returns a file with only its URL known.
     pub(crate) fn of(url: impl Into<String>) -> Self {
         Self { url: url.into(), ..Self::default() }
     }
 
-    /// What a store says of it.
+    /// Returns what the store's listing reports about the file.
     pub fn listed(&self) -> Listed {
         let Self { url, size, etag, modified, .. } = self.clone();
         Listed { url, size, etag, modified }
     }
 
-    /// Opens the file with one request, which brings all of it where it is small; it is refused as changed where it is
-    /// no longer what was listed.
+    /// Opens the file with one request, which fetches all of a small file. Fails if the file has changed since it was
+    /// listed.
     ///
     /// # Errors
-    /// [`StoreError`] where it cannot be read.
+    /// [`StoreError`] if the file cannot be read.
     pub async fn open(&self, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
         open_listed(&self.listed(), options).await
     }

@@ -3,18 +3,18 @@ use virtualize_store::folder_url;
 
 use super::ListError;
 
-/// A pattern of paths or keys, and how to look for what matches.
+/// A pattern of paths or keys, split into the levels to list.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// As it was written.
+    /// The pattern as the caller wrote it.
     pub(super) text: String,
-    /// Url of the folder that the pattern starts from; ends in `/`.
+    /// URL of the folder that the pattern starts from; ends in `/`.
     pub(super) base: String,
-    /// How all that matches goes on.
+    /// Literal prefix, after the base, of everything that matches.
     pub(super) start: String,
-    /// What follows the base.
+    /// Matcher for the part of a URL after the base.
     whole: GlobMatcher,
-    /// Its levels; none where braces span several.
+    /// Levels of the pattern; empty if braces span several.
     pub(super) levels: Vec<Level>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Pattern {
 pub(super) enum Level {
     /// One name.
     Name(String),
-    /// Names that start so and match.
+    /// Names with this prefix that match.
     Names(String, GlobMatcher),
     /// `**`: any number of levels.
     Any,
@@ -31,17 +31,17 @@ pub(super) enum Level {
 
 const SPECIAL: [char; 4] = ['*', '?', '[', '{'];
 
-/// Whether text has anything that a pattern has and a name has not.
+/// Returns whether text contains a special character of patterns.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(SPECIAL)
 }
 
-/// The start of text in which each character stands for itself.
+/// Returns the literal prefix of text.
 fn literal(text: &str) -> &str {
     text.split(SPECIAL).next().unwrap_or_default()
 }
 
-/// What matches a pattern: `*` and `?` match no slash, and nothing is escaped but by brackets.
+/// Compiles a pattern: `*` and `?` do not match a slash, and only brackets escape.
 pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, ListError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(false).build();
     let reason = |error: globset::Error| ListError::Pattern {
@@ -66,7 +66,7 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), base, start, whole: matcher(rest)?, levels })
     }
 
-    /// Whether a file's url matches.
+    /// Returns whether the URL of a file matches.
     pub(super) fn matches(&self, url: &str) -> bool {
         url.strip_prefix(&self.base).is_some_and(|rest| self.whole.is_match(rest))
     }
@@ -80,7 +80,7 @@ fn level(text: &str) -> Result<Level, ListError> {
     }
 }
 
-/// The parts between slashes; none where a slash stands in braces.
+/// Splits a pattern at its slashes; empty if a slash occurs within braces.
 fn levels(text: &str) -> Vec<&str> {
     let (mut depth, mut spans) = (0_i64, false);
     for character in text.chars() {

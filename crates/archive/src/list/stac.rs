@@ -1,4 +1,4 @@
-//! STAC 1.0 and 1.1: items, item collections, and catalogues and collections that lead to them.
+//! STAC 1.0 and 1.1: items, item collections, and the catalogues and collections that link to them.
 //! <https://github.com/radiantearth/stac-spec>
 
 use std::{
@@ -15,16 +15,16 @@ use virtualize_store::{fetch, post, url_of};
 use super::{Files, Found, ListError, ListOptions, document::parse};
 use crate::Item;
 
-/// Most bytes of a document.
+/// Maximum size of a document in bytes.
 const LARGEST: u64 = 64 << 20;
-/// Documents that are fetched ahead, and most bytes of each.
+/// Number of documents fetched ahead, and the maximum size of each in bytes.
 const AHEAD: usize = 16;
 const LARGEST_AHEAD: u64 = 2 << 20;
-/// Most documents of a catalogue: links may lead on and on.
+/// Maximum number of documents of a catalogue: links could continue indefinitely.
 const MOST: usize = 10_000_000;
-/// Roles of assets that are not the data.
+/// Roles of assets that are not data.
 const ASIDE: [&str; 4] = ["thumbnail", "overview", "metadata", "visual"];
-/// Media types of what can be read.
+/// Media types of readable files.
 const READABLE: [&str; 8] = [
     "image/tiff",
     "image/vnd.stac.geotiff",
@@ -35,25 +35,25 @@ const READABLE: [&str; 8] = [
     "application/vnd.netcdf",
     "application/x-netcdf4",
 ];
-/// Ends of the names of files that can be read, for assets without a media type.
+/// Suffixes of readable files, for assets without a media type.
 const SUFFIXES: [&str; 10] =
     [".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".hdf", ".tif", ".tiff", ".gtiff"];
 
-/// Which assets of STAC items are files to read: those that satisfy all that is said. Where nothing is said, the only
-/// asset of a format that can be read; several are an error.
+/// Selects the assets of STAC items to read: those that meet all criteria. Without criteria, the only asset in a
+/// readable format is selected; several such assets are an error.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Assets {
-    /// One of these keys.
+    /// Accepted keys; empty accepts any.
     pub keys: Vec<String>,
-    /// One of these roles, such as `data`.
+    /// Accepted roles, such as `data`; empty accepts any.
     pub roles: Vec<String>,
-    /// One of these media types, parameters aside, such as `image/tiff`.
+    /// Accepted media types without parameters, such as `image/tiff`; empty accepts any.
     pub media_types: Vec<String>,
-    /// Which of the asset's other places is read (extension `alternate`), such as `s3`; else its `href`.
+    /// Alternate location to read instead of the asset's `href` (extension `alternate`), such as `s3`.
     pub alternate: Option<String>,
 }
 
-/// The files that a STAC document leads to.
+/// Returns the files that a STAC document leads to.
 pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     let crawl = Crawl {
         options,
@@ -65,11 +65,11 @@ pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     stream::try_unfold(crawl, next).boxed()
 }
 
-/// Documents that are still to be read, and what was found in the others.
+/// State of a crawl: pending documents, and the files found in the others.
 struct Crawl {
     options: Arc<ListOptions>,
     pending: VecDeque<Step>,
-    /// All documents that were asked for: links may lead round in a circle.
+    /// All documents requested so far: links may form a cycle.
     visited: HashSet<Page>,
     ready: VecDeque<Found>,
 }
@@ -77,11 +77,11 @@ struct Crawl {
 enum Step {
     /// To be fetched.
     Document(Page),
-    /// Fetched from there.
+    /// Fetched from this page.
     Fetched(Page, Bytes),
 }
 
-/// A document, and how to ask for it: with POST where there is a body (STAC API, item search).
+/// A document and its request: POST if there is a body (STAC API, item search).
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct Page {
     url: String,
@@ -118,7 +118,7 @@ impl Crawl {
             match document(page, limit, store).await {
                 Ok(bytes) => *step = Step::Fetched(std::mem::take(page), bytes),
                 Err(error) if at == 0 => return Err(error),
-                // It is large, or fails: that is seen when it is its turn.
+                // Too large, or failed: reported when it is this document's turn.
                 Err(_) => {}
             }
             Ok::<_, ListError>(())
@@ -151,7 +151,7 @@ impl Crawl {
         Ok(())
     }
 
-    /// Puts the documents of links before all others, in the order of the links.
+    /// Queues linked documents before all others, in the order of the links.
     fn follow(&mut self, page: &Page, document: &Value, relations: &[&str]) -> Result<(), ListError> {
         let mut steps = VecDeque::new();
         let wanted = |link: &&Value| text(link, "rel").is_some_and(|rel| relations.contains(&rel));
@@ -169,7 +169,7 @@ impl Crawl {
         Ok(())
     }
 
-    /// The files of an item.
+    /// Returns the files of an item.
     fn item(&self, url: &str, item: &Value) -> Result<Vec<Found>, ListError> {
         let id = text(item, "id").unwrap_or("without id");
         let named = |reason: &str| wrong(url, &format!("item {id}: {reason}"));
@@ -202,12 +202,12 @@ impl Crawl {
 }
 
 impl Assets {
-    /// Whether any asset that can be read will do.
+    /// Returns whether there are no criteria.
     fn say_nothing(&self) -> bool {
         self.keys.is_empty() && self.roles.is_empty() && self.media_types.is_empty()
     }
 
-    /// Where an asset lies.
+    /// Returns the location of an asset.
     fn href<'a>(&self, asset: &'a Value) -> Result<&'a str, String> {
         let Some(name) = &self.alternate else {
             return text(asset, "href").ok_or_else(|| "it has no href".to_owned());
@@ -245,8 +245,8 @@ impl Assets {
 }
 
 impl Page {
-    /// What a link leads to. The next page of a search may have to be asked for with POST; `merge` means that what was
-    /// asked before stays, but for what the link says.
+    /// Resolves a link to a page. The next page of a search may require POST; with `merge`, the link's body is merged
+    /// into the previous request's.
     fn linked(&self, link: &Value) -> Result<Self, String> {
         let href = text(link, "href").ok_or("a link without href")?;
         let url = resolve(&self.url, href)?;
@@ -276,7 +276,7 @@ impl Page {
     }
 }
 
-/// What hrefs of an item in a collection of items start from: where the item itself lies, if it says so.
+/// Returns the base of an item's hrefs: the item's own URL if it has a `self` link.
 fn base(url: &str, item: &Value) -> Result<String, ListError> {
     let own = links(item).find(|link| text(link, "rel") == Some("self")).and_then(|link| text(link, "href"));
     own.map_or_else(|| Ok(url.to_owned()), |own| resolve(url, own).map_err(|reason| wrong(url, &reason)))
@@ -293,7 +293,7 @@ async fn document(
     })
 }
 
-/// The properties of an item, and what else tells its files apart.
+/// Returns the properties of an item, with the members that distinguish its files.
 fn properties(item: &Value, asset: &str) -> Map<String, Value> {
     let mut properties = item.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let others = [
@@ -325,12 +325,12 @@ fn wrong(url: &str, reason: &str) -> ListError {
     ListError::Catalogue { name: plain(url), reason: reason.to_owned() }
 }
 
-/// Returns a url without its query, which may hold a signature.
+/// Returns a URL without its query, which may contain a signature.
 fn plain(url: &str) -> String {
     url.split('?').next().unwrap_or(url).to_owned()
 }
 
-/// What a reference in a document leads to: urls are kept, others start from the document's folder.
+/// Resolves a reference in a document: absolute URLs stay, others are relative to the document's folder.
 pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     let is_remote = document.contains("://") && !document.starts_with("file:");
     if is_remote && href.starts_with("file:") {
@@ -351,7 +351,7 @@ pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
         Some(href) => (None, href),
         None => (path.rsplit_once('/').map(|(folder, _)| folder), href),
     };
-    // Empty names are names: `a//b` is another key than `a/b`.
+    // Empty segments count: `a//b` is a different key from `a/b`.
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.into_iter().flat_map(|folder| folder.split('/')).chain(href.split('/')) {
         match part {

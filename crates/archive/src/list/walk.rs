@@ -11,12 +11,12 @@ use super::{
 };
 use crate::Item;
 
-/// Folders of a bucket that are listed ahead, so that their round trips overlap.
+/// Number of folders of a bucket listed ahead, so that their round trips overlap.
 const AHEAD: usize = 16;
-/// A pattern is looked for level by level where less than this part of the keys match.
+/// A pattern is matched level by level if less than one key in this many matches.
 const DENSE: usize = 10;
 
-/// The files of a path, url, folder or pattern.
+/// Returns the files of a path, URL, folder or pattern.
 pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
     let found = async move { begin(&text, &options.store).await };
     stream::once(found).try_flatten().boxed()
@@ -49,7 +49,7 @@ fn one(item: Item) -> Files {
     stream::iter([Ok(Found::File(item))]).boxed()
 }
 
-/// Web servers have no listing that programs can rely on.
+/// Returns the file of a web URL. Rejects folders and patterns: web servers offer no listing that programs can rely on.
 fn web(text: &str) -> Result<Files, ListError> {
     let path = text.split(['?', '#']).next().unwrap_or(text);
     if path.ends_with('/') || path.contains(['*', '{']) {
@@ -58,14 +58,14 @@ fn web(text: &str) -> Result<Files, ListError> {
     Ok(one(Item::of(url_of(text)?)))
 }
 
-/// A local file or folder, where it is one; its name may have the characters of patterns.
+/// Returns the local file or folder of this name, if it exists; the name may contain special characters of patterns.
 fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>, ListError> {
     let url = url_of(text)?;
     let path = Path::new(url.strip_prefix("file://").unwrap_or(&url));
     if let Some(allowed) = &store.allowed
         && !is_pattern(text)
     {
-        // Nothing is said of what lies elsewhere, not even whether it is there.
+        // Outside the allowed locations, not even existence may be revealed.
         allowed.check(url.trim_end_matches('/'))?;
     }
     let Ok(found) = fs::metadata(path) else { return Ok(None) };
@@ -76,7 +76,7 @@ fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>, ListError> {
     Ok(Some(one(Item { size: Some(found.len()), modified, ..Item::of(url) })))
 }
 
-/// A key that may be a file or a folder. Who may not list may still read.
+/// Resolves a key that may be a file or a folder. A caller without permission to list may still be able to read.
 async fn looked_up(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
     let url = url_of(text)?;
     let page = match list_page(&url, false, None, store).await {
@@ -92,32 +92,32 @@ async fn looked_up(text: &str, store: &StoreOptions) -> Result<Files, ListError>
     Err(nothing(text, &url, &[], store).await)
 }
 
-/// A walk through folders or keys, in the order of urls.
+/// A walk through folders or keys, in the order of URLs.
 struct Walk {
     store: StoreOptions,
-    /// What is looked for, for messages.
+    /// The input, for messages.
     sought: String,
     pattern: Option<Pattern>,
-    /// Outermost first.
+    /// Frames from the outermost to the innermost.
     frames: Vec<Frame>,
     found: u64,
-    /// First names that were seen.
+    /// First names seen, for the error if nothing matches.
     near: Vec<String>,
 }
 
-/// What is listed with one prefix.
+/// A listing of one prefix.
 struct Frame {
     prefix: String,
     depth: Depth,
     entries: VecDeque<Entry>,
-    /// More pages.
+    /// Token of the next page.
     next: Option<String>,
 }
 
-/// What a listing is for.
+/// Depth of a listing.
 #[derive(Clone, Copy)]
 enum Depth {
-    /// Names of a level of the pattern.
+    /// One level of the pattern.
     Level(usize),
     /// All levels below.
     All,
@@ -125,9 +125,9 @@ enum Depth {
 
 enum Entry {
     File(Listed),
-    /// To be listed.
+    /// Not listed yet.
     Folder(String, Depth),
-    /// Listed ahead.
+    /// Already listed ahead.
     Listed(Frame),
 }
 
@@ -143,7 +143,8 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Keys below several folders are listed a page deep first: all may be in it, or most may match.
+    /// Starts the walk of a pattern. The first page of keys below several folders is listed recursively: it may be
+    /// complete, or most of its keys may match.
     async fn of_pattern(pattern: Pattern, store: &StoreOptions) -> Result<Self, ListError> {
         let start = format!("{}{}", pattern.base, pattern.start);
         let (prefix, depth) =
@@ -207,7 +208,7 @@ impl Walk {
         Err(nothing(&self.sought, &prefix, &self.near, &self.store).await)
     }
 
-    /// Another page of the innermost frame.
+    /// Fetches another page of the innermost frame.
     async fn more(&mut self, after: &str) -> Result<(), ListError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         let after = Some(after).filter(|after| !after.is_empty());
@@ -217,7 +218,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Lists the next folders of the innermost frame.
+    /// Lists the next folders of the innermost frame ahead.
     async fn list_ahead(&mut self) -> Result<(), ListError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         let ahead = if frame.prefix.starts_with("file://") { 1 } else { AHEAD };
@@ -239,7 +240,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Keeps the first names, for the case that nothing matches.
+    /// Records the first names, for the error if nothing matches.
     fn note(&mut self, page: &Page) {
         if self.found == 0 && self.near.is_empty() {
             self.near = names(page);
@@ -252,12 +253,12 @@ impl Frame {
         Self { prefix, depth, entries: VecDeque::new(), next: None }
     }
 
-    /// A frame whose first page is to be listed.
+    /// Returns a frame whose first page is not listed yet.
     fn root(prefix: String, depth: Depth) -> Self {
         Self { next: Some(String::new()), ..Self::new(prefix, depth) }
     }
 
-    /// Takes what matches from a page, in the order of urls.
+    /// Queues the matches of a page, in the order of URLs.
     fn fill(&mut self, page: Page, pattern: Option<&Pattern>) {
         let wanted = |file: &Listed| pattern.is_none_or(|pattern| pattern.matches(&file.url));
         let files = page.files.into_iter().filter(wanted).map(|file| (file.url.clone(), Entry::File(file)));
@@ -274,7 +275,7 @@ impl Frame {
     }
 }
 
-/// What to list in a folder that was found; nothing where it is none of the pattern's.
+/// Returns the listing of a folder that was found; `None` if the pattern excludes it.
 fn below(folder: Folder, depth: Depth, pattern: Option<&Pattern>) -> Option<(String, Depth)> {
     let Depth::Level(level) = depth else {
         return (!folder.is_link).then_some((folder.url, Depth::All));
@@ -287,7 +288,7 @@ fn below(folder: Folder, depth: Depth, pattern: Option<&Pattern>) -> Option<(Str
     }
 }
 
-/// What to list for a level of a pattern, or the first one below that is not just a name.
+/// Returns the listing for a level of a pattern, or for the first level below it that is not a plain name.
 fn descend(levels: &[Level], mut folder: String, mut at: usize) -> Option<(String, Depth)> {
     loop {
         match levels.get(at)? {
@@ -300,7 +301,7 @@ fn descend(levels: &[Level], mut folder: String, mut at: usize) -> Option<(Strin
     }
 }
 
-/// A page; a local folder that is not there has nothing in it.
+/// Lists a page; a local folder that does not exist is empty.
 async fn page(
     prefix: &str,
     depth: Depth,
@@ -313,7 +314,7 @@ async fn page(
     }
 }
 
-/// The first three names of a page, folders with a slash.
+/// Returns the first three names of a page, with a slash after folders.
 fn names(page: &Page) -> Vec<String> {
     let files = page.files.iter().map(|file| file.url.as_str());
     let mut all: Vec<_> =
@@ -322,7 +323,8 @@ fn names(page: &Page) -> Vec<String> {
     all.into_iter().take(3).map(str::to_owned).collect()
 }
 
-/// The error that nothing is there, with what lies near: under the same start, or else in the nearest folder above.
+/// Returns the error for an input without matches. It names files nearby: under the same prefix, else in the nearest
+/// folder above with any.
 async fn nothing(sought: &str, prefix: &str, near: &[String], store: &StoreOptions) -> ListError {
     let error = |near: String| ListError::Nothing { sought: sought.to_owned(), near };
     if !near.is_empty() {
@@ -340,7 +342,7 @@ async fn nothing(sought: &str, prefix: &str, near: &[String], store: &StoreOptio
     error("and nothing near it".to_owned())
 }
 
-/// The folder in which something lies.
+/// Returns the parent folder of a URL.
 fn above(url: &str) -> Option<String> {
     let (scheme, path) = url.split_once("://")?;
     let (folder, _) = path.trim_end_matches('/').rsplit_once('/')?;
