@@ -1,4 +1,4 @@
-//! Members as bytes.
+//! Serializes members.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use virtualize::{
 use super::MemberRow;
 use crate::{Item, Member};
 
-/// Level of compression: references are much alike, so that little work makes them small.
+/// Compression level: references are so similar that the fastest level makes them small.
 const LEVEL: i32 = 1;
 
-/// Compressed references of a file, and these as they will come back: what is decided of a file is decided of that.
+/// Compresses the references of a file. Also returns them as they will be read back: all decisions about a file are
+/// based on that form.
 pub(crate) fn pack_hierarchy(
     hierarchy: &Hierarchy,
     name: &str,
@@ -24,7 +25,7 @@ pub(crate) fn pack_hierarchy(
     Ok((compress(&text, name)?, back))
 }
 
-/// Compressed values: their lengths by path as JSON, the length of that before it as 4 bytes little-endian, and the bytes.
+/// Compresses values. Layout: length of the header as 4 bytes little-endian, header (lengths by path, as JSON), values.
 pub(crate) fn pack_values(
     values: &BTreeMap<NodePath, ArrayValues>,
     name: &str,
@@ -41,7 +42,7 @@ pub(crate) fn pack_values(
     compress(&all, name)
 }
 
-/// A member as it was.
+/// Deserializes a member.
 pub(crate) fn unpack(item: Item, row: MemberRow) -> Result<Member, virtualize::Error> {
     let name = item.url.as_str();
     let hierarchy = hierarchy(&row.hierarchy, &row.sources, name)?;

@@ -5,59 +5,59 @@ use std::{
 
 use virtualize::{OptionName, Remedy};
 
-/// Why a journal cannot be used. One line each.
+/// Errors of a journal. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Another process has it open.
+    /// Another process holds the journal's lock.
     #[error("{}: another process works on this journal", path.display())]
     Locked {
         /// The journal.
         path: PathBuf,
     },
-    /// The file is something else, or damaged.
+    /// The file is damaged or not a journal.
     #[error("{}: not a journal of virtualize: {reason}", path.display())]
     NotAJournal {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Reason.
         reason: String,
     },
-    /// It was written by another version of this program.
+    /// Another version of this program wrote the journal.
     #[error("{}: journal of version {found}, expected {expected}", path.display())]
     Version {
         /// The journal.
         path: PathBuf,
         /// Version found.
         found: String,
-        /// The one that is known.
+        /// Version of this program.
         expected: String,
     },
-    /// It was begun with options that lead to another result.
+    /// The journal was started with options that lead to a different result.
     #[error("{}: begun with other options: {}", path.display(), list(differences))]
     OtherOptions {
         /// The journal.
         path: PathBuf,
-        /// What differs, by name.
+        /// The options that differ, by name.
         differences: Vec<OptionDifference>,
     },
-    /// The disk, or SQLite.
+    /// The disk or SQLite failed.
     #[error("{}: {reason}", path.display())]
     Failed {
         /// The journal.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// An option of a journal that is not the one of this run.
+/// An option whose value in the journal differs from this run's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptionDifference {
-    /// Its name.
+    /// Name of the option.
     pub name: String,
-    /// With what the journal was begun.
+    /// Value in the journal.
     pub before: String,
-    /// What was given now.
+    /// Value in this run.
     pub now: String,
 }
 
@@ -78,12 +78,12 @@ impl JournalError {
         }
     }
 
-    /// Whether the user asked for what cannot be.
+    /// Returns whether the error is due to how the user invoked the run.
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::Failed { .. } | Self::Locked { .. })
     }
 
-    /// What the user can do.
+    /// Returns the remedy to suggest to the user, if any.
     pub fn remedy(&self) -> Option<Remedy> {
         let elsewhere = Remedy::turn_on(OptionName::Journal, "choose another place");
         Some(match self {

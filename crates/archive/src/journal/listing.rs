@@ -1,5 +1,5 @@
-//! What a run's listing comes to: staged page by page, looked over, and accepted in one transaction. Staged files are in
-//! temporary tables: a run that is killed or refused before leaves nothing of them.
+//! Stages a run's listing page by page, compares it with the journal, and accepts it in one transaction. Staged files
+//! are in temporary tables: a run that is killed or rejected before then leaves no trace of them.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{Item, list::Few};
 
-/// position: the place in this run's listing; known: the file's row; changed: whether the file is another one now.
-/// looked: files of which the listing does not say whether they have changed, and that are no longer what they were. names: of outputs.
+/// Temporary tables. `listing`: `position` is the place in this run's listing, `known` the file's row, `changed`
+/// whether the file was replaced. `looked`: files that the listing says too little about and that a check found gone or
+/// replaced. `names`: names of outputs.
 pub(super) const STAGED: &str = "
 CREATE TEMP TABLE listing (
     position INTEGER PRIMARY KEY,
@@ -34,33 +35,33 @@ CREATE TEMP TABLE looked (
 CREATE TEMP TABLE names (name TEXT PRIMARY KEY, url TEXT NOT NULL) WITHOUT ROWID;
 ";
 
-/// Files that some output has.
+/// Condition: the file is in some output.
 const USED: &str = "(committed IS NOT NULL OR (written IS NOT NULL AND state = 1))";
-/// Files that are in no output as they are now, and that this run does not name.
+/// Condition: the current version of the file is in no output, and this run does not list the file.
 const UNWRITTEN: &str = "NOT (state = 1 AND (coalesce(committed = run, 0) OR written IS NOT NULL))
     AND NOT EXISTS (SELECT 1 FROM listing WHERE known = files.id)";
-/// Files that this run does not name.
+/// Condition: this run does not list the file.
 const UNNAMED: &str = "NOT EXISTS (SELECT 1 FROM listing WHERE known = files.id)";
-/// Files that are no longer in their store.
+/// Condition: the file no longer exists in its store.
 const GONE: &str = "EXISTS (SELECT 1 FROM looked WHERE known = files.id AND gone)";
 
-/// How a listing is taken over.
+/// How to accept a listing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Accept {
-    /// The listed files come to those that are there.
+    /// Adds the listed files to those in the journal.
     pub(crate) append: bool,
-    /// All that is there goes first.
+    /// Deletes everything in the journal first.
     pub(crate) restart: bool,
-    /// Files that are in no output are forgotten, unless they are listed.
+    /// Deletes files that are in no output, unless they are listed.
     pub(crate) drop_unwritten: bool,
-    /// Files that failed are to be read again.
+    /// Schedules failed files again.
     pub(crate) retry_failed: bool,
-    /// Files that failed because their store was not available are to be read again.
+    /// Schedules files again that failed because their store was unavailable.
     pub(crate) retry_unavailable: bool,
 }
 
 impl Journal {
-    /// Stages files that the listing found; `listing` is what it came to before.
+    /// Stages listed files; `listing` holds the counts so far.
     pub(crate) fn stage(&mut self, items: &[Item], listing: &mut Listing) -> Result<(), JournalError> {
         let mut all = || {
             let transaction = self.connection.transaction()?;
@@ -73,8 +74,8 @@ impl Journal {
         done.map_err(|error| self.failed(error))
     }
 
-    /// Files that are done, of which the listing does not say whether they have changed, in the order of their urls: at
-    /// most so many behind a url. Of files that are not listed they are those of a run that appends.
+    /// Returns files that are done and whose listing does not show whether they have changed, ordered by URL: at most
+    /// `most` after the URL `after`. With `append`, that includes files that are not listed.
     pub(crate) fn untold(
         &self,
         append: bool,
@@ -96,7 +97,7 @@ impl Journal {
         done.map_err(|error| self.failed(error))
     }
 
-    /// Takes note of a file that is gone, or of another one in its place.
+    /// Records that a file is gone or was replaced.
     pub(crate) fn found(&self, id: i64, found: &Found) -> Result<(), JournalError> {
         let (gone, now) = match found {
             Found::Gone => (true, Item::default()),
@@ -111,7 +112,8 @@ impl Journal {
         done.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Files that some output has, and that are no longer there: in the listing, or for a run that appends in their store.
+    /// Returns files that are in some output but no longer listed; for a run that appends, files that no longer exist
+    /// in their store.
     pub(crate) fn vanished(&self, append: bool, most: u64) -> Result<Few, JournalError> {
         match append {
             true => self.some(&format!("{GONE} AND {UNNAMED}"), most),
@@ -119,13 +121,13 @@ impl Journal {
         }
     }
 
-    /// Files of earlier runs that are other ones now.
+    /// Returns unlisted files of earlier runs that were replaced since.
     pub(crate) fn replaced(&self, most: u64) -> Result<Few, JournalError> {
         let other = "EXISTS (SELECT 1 FROM looked WHERE known = files.id AND NOT gone)";
         self.some(&format!("{other} AND {UNNAMED}"), most)
     }
 
-    /// Files of earlier runs that are in no output, and that this run does not name.
+    /// Returns unlisted files of earlier runs that are in no output.
     pub(crate) fn unwritten(&self, most: u64) -> Result<Few, JournalError> {
         self.some(UNWRITTEN, most)
     }
@@ -138,7 +140,7 @@ impl Journal {
         Ok(Few { count: unsigned(count), first: self.column(&sql, [signed(most)])? })
     }
 
-    /// Options with which the journal was begun, where they are not these.
+    /// Returns the options of the journal that differ from these.
     pub(crate) fn other_options(
         &self,
         options: &BTreeMap<String, String>,
@@ -165,15 +167,15 @@ impl Journal {
         Ok(differ.map(one).collect())
     }
 
-    /// Whether anything was written of what the journal has.
+    /// Returns whether the journal records any output.
     pub(crate) fn is_used(&self) -> Result<bool, JournalError> {
         let sql =
             format!("SELECT EXISTS (SELECT 1 FROM outputs) OR EXISTS (SELECT 1 FROM files WHERE {USED})");
         self.connection.query_row(&sql, [], |row| row.get(0)).map_err(|error| self.failed(error))
     }
 
-    /// Takes the staged listing over, with the options and a fact of the run, all of it or nothing: from now on the files of
-    /// the journal are those of this run.
+    /// Accepts the staged listing, together with the options and a fact of the run, atomically: from then on the
+    /// journal's files are those of this run.
     pub(crate) fn accept(
         &mut self,
         how: Accept,
@@ -212,7 +214,8 @@ impl Journal {
         self.counts()
     }
 
-    /// Urls that are staged, in the order of the listing, and those that are there where the run appends.
+    /// Calls a function for each staged URL, in the order of the listing; if the run appends, also for the URLs already
+    /// there.
     pub(crate) fn for_each_named<E: From<JournalError>>(
         &self,
         append: bool,
@@ -229,7 +232,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Gives a file the name of its output, or says which one has it.
+    /// Assigns the name of an output to a file, or returns the file that already has it.
     pub(crate) fn claim_name(&self, name: &str, url: &str) -> Result<Option<String>, JournalError> {
         let sql = "INSERT OR IGNORE INTO names (name, url) VALUES (?1, ?2)";
         let claimed = self.connection.prepare_cached(sql).and_then(|mut it| it.execute(params![name, url]));
@@ -239,7 +242,7 @@ impl Journal {
         }
     }
 
-    /// The file whose output has a name.
+    /// Returns the file whose output has a name.
     pub(crate) fn has_name(&self, name: &str) -> Result<Option<String>, JournalError> {
         let find = || {
             let mut statement = self.connection.prepare_cached("SELECT url FROM names WHERE name = ?1")?;
@@ -248,7 +251,7 @@ impl Journal {
         find().map_err(|error| self.failed(error))
     }
 
-    /// Whether a url is staged.
+    /// Returns whether a URL is staged.
     pub(crate) fn is_staged(&self, url: &str) -> Result<bool, JournalError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM listing WHERE url = ?1)";
         self.connection.query_row(sql, [url], |row| row.get(0)).map_err(|error| self.failed(error))
@@ -279,7 +282,7 @@ fn stage(transaction: &Transaction<'_>, item: &Item, listing: &mut Listing) -> r
     Ok(())
 }
 
-/// Whether a file is no longer what it was.
+/// Returns whether a file differs from the version in the journal.
 fn differs(known: &Item, now: &Item) -> bool {
     !known.listed().agrees(&now.listed()) || known.properties != now.properties
 }
@@ -292,7 +295,7 @@ fn restart(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     )
 }
 
-/// Takes away the files that are none of this run.
+/// Deletes the files that are not part of this run.
 fn forget(transaction: &Transaction<'_>, how: Accept) -> rusqlite::Result<()> {
     let condition = match (how.append, how.drop_unwritten) {
         (false, _) => UNNAMED.to_owned(),
@@ -302,7 +305,7 @@ fn forget(transaction: &Transaction<'_>, how: Accept) -> rusqlite::Result<()> {
     transaction.execute(&format!("DELETE FROM files WHERE {condition}"), []).map(drop)
 }
 
-/// Gives the listed files their rows and places. Of files that have changed nothing is known any more.
+/// Assigns rows and positions to the listed files, and discards the records of files that have changed.
 fn take_over(transaction: &Transaction<'_>, append: bool) -> rusqlite::Result<()> {
     let again = "state = 0, attempts = 0, class = NULL, error = NULL, era = NULL, brief = NULL";
     transaction.execute_batch(&format!(
@@ -316,7 +319,7 @@ fn take_over(transaction: &Transaction<'_>, append: bool) -> rusqlite::Result<()
         let sql = "UPDATE files SET position = l.position FROM listing AS l WHERE l.known = files.id";
         transaction.execute(sql, [])?;
     }
-    // Behind all that are there: where the run does not append, only listed files are, in the places of the listing.
+    // New files follow all others. Without append only listed files remain, in the order of the listing.
     let sql = "INSERT INTO files (url, position, size, etag, modified, properties, state)
         SELECT url, position + CASE WHEN ?1 THEN (SELECT coalesce(1 + max(position), 0) FROM files) ELSE 0 END,
             size, etag, modified, properties, 0 FROM listing WHERE known IS NULL ORDER BY listing.position";

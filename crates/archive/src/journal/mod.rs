@@ -1,8 +1,8 @@
-//! What is known of each file of a run, in one SQLite file: a run that was killed goes on from it.
+//! The journal: the state of each file of a run in one SQLite file, from which a run that was killed resumes.
 //!
-//! One process at a time: SQLite's own lock is held as long as the journal is open, and is gone with its process. Its
-//! write-ahead log keeps it whole whenever a process ends or power goes; what the last moments wrote may be lost then,
-//! and is read again.
+//! One process at a time: SQLite's own lock is held while the journal is open, and is released when its process ends.
+//! The write-ahead log keeps the journal consistent if the process is killed or power fails. The last few records may
+//! then be lost; the run reads those files again.
 
 mod content;
 mod error;
@@ -31,12 +31,12 @@ pub(crate) use writer::{Gone, Writer};
 pub struct Journal {
     connection: Connection,
     path: PathBuf,
-    /// Number of this run, from 1 on.
+    /// Number of this run, from 1.
     run: i64,
 }
 
 impl Journal {
-    /// Opens a journal, or starts one. No other process can open it until it is closed.
+    /// Opens or creates a journal. No other process can open it until it is closed.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -53,10 +53,11 @@ impl Journal {
         Ok(Self { connection, path: path.to_owned(), run })
     }
 
-    /// Takes a journal away that cannot be opened: one of another version, or a damaged one. Any other file stays.
+    /// Deletes a journal that cannot be opened because it is damaged or of another version. Leaves any other file
+    /// alone.
     ///
     /// # Errors
-    /// [`JournalError`]; what is no journal stays.
+    /// [`JournalError`]; a file that is not a journal stays.
     pub fn remove_unusable(path: &Path) -> Result<(), JournalError> {
         match Self::open(path) {
             Ok(_) => return Ok(()),
@@ -67,7 +68,7 @@ impl Journal {
         }
         let failed =
             |error: std::io::Error| JournalError::Failed { path: path.to_owned(), reason: error.to_string() };
-        // First what would be taken for a part of a new one.
+        // SQLite's side files first: a new journal would take them for its own.
         for end in ["-journal", "-wal", "-shm", ""] {
             let mut name = path.as_os_str().to_owned();
             name.push(end);
@@ -79,17 +80,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether this is its first run.
+    /// Returns whether this is the journal's first run.
     pub fn is_new(&self) -> bool {
         self.run == 1
     }
 
-    /// Where it lies.
+    /// Returns the path of the journal.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A fact of the whole run, such as the folder that names are relative to.
+    /// Returns a fact of the whole run, such as the folder that names are relative to.
     pub fn fact(&self, name: &str) -> Result<Option<String>, JournalError> {
         let found = self
             .connection
@@ -98,7 +99,7 @@ impl Journal {
         found.map_err(|error| self.failed(error))
     }
 
-    /// Keeps a fact, or forgets it.
+    /// Stores a fact, or deletes it.
     pub fn set_fact(&self, name: &str, value: Option<&str>) -> Result<(), JournalError> {
         let done = match value {
             Some(value) => self
@@ -114,14 +115,14 @@ impl Journal {
     }
 }
 
-/// The journal of an output: beside a local one, in the current folder for others.
+/// Returns the default journal of an output: beside a local output, else in the current folder.
 pub fn journal_beside(output: &str) -> PathBuf {
     let trimmed = output.trim_end_matches('/');
     let mut journal = match trimmed.contains("://") {
         true => local_path(trimmed)
             .unwrap_or_else(|| trimmed.rsplit('/').next().unwrap_or(trimmed).into())
             .into_os_string(),
-        // A relative path stays one.
+        // A relative path stays relative.
         false => trimmed.into(),
     };
     journal.push(".journal");

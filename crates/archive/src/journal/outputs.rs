@@ -1,24 +1,24 @@
-//! What is known of the combined outputs that were written.
+//! Records of the combined outputs.
 
 use rusqlite::{OptionalExtension, params};
 
 use super::{Journal, JournalError};
 
-/// A combined output as the journal knows it.
+/// The record of a combined output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Known {
-    /// Digest of the rows and options of what is there.
+    /// Digest of the rows and options of the published output.
     pub(crate) plan: Option<String>,
-    /// What was written, see [`virtualize_store::Receipt`].
+    /// Receipt of the published output, see [`virtualize_store::Receipt`].
     pub(crate) receipt: Option<String>,
-    /// The digest of what a run was about to put there; it may have been killed before it noted that it did.
+    /// Digest of the output that a run was about to publish; the run may have been killed before it recorded success.
     pub(crate) begun_plan: Option<String>,
-    /// What that was.
+    /// Content of that output in the form of a receipt; empty for a commit.
     pub(crate) begun: Option<String>,
 }
 
 impl Journal {
-    /// What is known of an output; nothing where it was never written.
+    /// Returns the record of an output; `None` if it was never written.
     pub(crate) fn output(&self, url: &str) -> Result<Option<Known>, JournalError> {
         let sql = "SELECT plan, receipt, begun_plan, begun FROM outputs WHERE url = ?1";
         let found = self.connection.query_row(sql, [url], |row| {
@@ -27,7 +27,7 @@ impl Journal {
         found.optional().map_err(|error| self.failed(error))
     }
 
-    /// An output of these rows is about to be put at its place.
+    /// Records that an output of these rows is about to be published.
     pub(crate) fn begin_output(
         &mut self,
         url: &str,
@@ -51,7 +51,7 @@ impl Journal {
         done.map_err(|error| self.failed(error))
     }
 
-    /// The output that was begun is at its place.
+    /// Records that the pending output was published.
     pub(crate) fn finish_output(&mut self, url: &str, receipt: &str) -> Result<(), JournalError> {
         let mut run = || {
             let transaction = self.connection.transaction()?;
@@ -64,7 +64,7 @@ impl Journal {
         done.map_err(|error| self.failed(error))
     }
 
-    /// The output may have the rows with which it was begun.
+    /// Marks the rows of the pending output as committed: it may have been published.
     pub(crate) fn keep_begun(&self) -> Result<(), JournalError> {
         let sql = "UPDATE files SET committed = begun WHERE begun IS NOT NULL";
         self.connection.execute(sql, []).map(drop).map_err(|error| self.failed(error))

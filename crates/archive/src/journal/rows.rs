@@ -1,4 +1,4 @@
-//! Rows of `files`, and what is kept of each file that is done.
+//! Rows of `files`, and the record of each file that is done.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::Item;
 /// State of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// To be read.
+    /// Not read yet.
     Pending = 0,
-    /// Read.
+    /// Read successfully.
     Done = 1,
-    /// Could not be read.
+    /// Failed.
     Failed = 2,
 }
 
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// A file that is to be read.
+/// A file to read.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Work {
     /// Its row.
@@ -51,37 +51,37 @@ pub(crate) struct Work {
 /// Counts of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Listing {
-    /// Files of this run's listing so far.
+    /// Number of files listed so far.
     pub(crate) files: u64,
-    /// Those of them that are to be read.
+    /// Number of those that have to be read.
     pub(crate) pending: u64,
 }
 
-/// What happened to a file since it was read.
+/// A change to a file since it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Found {
-    /// It is no longer there.
+    /// It no longer exists.
     Gone,
-    /// It was replaced.
+    /// It was replaced by this version.
     Another(Item),
 }
 
-/// A file that was read.
+/// The result of reading a file.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Done<R = Content> {
     /// The file as it was opened.
     pub(crate) opened: Item,
-    /// Whether that is no longer what was listed.
+    /// Whether that differs from the listed version.
     pub(crate) replaced: bool,
-    /// How often it was tried.
+    /// Number of attempts.
     pub(crate) attempts: u32,
-    /// How long it took, with all attempts.
+    /// Duration in seconds, including all attempts.
     pub(crate) seconds: f64,
-    /// Requests that it took.
+    /// Number of requests.
     pub(crate) requests: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub(crate) bytes: u64,
-    /// What the user should know, one line each.
+    /// Warnings for the user, one line each.
     pub(crate) warnings: Vec<String>,
     /// The run's record of the file.
     pub(crate) record: R,
@@ -92,9 +92,9 @@ pub(crate) struct Done<R = Content> {
 pub(crate) enum Content {
     /// An output of its own.
     Written {
-        /// Its name below the output folder.
+        /// Name relative to the output folder.
         name: String,
-        /// Receipt of what was written, see [`virtualize_store::Receipt`].
+        /// Receipt of the output, see [`virtualize_store::Receipt`].
         receipt: String,
     },
     /// A member of a combined dataset.
@@ -110,11 +110,11 @@ pub(crate) struct MemberRow {
     pub(crate) signature: String,
     /// The [`crate::plan::FileExtent`], as JSON.
     pub(crate) brief: String,
-    /// References as JSON text, compressed.
+    /// References as compressed JSON.
     pub(crate) hierarchy: Vec<u8>,
-    /// The files that they refer to.
+    /// The source files of the references.
     pub(crate) sources: Vec<Source>,
-    /// Values, compressed.
+    /// Compressed values.
     pub(crate) values: Vec<u8>,
     /// Digests of arrays.
     pub(crate) digests: BTreeMap<NodePath, String>,
@@ -122,14 +122,14 @@ pub(crate) struct MemberRow {
     pub(crate) given: BTreeMap<String, Value>,
 }
 
-/// A file that could not be read.
+/// The failure of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failed {
-    /// How often it was tried.
+    /// Number of attempts.
     pub(crate) attempts: u32,
     /// Class of the error.
     pub(crate) class: ErrorClass,
-    /// Why, in one line.
+    /// The error in one line.
     pub(crate) error: String,
 }
 
@@ -142,14 +142,14 @@ pub(crate) enum Outcome<R = Content> {
     Failed(Failed),
 }
 
-/// Files of this run's listing by state.
+/// Number of files of this run's listing by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// To be read.
+    /// Not read yet.
     pub(crate) pending: u64,
-    /// Read.
+    /// Read successfully.
     pub(crate) done: u64,
-    /// Could not be read.
+    /// Failed.
     pub(crate) failed: u64,
 }
 

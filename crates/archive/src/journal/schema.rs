@@ -1,4 +1,4 @@
-//! The tables.
+//! Schema of the journal.
 
 use std::{io::Read, path::Path};
 
@@ -6,12 +6,12 @@ use rusqlite::Connection;
 
 use super::{JournalError, listing::STAGED};
 
-/// Shows that a SQLite file is a journal: "vjrn".
+/// SQLite application ID of a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
-/// Version of the tables.
+/// Version of the schema.
 const VERSION: i32 = 2;
 
-/// States of `files` are those of [`super::rows::State`].
+/// Tables; the states of `files` are those of [`super::rows::State`].
 const TABLES: &str = "
 CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -47,7 +47,7 @@ CREATE TABLE outputs (url TEXT PRIMARY KEY, plan TEXT, receipt TEXT, begun_plan 
 CREATE TABLE eras (digest TEXT PRIMARY KEY, signature TEXT NOT NULL) WITHOUT ROWID;
 ";
 
-/// Takes the lock that lasts until the connection is closed.
+/// Acquires the lock, which lasts until the connection is closed.
 pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
@@ -57,7 +57,7 @@ pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
 }
 
-/// Makes the tables of a new file; refuses what is no journal, or of another version.
+/// Creates the tables of a new file; rejects a file of another version, or one that is not a journal.
 pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<(), JournalError> {
     let failed = |error| JournalError::of(path, error);
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
@@ -95,7 +95,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Rows of another version of the program could be other rows.
+/// Rejects a journal of another version of the program, whose rows may differ.
 fn is_of_this_program(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     let found: String = connection
         .query_row("SELECT value FROM facts WHERE name = 'program'", [], |row| row.get(0))
@@ -107,8 +107,8 @@ fn is_of_this_program(connection: &Connection, path: &Path) -> Result<(), Journa
     Err(JournalError::Version { path: path.to_owned(), found: format!("{found} of the program"), expected })
 }
 
-/// Whether a file that cannot be opened is a journal all the same: by its header, or by its name where the header says
-/// no program.
+/// Returns whether a file that cannot be opened is nevertheless a journal: by its header or, if the header names no
+/// program, by its name.
 pub(super) fn is_damaged_journal(path: &Path) -> bool {
     let mut header = [0; 100];
     let read = std::fs::File::open(path).and_then(|mut file| {
@@ -129,7 +129,7 @@ pub(super) fn is_damaged_journal(path: &Path) -> bool {
         && (program == Some(APPLICATION) || (program == Some(0) && is_named))
 }
 
-/// Counts the runs.
+/// Increments and returns the number of the run.
 pub(super) fn next_run(connection: &Connection) -> rusqlite::Result<i64> {
     connection.execute("UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'run'", [])?;
     connection.query_row("SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'run'", [], |row| row.get(0))

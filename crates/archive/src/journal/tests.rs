@@ -30,7 +30,7 @@ fn append(journal: &mut Journal, items: &[Item]) {
     accept(journal, Accept { append: true, ..Accept::default() });
 }
 
-/// Urls in the order of the journal.
+/// Returns the URLs in the order of the journal.
 fn urls(journal: &Journal) -> Vec<String> {
     journal.column("SELECT url FROM files ORDER BY position, id", []).unwrap()
 }
@@ -60,7 +60,7 @@ fn failed(error: &str) -> Outcome {
     })
 }
 
-/// Runs the writer as the engine does: all pending files end as `outcome` says.
+/// Runs the writer as the engine does: each pending file ends with its `outcome`.
 fn read_all(journal: Journal, outcome: impl Fn(&str) -> Outcome) -> Journal {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (writer, pending) = Writer::start(journal).unwrap();

@@ -1,4 +1,4 @@
-//! What is asked of the tables and written to them.
+//! Queries and updates of the files' rows.
 
 use rusqlite::{Row, Transaction, params, types::FromSql};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::Item;
 
-/// A whole number as SQLite has them.
+/// Converts an integer to SQLite's type, saturating.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -19,7 +19,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A file as the journal has it.
+/// A file and its state in the journal.
 pub(super) struct Known {
     pub(super) id: i64,
     pub(super) item: Item,
@@ -42,14 +42,14 @@ pub(super) fn known_of(row: &Row<'_>) -> rusqlite::Result<Known> {
     Ok(Known { id: row.get(0)?, item, state: State::of(row.get(6)?) })
 }
 
-/// The file of a row.
+/// Returns the file of a row.
 pub(super) fn work(transaction: &Transaction<'_>, id: i64) -> rusqlite::Result<Work> {
     let mut statement = transaction.prepare_cached(&format!("SELECT {ITEM} FROM files WHERE id = ?1"))?;
     let known = statement.query_row([id], known_of)?;
     Ok(Work { id, item: known.item })
 }
 
-/// Keeps how the reading of a file ended.
+/// Records how reading a file ended.
 pub(super) fn finish(
     transaction: &Transaction<'_>,
     run: i64,
@@ -72,7 +72,7 @@ fn failed(transaction: &Transaction<'_>, id: i64, failed: &Failed) -> rusqlite::
 fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqlite::Result<()> {
     let sql = match done.replaced {
         true => "UPDATE files SET size = ?2, etag = ?3, modified = ?4 WHERE id = ?1",
-        // What the listing did not say.
+        // Fills in only what the listing left out.
         false => {
             "UPDATE files SET size = coalesce(size, ?2), etag = coalesce(etag, ?3), modified = coalesce(modified, ?4)
             WHERE id = ?1"
@@ -132,24 +132,24 @@ fn sources_of(text: &str) -> Option<Vec<Source>> {
     Some(parts.into_iter().map(one).collect())
 }
 
-/// A file that is done, for the plan.
+/// A file that is done, as the plan needs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Planned {
     /// Its row.
     pub(crate) id: i64,
-    /// The run in which it was read.
+    /// Number of the run that read it.
     pub(crate) run: i64,
     /// The [`crate::plan::FileExtent`], as JSON.
     pub(crate) brief: String,
 }
 
 impl Journal {
-    /// Rows that are to be read, in the order of the listing.
+    /// Returns the rows of files still to read, in the order of the listing.
     pub(crate) fn pending(&self) -> Result<Vec<i64>, JournalError> {
         self.column("SELECT id FROM files WHERE state = 0 ORDER BY position, id", [])
     }
 
-    /// Files by state.
+    /// Counts the files by state.
     pub(crate) fn counts(&self) -> Result<Counts, JournalError> {
         let count = || {
             let mut statement =
@@ -169,13 +169,13 @@ impl Journal {
         count().map_err(|error| self.failed(error))
     }
 
-    /// Files that could not be read, with their reasons.
+    /// Returns the errors of failed files.
     pub(crate) fn failures(&self, most: u64) -> Result<Vec<String>, JournalError> {
         let sql = "SELECT coalesce(error, url) FROM files WHERE state = 2 ORDER BY position, id LIMIT ?1";
         self.column(sql, [signed(most)])
     }
 
-    /// All that is done and has an output of its own: row, name, receipt; at most so many behind a row.
+    /// Returns row, name and receipt of files with an output of their own: at most `most` rows after the row `after`.
     pub(crate) fn written(&self, after: i64, most: u64) -> Result<Vec<(i64, String, String)>, JournalError> {
         let all = || {
             let sql = "SELECT id, written, coalesce(receipt, '') FROM files
@@ -187,13 +187,13 @@ impl Journal {
         all().map_err(|error| self.failed(error))
     }
 
-    /// A file is to be read again.
+    /// Schedules a file to be read again.
     pub(crate) fn again(&self, id: i64) -> Result<(), JournalError> {
         let sql = "UPDATE files SET state = 0, attempts = 0 WHERE id = ?1";
         self.connection.execute(sql, [id]).map(drop).map_err(|error| self.failed(error))
     }
 
-    /// What is done, in order.
+    /// Returns the files that are done, in order.
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         let all = || {
             let sql = "SELECT id, run, brief FROM files WHERE state = 1 AND brief IS NOT NULL ORDER BY position, id";
@@ -204,7 +204,7 @@ impl Journal {
         all().map_err(|error| self.failed(error))
     }
 
-    /// A member of the combined dataset.
+    /// Returns a member of the combined dataset.
     pub(crate) fn member(&self, id: i64) -> Result<(Item, MemberRow), JournalError> {
         let sql = format!(
             "SELECT {ITEM}, hierarchy, sources, array_values, digests, given FROM files JOIN contents USING (id) WHERE files.id = ?1"
@@ -228,7 +228,7 @@ impl Journal {
         find().map_err(|error| self.failed(error))
     }
 
-    /// Returns the digests of the signatures of all files that were read, with the number of files of each, in the order of
+    /// Returns the signature digests of all files that were read, with the number of files of each, in the order of
     /// their first files.
     pub(crate) fn signature_digests(&self) -> Result<Vec<(String, u64)>, JournalError> {
         let all = || {
@@ -241,7 +241,7 @@ impl Journal {
         all().map_err(|error| self.failed(error))
     }
 
-    /// Returns the signature of a digest, as JSON.
+    /// Returns the signature with a digest, as JSON.
     pub(crate) fn signature(&self, digest: &str) -> Result<String, JournalError> {
         let sql = "SELECT signature FROM eras WHERE digest = ?1";
         self.connection.query_row(sql, [digest], |row| row.get(0)).map_err(|error| self.failed(error))

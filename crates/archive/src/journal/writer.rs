@@ -1,4 +1,4 @@
-//! The one thread that writes while files are read.
+//! The thread that alone writes to the journal while files are read.
 
 use std::{collections::VecDeque, thread::JoinHandle};
 
@@ -6,31 +6,31 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Journal, JournalError, Outcome, Work, work};
 
-/// What may wait to be written; readers wait where there is more.
+/// Maximum number of queued commands; readers wait while the queue is full.
 const WAITING: usize = 32;
-/// Most commands of one transaction.
+/// Maximum number of commands in one transaction.
 const TOGETHER: usize = 1024;
 
 enum Command {
-    /// So many files are wanted.
+    /// Requests up to this many files.
     Take(usize, oneshot::Sender<Vec<Work>>),
-    /// A file's reading has ended.
+    /// Reports how reading a file ended.
     Finished(i64, Outcome),
 }
 
-/// A journal in the hands of its thread.
+/// Handle to a journal that its writer thread owns.
 #[derive(Debug)]
 pub(crate) struct Writer {
     commands: mpsc::Sender<Command>,
     thread: JoinHandle<(Journal, Result<(), JournalError>)>,
 }
 
-/// The thread is gone: [`Writer::finish`] says why.
+/// The writer thread has ended: [`Writer::finish`] returns the reason.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
 impl Writer {
-    /// Starts the thread; with it comes the number of files that are to be read.
+    /// Starts the thread. Also returns the number of files to read.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -42,22 +42,22 @@ impl Writer {
         Ok((Self { commands, thread }, files))
     }
 
-    /// Asks for files to read, of which each comes once.
+    /// Requests files to read. Each file is handed out once.
     pub(crate) async fn ask(&self, most: usize) -> Result<oneshot::Receiver<Vec<Work>>, Gone> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Take(most, reply)).await.map_err(|_| Gone)?;
         Ok(answer)
     }
 
-    /// Keeps how the reading of a file ended.
+    /// Records how reading a file ended.
     pub(crate) async fn finished(&self, id: i64, outcome: Outcome) -> Result<(), Gone> {
         self.commands.send(Command::Finished(id, outcome)).await.map_err(|_| Gone)
     }
 
-    /// Writes what is left, and waits for it.
+    /// Writes the remaining commands and waits until the thread has ended.
     ///
     /// # Errors
-    /// Why the thread could not write.
+    /// The error that stopped the thread.
     pub(crate) fn finish(self) -> Result<Journal, JournalError> {
         drop(self.commands);
         match self.thread.join() {
@@ -69,14 +69,15 @@ impl Writer {
 
 struct Thread {
     journal: Journal,
-    /// Rows that are to be read and that nobody took yet.
+    /// Rows to read that are not handed out yet.
     pending: VecDeque<i64>,
 }
 
 impl Thread {
     fn run(mut self, mut commands: mpsc::Receiver<Command>) -> (Journal, Result<(), JournalError>) {
         let mut together = Vec::new();
-        // What the last moments wrote may be read again; outputs are synced before they are noted here.
+        // Losing the last few records is acceptable: their files are read again, and outputs are synced before they are
+        // recorded.
         let eased = self.journal.connection.pragma_update(None, "synchronous", "NORMAL");
         if let Err(error) = eased.map_err(|error| self.journal.failed(error)) {
             return (self.journal, Err(error));
@@ -92,7 +93,7 @@ impl Thread {
         (self.journal, strict)
     }
 
-    /// Does all in one transaction.
+    /// Executes all commands in one transaction.
     fn write(&mut self, commands: &mut Vec<Command>) -> rusqlite::Result<()> {
         let Self { journal, pending } = self;
         let run = journal.run;
