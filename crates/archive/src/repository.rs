@@ -1,4 +1,5 @@
-//! Commits to Icechunk repositories: an appended dataset is joined with the existing one, as files are with each other.
+//! Commits to Icechunk repositories: an appended dataset is combined with the existing one, as files are with each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +22,8 @@ use crate::{
     values::dates::date_of,
 };
 
-/// Commits a dataset to a repository with [`virtualize::commit`]; with [`CommitMode::Append`] after joining it with the
-/// existing one.
+/// Commits a dataset to a repository with [`virtualize::commit`]. With [`CommitMode::Append`], combines it with the
+/// existing dataset first.
 ///
 /// # Errors
 /// [`Error::File`]; the branch is then unchanged.
@@ -40,7 +41,7 @@ pub async fn commit_or_append(
     let commit = CommitOptions { mode: CommitMode::Update(update), ..options.clone() };
     let done = virtualize::commit(&whole, target, &commit, store_options).await;
     done.map_err(|error| match error {
-        // It was read a moment ago.
+        // The repository was read a moment ago.
         FileError::Icechunk {
             name,
             source: source @ (IcechunkError::Foreign { .. } | IcechunkError::History { .. }),
@@ -53,7 +54,7 @@ pub async fn commit_or_append(
     })
 }
 
-/// The dataset to which another one is appended.
+/// The dataset that another one is appended to.
 struct AppendTarget<'a> {
     target: &'a str,
     options: &'a CommitOptions,
@@ -101,7 +102,7 @@ impl AppendTarget<'_> {
         Ok((whole, Update { documents, grows: None, ..update }))
     }
 
-    /// Checks that both have the same arrays, and that the new one was not appended before.
+    /// Checks that both have the same arrays, and that the new dataset has not been appended already.
     fn compare_nodes(&self, there: &Hierarchy, new: &Hierarchy) -> Result<(), Error> {
         let has_dimension =
             |array: &Array| array.dimension_names.iter().any(|name| name.as_deref() == Some(self.dimension));
@@ -171,9 +172,9 @@ impl AppendTarget<'_> {
         };
         let rows = planned.eras.iter().flat_map(|era| &era.blocks).map(|block| block.row);
         let (sizes, rows) = match (ranges.iter().any(Option::is_some), rows.collect::<Vec<_>>().as_slice()) {
-            // Without coordinates what is appended comes last.
+            // Without coordinates the appended dataset follows the existing one.
             (false, [_, _]) | (true, [0, 1]) => (sizes, vec![0, 1]),
-            // The existing dataset has no element yet.
+            // The existing dataset is still empty along the dimension.
             (_, [1]) => (sizes.into_iter().skip(1).collect(), vec![1]),
             _ => {
                 let reason = self.order(&ranges);
@@ -232,7 +233,7 @@ async fn member(
     Ok(Member { item: Item::of(url), hierarchy, values, digests, given: BTreeMap::new() })
 }
 
-/// Keeps the repository's version of attributes on which no value depends.
+/// Keeps the repository's version of attributes that affect no value.
 fn keep_attributes(whole: &mut Group, there: &Group) {
     for (name, value) in &there.attributes {
         whole.attributes.entry(name.clone()).or_insert_with(|| value.clone());

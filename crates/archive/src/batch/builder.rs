@@ -55,7 +55,7 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets what is written; by default the output's name decides, and else it is kerchunk JSON.
+    /// Sets the output format; by default the output's extension decides, else it is kerchunk JSON.
     pub fn target(mut self, target: Target) -> Self {
         self.0.target = target;
         self
@@ -67,19 +67,19 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets how files are put together.
+    /// Sets how files are combined.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.0.combine.layout = layout;
         self
     }
 
-    /// Sets how files that disagree, or have the same coordinates, are treated.
+    /// Sets how incompatible files, and files with equal coordinates, are treated.
     pub fn plan(mut self, options: PlanOptions) -> Self {
         self.0.combine.plan = options;
         self
     }
 
-    /// Joins the files along a dimension that they have.
+    /// Concatenates the files along an existing dimension.
     pub fn concat_dim(mut self, name: impl Into<String>) -> Self {
         self.0.combine.layout.along.push(Along::Concat(name.into()));
         self
@@ -97,13 +97,13 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets how the urls of sources are written; relative urls are relative to the output.
+    /// Sets how the URLs of sources are written; relative URLs are relative to the output.
     pub fn relocation(mut self, relocation: Relocation) -> Self {
         self.0.relocation = relocation;
         self
     }
 
-    /// Sets how files are opened and mapped. The Zarr format follows from the target.
+    /// Sets how files are opened and mapped. The output format determines the Zarr format.
     pub fn options(mut self, options: Options) -> Self {
         self.0.options = options;
         self
@@ -121,26 +121,27 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets how many files are read at once.
+    /// Sets the maximum number of files read at once.
     pub fn files_at_once(mut self, files: usize) -> Self {
         self.0.files = files.max(1);
         self
     }
 
-    /// Sets how often a file is tried when a store fails or the file changes, and the average first wait.
+    /// Sets the number of attempts per file when a store fails or the file changes, and the average wait before the
+    /// first retry.
     pub fn attempts(mut self, attempts: u32, wait: Duration) -> Self {
         self.0.run.attempts = usize::try_from(attempts.max(1)).ok();
         self.0.wait = wait;
         self
     }
 
-    /// Sets whether files that failed in earlier runs are tried again.
+    /// Sets whether files that failed in earlier runs are retried.
     pub fn retry_failed(mut self, retry: bool) -> Self {
         self.0.run.retry_failed = retry;
         self
     }
 
-    /// Sets the token that stops the run; what was read by then is in the journal.
+    /// Sets the token that stops the run; files read by then are in the journal.
     pub fn cancel(mut self, token: CancellationToken) -> Self {
         self.0.cancel = token;
         self

@@ -1,4 +1,4 @@
-//! One dataset of all files: from the rows of the journal, and of nothing else.
+//! Combines all files into one dataset, from the rows of the journal alone.
 
 use std::collections::HashMap;
 
@@ -16,30 +16,30 @@ use crate::{
     plan::{FileExtent, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
 };
 
-/// Differences that an error names.
+/// Maximum number of differences that an error names.
 const NAMED: usize = 3;
 /// Maximum number of signatures that are compared.
 const MAX_SIGNATURES: usize = 1000;
-/// Files between two events.
+/// Number of files between two progress events.
 const TOLD: u64 = 100;
 
-/// Files in their places, before they are put together.
+/// The planned arrangement of the files, before they are combined.
 #[derive(Clone)]
 pub(super) struct Combination {
     pub(super) plan: Plan,
     pub(super) layout: Layout,
     pub(super) options: PlanOptions,
-    /// Rows of the journal in their order: those of a plan are places in it.
+    /// Rows of the journal in order: a row number of the plan is an index into these.
     pub(super) ids: Vec<i64>,
     /// Runs in which these were read.
     #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are appended to"))]
     pub(super) runs: Vec<i64>,
-    /// Tells whether an output is of the same rows and options.
+    /// Identifies the rows and options: equal digests mean equal outputs.
     pub(super) digest: String,
 }
 
 impl Combination {
-    /// Gives the files of the journal their places. `others` are options on which the output depends besides.
+    /// Plans the arrangement of the journal's files. `others` describes further options that the output depends on.
     pub(super) fn plan(
         journal: &Journal,
         layout: &Layout,
@@ -77,18 +77,18 @@ impl Combination {
         Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, runs, digest })
     }
 
-    /// Files of the plan.
+    /// Returns the number of files in the plan.
     pub(super) fn files(&self) -> usize {
         self.plan.eras.iter().map(|era| era.blocks.len()).sum()
     }
 
-    /// Rows of the journal that the plan has.
+    /// Returns the journal's rows that the plan includes.
     pub(super) fn rows(&self) -> Vec<i64> {
         let blocks = self.plan.eras.iter().flat_map(|era| &era.blocks);
         blocks.filter_map(|block| id_of(&self.ids, block.row)).collect()
     }
 
-    /// Puts the files together, each era in its group; notes are for people.
+    /// Combines the files, each era in its own group. The notes are meant for the user.
     pub(super) fn hierarchy(
         &self,
         journal: &Journal,
@@ -154,7 +154,7 @@ impl Progress<'_> {
     }
 }
 
-/// Puts a hierarchy into a group of another.
+/// Inserts a hierarchy into a group of another.
 fn graft(whole: &mut Hierarchy, path: &str, part: Hierarchy) {
     let shift = u32::try_from(whole.sources.len()).unwrap_or(u32::MAX);
     whole.sources.extend(part.sources);
@@ -189,8 +189,8 @@ fn signatures(journal: &Journal) -> Result<Signatures, Error> {
     Ok(signatures)
 }
 
-/// Returns the error that says how the first files of the first two eras differ; `of_files` has the digest of each
-/// file's signature.
+/// Returns the error that describes how the first files of the first two eras differ; `of_files` maps each file to the
+/// digest of its signature.
 fn mismatch(signatures: &Signatures, of_files: &HashMap<String, String>, eras: &[(u64, String)]) -> Error {
     let mut first = eras.iter().filter_map(|(_, url)| signatures.get(of_files.get(url)?));
     let differences = match (first.next(), first.next()) {

@@ -1,4 +1,4 @@
-//! One output a file: names below a folder or prefix.
+//! Writes one output per file, named below a folder or prefix.
 
 use std::{collections::HashMap, path::Path};
 
@@ -11,13 +11,14 @@ use crate::{
     Error, Item, Journal, JournalError, OptionConflict, journal::Content, list::Input, read::Failure,
 };
 
-/// Rows that are held against their outputs at once.
+/// Number of rows whose outputs are checked per page.
 const PAGE: u64 = 1000;
-/// Outputs that are read at once.
+/// Number of outputs checked at once.
 const AT_ONCE: usize = 8;
 
-/// The folder that all names are relative to, with a slash at its end: of the inputs what stands before the first
-/// wildcard, the folder of an input that is a file itself, and of all other files their common folder.
+/// Returns the folder that all names are relative to, with a trailing slash. It is the common folder of all inputs: a
+/// pattern counts up to the last slash before its first wildcard, a file as its folder. Files from lists and catalogues
+/// count as their folders.
 pub(super) fn root(inputs: &[Input], journal: &Journal) -> Result<String, JournalError> {
     let mut roots: Vec<String> = Vec::new();
     for input in inputs {
@@ -44,19 +45,19 @@ pub(super) fn root(inputs: &[Input], journal: &Journal) -> Result<String, Journa
     Ok(all.unwrap_or_default())
 }
 
-/// The url of a folder that may end in a slash, or be the whole of a bucket.
+/// Returns the URL of a folder without a trailing slash; the folder may be an entire bucket.
 fn below(folder: &str) -> Option<String> {
     let inner = format!("{}/x", if folder.is_empty() { "." } else { folder.trim_end_matches('/') });
     let inner = if folder == "/" { "/x".to_owned() } else { inner };
     url_of(&inner).ok().map(|url| folder_of(&url).trim_end_matches('/').to_owned())
 }
 
-/// Up to the last slash, with it.
+/// Returns a URL up to and including its last slash.
 fn folder_of(url: &str) -> &str {
     url.rfind('/').and_then(|at| url.get(..=at)).unwrap_or("")
 }
 
-/// Without the query of a url, which may hold a signature.
+/// Returns a URL without its query, which may contain a signature.
 fn plain(url: &str) -> &str {
     match url.split_once('?') {
         Some((plain, _)) if url.starts_with("http") => plain,
@@ -64,33 +65,34 @@ fn plain(url: &str) -> &str {
     }
 }
 
-/// The longest folder in which both lie.
+/// Returns the deepest folder that contains both.
 fn common(one: &str, other: &str) -> String {
     let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     folder_of(one.get(..same).unwrap_or("")).to_owned()
 }
 
-/// Where the output of a file goes, and how.
+/// Settings of the outputs of single files.
 #[derive(Clone, Debug)]
 pub(super) struct Each {
     /// Folder or prefix of the outputs.
     pub(super) output: String,
-    /// What names are relative to.
+    /// Folder that names are relative to.
     pub(super) root: String,
-    /// What is written.
+    /// Format of the outputs.
     pub(super) format: Format,
-    /// What names end in.
+    /// Extension of the outputs.
     pub(super) extension: &'static str,
-    /// What is there already is replaced, where it is a folder (a file is always).
+    /// Whether to replace existing outputs that are folders; files are always replaced.
     pub(super) overwrite: bool,
-    /// How urls are written.
+    /// How source URLs are written.
     pub(super) relocation: Relocation,
 }
 
 impl Each {
-    /// Name of a file's output below the folder, such as `2024/a.nc.json`.
+    /// Returns the name of a file's output relative to the output folder, such as `2024/a.nc.json`.
     ///
-    /// What does not lie below the root is named from the nearest folder that has both, and from the scheme where none has.
+    /// A file outside the root is named relative to the deepest folder that contains both, or with its scheme if there
+    /// is none.
     pub(super) fn name(&self, url: &str) -> Result<String, Failure> {
         let path = plain(url);
         let folder = common(&self.root, path);
@@ -102,12 +104,12 @@ impl Each {
         }
     }
 
-    /// Where an output goes.
+    /// Returns the location of an output.
     pub(super) fn place(&self, name: &str) -> String {
         format!("{}/{name}", self.output.trim_end_matches('/'))
     }
 
-    /// Writes the output of a file.
+    /// Writes the output of a file, and returns its record.
     pub(super) async fn content(
         &self,
         item: &Item,
@@ -119,7 +121,7 @@ impl Each {
         written.map_err(|error| Failure::new(error, options.notation))
     }
 
-    /// Writes the output of a file. There is never a part of it.
+    /// Writes the output of a file atomically.
     pub(super) async fn write(
         &self,
         store: &mut VirtualStore,
@@ -143,7 +145,7 @@ impl Each {
         Ok(Content::Written { name, receipt: receipt.to_string() })
     }
 
-    /// Rows whose outputs are no longer what was written.
+    /// Returns the rows whose outputs are missing or no longer match their receipts.
     pub(super) async fn damaged(&self, journal: &Journal, options: &StoreOptions) -> Result<Vec<i64>, Error> {
         let there = match local_path(&self.output) {
             Some(_) => None,
@@ -174,14 +176,14 @@ impl Each {
         }
     }
 
-    /// What the store has of each output, by their names.
+    /// Lists the objects of each output in the store, by the output's name.
     async fn below(
         &self,
         journal: &Journal,
         options: &StoreOptions,
     ) -> Result<HashMap<String, Parts>, virtualize::StoreError> {
         let prefix = format!("{}/", present::name(&self.output));
-        // What may be written need not be among what may be read.
+        // Outputs may be outside the locations allowed for reading.
         let options = &StoreOptions { allowed: None, ..options.clone() };
         let (mut there, mut after) = (HashMap::<String, Parts>::new(), None);
         if journal.written(i64::MIN, 1).is_ok_and(|first| first.is_empty()) {
@@ -204,14 +206,14 @@ impl Each {
         }
     }
 
-    /// The name of the output that has a key, and the key within it.
+    /// Splits a key into the name of its output and the key within the output.
     fn split<'a>(&self, key: &'a str) -> (&'a str, &'a str) {
         let ending = format!("{}/", self.extension);
         let at = key.find(&ending).map(|at| at + self.extension.len());
         at.and_then(|at| Some((key.get(..at)?, key.get(at + 1..)?))).unwrap_or((key, ""))
     }
 
-    /// Refuses files whose outputs would be at one place, or within each other.
+    /// Rejects files whose outputs would share a location, or be nested in each other.
     pub(super) fn check_names(&self, journal: &Journal, append: bool) -> Result<(), Error> {
         let refused = |one: &str, other: &str, name: &str| -> Error {
             let output = self.place(name);

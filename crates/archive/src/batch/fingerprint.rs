@@ -1,4 +1,4 @@
-//! The options on which rows of the journal depend, by name: a run with others must not go on with them.
+//! Options that rows of the journal depend on, by name: a run with other options must not resume from those rows.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -6,7 +6,7 @@ use virtualize::{InlineOptions, Limits, MapOptions, Options};
 
 use crate::Layout;
 
-/// All options of reading and mapping that change what is read of a file. How it is reached does not.
+/// Returns all options of opening and mapping that affect the record of a file, unlike those of access.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     let Options { store: _, map, limits, inline, strict, readable_by, hdf5_reader, gate: _, notation: _ } =
         options;
@@ -50,7 +50,7 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     all
 }
 
-/// All options of putting files together that change what is read of a file.
+/// Returns all options of combining that affect the record of a file.
 pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
     let Layout {
         along,

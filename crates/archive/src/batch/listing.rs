@@ -1,4 +1,4 @@
-//! Lists the inputs, and holds them against what the journal has. Nothing of a listing counts before all of it is accepted.
+//! Lists the inputs and compares them with the journal. A listing takes effect only once it is accepted as a whole.
 
 use futures::StreamExt;
 use virtualize::{OptionName, Remedy};
@@ -11,11 +11,11 @@ use crate::{
     list::{Few, ListOptions, list},
 };
 
-/// Most listed files that go to the journal at once, and that are checked at once.
+/// Maximum number of files that are staged, or checked, at once.
 const LISTED: usize = 1000;
 
 impl Batch {
-    /// The journal, and whether what it has goes first.
+    /// Opens the journal. Also returns whether to discard its contents first.
     pub(super) fn open_journal(&self, events: &Events) -> Result<(Journal, bool), Error> {
         let path = self.journal_path();
         if self.run.restart {
@@ -37,7 +37,7 @@ impl Batch {
         }
     }
 
-    /// Lists the inputs, and makes them the files of the journal.
+    /// Lists the inputs, and makes them the journal's files.
     pub(super) async fn list(
         &self,
         journal: &mut Journal,
@@ -75,7 +75,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Fails where the run was told to stop: what is not at its place yet is not put there.
+    /// Returns an error if the run was cancelled, so that nothing more is published.
     pub(super) fn go_on(&self) -> Result<(), Error> {
         self.check_cancelled(&Listing::default())
     }
@@ -87,7 +87,7 @@ impl Batch {
         }
     }
 
-    /// Looks at the files of earlier runs of which the listing does not say what they are now.
+    /// Checks files of earlier runs whose listing does not show whether they have changed.
     async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
         let mut after = String::new();
         if self.run.no_recheck {
@@ -105,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// Refuses what would lose files, or mix two versions of one.
+    /// Rejects a listing that would lose files, or mix two versions of a file.
     fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
         let Few { count, first } = journal.vanished(self.run.append, NAMED)?;
         if count > 0 && !self.run.drop_vanished {
@@ -132,7 +132,7 @@ impl Batch {
         Ok(())
     }
 
-    /// How outputs of single files are written, where they are.
+    /// Returns the settings of outputs of single files, if the run writes those.
     pub(super) fn each(&self, journal: &Journal, restart: bool) -> Result<Option<Each>, Error> {
         if !self.each {
             return Ok(None);
@@ -156,5 +156,5 @@ impl Batch {
     }
 }
 
-/// The fact that names the folder to which names of outputs are relative.
+/// The fact that stores the folder that names of outputs are relative to.
 pub(super) const ROOT: &str = "root";

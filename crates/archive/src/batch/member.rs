@@ -1,4 +1,4 @@
-//! Makes a file a member of a combined dataset.
+//! Turns a file into a member of a combined dataset.
 
 use virtualize::{Options, VirtualStore};
 
@@ -11,7 +11,7 @@ use crate::{
     read::Failure,
 };
 
-/// Returns what the journal keeps of a file: its references, and the values that decide its place among the others.
+/// Returns the journal's record of a file: its references, and the values that decide its place among the other files.
 pub(super) async fn content(
     item: &Item,
     store: &VirtualStore,
@@ -28,7 +28,7 @@ pub(super) async fn content(
     let sources = hierarchy.sources.clone();
     let member = Member { item: item.clone(), hierarchy, values, digests, given };
     let signature = Signature::of(&member, layout);
-    // Its row is that of the run in which it is planned.
+    // The plan assigns the row.
     let extent = FileExtent::of(0, &member, &signature, layout).map_err(misfit)?;
     Ok(Content::Member(Box::new(MemberRow {
         signature_digest: extent.storage.clone(),

@@ -45,7 +45,7 @@ use present::Present;
 /// Maximum number of files that an error or a summary names.
 const NAMED: u64 = 10;
 
-/// A run over many files, which become one dataset or an output each.
+/// A run over many files that writes one combined dataset, or one output per file.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), virtualize_archive::Error> {
@@ -85,8 +85,8 @@ impl Batch {
         self.run.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
     }
 
-    /// Runs the batch, or resumes it from its journal. Needs a tokio runtime with I/O and time; files are read on all of its
-    /// threads.
+    /// Runs the batch, or resumes it from its journal. Needs a tokio runtime with I/O and time; files are read on all
+    /// of the runtime's threads.
     ///
     /// # Errors
     /// [`Error`]. The output is then unchanged, except that outputs of single files may have been added.
@@ -204,7 +204,7 @@ impl Batch {
         all
     }
 
-    /// Returns the reader of files. Outputs of single files that are no longer what was written are scheduled again.
+    /// Returns the reader of files. Schedules files again whose outputs no longer match their receipts.
     async fn reader(&self, journal: &Journal) -> Result<FileReader<Content>, Error> {
         let options = self.options.clone();
         let Some(each) = self.each(journal, false)? else {

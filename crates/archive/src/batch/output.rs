@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Error, Event, Journal, Layout, Summary, event::Events, plan::PlanOptions};
 
-/// How files are put together.
+/// Options of combining files.
 #[derive(Clone, Debug)]
 pub(super) struct Combine {
     pub(super) layout: Layout,
@@ -21,7 +21,7 @@ pub(super) struct Combine {
 }
 
 impl Batch {
-    /// Puts the files of the journal together and writes them, where that was not done yet.
+    /// Combines the files of the journal and writes the output, unless it is already up to date.
     pub(super) async fn write_combined(
         &self,
         journal: Journal,
@@ -58,17 +58,17 @@ impl Batch {
     }
 }
 
-/// An output that is being written.
+/// State of an output that is being written.
 pub(super) struct Writing<'a> {
     pub(super) batch: &'a Batch,
-    /// Threads that work on it take it for a while.
+    /// Locked briefly by each thread that works on the output.
     journal: Arc<Mutex<Journal>>,
     pub(super) events: &'a Events,
     pub(super) summary: &'a mut Summary,
 }
 
 impl Writing<'_> {
-    /// Puts the files together and writes them; gives the receipt of what was written.
+    /// Combines the files and publishes the output. Returns its receipt.
     async fn all(
         &mut self,
         combination: Combination,

@@ -1,28 +1,29 @@
-//! What is at the place of an output, beside what the journal knows of it.
+//! Compares an existing output with the journal's record of it.
 
 use virtualize::{StoreError, StoreOptions};
 use virtualize_store::{Receipt, local_path, receipt, url_of};
 
 use crate::{Error, Journal};
 
-/// What is at the place of a combined output.
+/// What exists at the location of a combined output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Present {
     /// Nothing.
     Nothing,
-    /// What this journal wrote, of the rows and options of this digest.
+    /// An output of this journal, from the rows and options with this digest.
     Written { plan: String },
-    /// What a run was writing when it was killed.
+    /// An output that an interrupted run was publishing.
     Unfinished,
-    /// Something of which the journal knows nothing.
+    /// An output that the journal has no record of.
     Unknown,
-    /// Something else than the journal wrote.
+    /// An output that differs from the one the journal recorded.
     Other { found: Receipt, expected: Option<Receipt> },
 }
 
 impl Present {
-    /// Looks at an output, and lets the journal know where a run put it there that was killed before it could say so.
-    /// Objects of a bucket are known by what the store gave for them, which such a run could not note.
+    /// Inspects an output. If an interrupted run published it without recording that, updates the journal. In a bucket
+    /// that cannot be verified: the store assigns the identity of objects on upload, too late for such a run to record
+    /// it.
     pub(super) async fn of(
         output: &str,
         several_files: bool,
@@ -45,14 +46,15 @@ impl Present {
             journal.keep_begun()?;
             return Ok(Self::Unfinished);
         }
-        // No run has ended its writing.
+        // No run has recorded a complete output.
         if known.receipt.is_none() {
             return Ok(Self::Unknown);
         }
         Ok(Self::Other { found, expected: known.receipt.as_deref().and_then(Receipt::parse) })
     }
 
-    /// Whether it may be replaced without being asked to: a single file is, by a run that has all files.
+    /// Rejects an output that must not be replaced without the user's consent. Only a run over all files may replace a
+    /// single file that it did not write.
     pub(super) fn check(&self, output: &str, several_files: bool, append: bool) -> Result<(), Error> {
         match self {
             Self::Other { found, expected } => Err(Error::OtherOutput {
@@ -68,13 +70,13 @@ impl Present {
         }
     }
 
-    /// Whether this journal wrote it.
+    /// Returns whether this journal wrote the output.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self, Self::Written { .. } | Self::Unfinished)
     }
 }
 
-/// The name by which the journal knows an output, wherever the run is started.
+/// Returns the journal's name for an output, independent of the working directory.
 pub(super) fn name(output: &str) -> String {
     let output = output.trim_end_matches('/');
     url_of(output).unwrap_or_else(|_| output.to_owned())

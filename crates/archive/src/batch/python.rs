@@ -1,8 +1,8 @@
-//! Lines of Python that open what was written.
+//! Python code that opens an output.
 
 use super::Target;
 
-/// Lines that open an output; of several groups the first.
+/// Returns the code that opens an output; of several groups, the first.
 pub(super) fn lines(target: &Target, output: &str, groups: &[String]) -> Option<String> {
     let group = groups.first().filter(|group| !group.is_empty());
     let group = group.map(|group| format!(", group={group:?}")).unwrap_or_default();

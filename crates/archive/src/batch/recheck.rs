@@ -1,4 +1,4 @@
-//! Whether files that were read before are still what they were, where a listing does not say so.
+//! Checks whether files read by earlier runs have changed, where the listing does not show it.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use virtualize_store::{Listed, list_page, look};
 
 use crate::{Item, journal::Found};
 
-/// From so many files of a folder on, a bucket is listed instead of being asked for each.
+/// Number of files of a folder in a bucket from which listing the folder is cheaper than a request per file.
 const FEW: usize = 16;
-/// Files for which another page of a listing is worth its price.
+/// Number of files that justify fetching another page of a listing.
 const A_PAGE: usize = 100;
 
-/// The files, with their rows, that are no longer what they were. They come in the order of their urls.
+/// Returns the files, with their rows, that have changed since they were read. The input must be ordered by URL.
 pub(super) async fn changed(
     files: Vec<(i64, Item)>,
     at_once: usize,
@@ -45,8 +45,8 @@ fn folder_of(url: &str) -> &str {
     url.rsplit_once('/').map_or(url, |(folder, _)| folder)
 }
 
-/// Looks files of one folder up in its listing; those that are left are to be asked for one by one: where it may not be
-/// listed, or has far more files than these.
+/// Looks up files of one folder in its listing. Returns the files that need a request each, because the folder may not
+/// be listed or has far more files than these.
 async fn listed<'a>(
     files: &'a [(i64, Item)],
     options: &StoreOptions,
@@ -78,7 +78,7 @@ async fn listed<'a>(
 fn common_start(files: &[(i64, Item)]) -> &str {
     let (Some((_, first)), Some((_, last))) = (files.first(), files.last()) else { return "" };
     let same = first.url.bytes().zip(last.url.bytes()).take_while(|(one, other)| one == other).count();
-    // Not in the midst of a character.
+    // Not within a character.
     let start = (0..=same).rev().find_map(|end| first.url.get(..end)).unwrap_or_default();
     start.get(..folder_of(&first.url).len() + 1).filter(|folder| folder.len() > start.len()).unwrap_or(start)
 }

@@ -14,35 +14,36 @@ use super::{
 };
 use crate::{Error, Event, JournalError, OptionConflict, plan::Selection, repository};
 
-/// The fact that holds what the last commit wrote.
+/// The fact that stores the record of the last commit.
 const COMMITTED: &str = "commit";
-/// The fact that holds the last commit that was begun: it may be there though the run was killed before it knew.
+/// The fact that stores the record of a commit in progress. The commit may have succeeded even though the run was
+/// killed before it recorded that.
 const COMMITTING: &str = "committing";
-/// The property by which a commit is known again: the digest of the dataset, and a random number.
+/// The commit property that identifies a commit: the digest of the dataset, and a random number.
 const MARK: &str = "virtualize-batch";
 
-/// What a commit wrote, as the journal keeps it.
+/// The journal's record of a commit.
 #[derive(Clone, Serialize, Deserialize)]
 struct Record {
     /// Repository, branch and group.
     place: String,
-    /// The commit's property.
+    /// Value of the identifying property.
     mark: String,
-    /// Id of the commit's snapshot; empty until it is done.
+    /// ID of the commit's snapshot; empty until the commit is done.
     snapshot: String,
     /// Digest of the dataset.
     digest: String,
-    /// Files that it is of, and the digest of what of them is where.
+    /// Number of files, and the digest of their order and references.
     files: usize,
     order: String,
-    /// Documents of its nodes, by path.
+    /// Metadata documents of the nodes, by path.
     documents: BTreeMap<String, Value>,
-    /// Arrays into which others have written chunks.
+    /// Arrays into which others have written chunks since.
     touched: BTreeSet<String>,
 }
 
 impl Writing<'_> {
-    /// Commits what the repository does not have yet.
+    /// Commits the part of the dataset that the repository does not have yet.
     pub(super) async fn commit(
         &mut self,
         combination: Combination,
@@ -90,7 +91,7 @@ impl Writing<'_> {
         format!("{output} {} {}", options.branch, options.group.trim_matches('/'))
     }
 
-    /// What the last commit wrote. The run may have been killed before it kept that.
+    /// Returns the record of the last commit. Completes the record first if the run was killed before it could.
     async fn last_commit(&self, place: &str, branch: &str) -> Result<Option<Record>, Error> {
         let begun = self.record(COMMITTING)?.filter(|begun| begun.place == place);
         if let Some(begun) = begun {
@@ -107,7 +108,7 @@ impl Writing<'_> {
 
     fn record(&self, fact: &str) -> Result<Option<Record>, Error> {
         let text = self.journal().fact(fact)?;
-        // A mark alone is of a version that kept no more.
+        // An earlier version stored the mark alone.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
@@ -117,7 +118,7 @@ impl Writing<'_> {
         Ok(journal.set_fact(COMMITTING, None)?)
     }
 
-    /// Commits, with a mark by which the commit is known again.
+    /// Commits with an identifying property.
     async fn commit_as(&mut self, combination: &Combination, options: CommitOptions) -> Result<(), Error> {
         let store = self.put_together(combination.clone()).await?;
         let files = combination.files();
@@ -149,19 +150,20 @@ impl Writing<'_> {
 }
 
 impl Combination {
-    /// The dimension along which the dataset has only become longer since a commit.
+    /// Returns the dimension along which the dataset was extended since a commit; `None` if anything else has changed.
     fn grows(&self, record: &Record, batch: &Batch) -> Option<String> {
         let [along] = self.layout.along.as_slice() else { return None };
         (self.order(record.files, batch)? == record.order).then(|| along.name().to_owned())
     }
 
-    /// Digest of the first files along the only dimension, and of all that decides where and how they are referenced.
+    /// Returns a digest of the first `files` files along the only dimension, and of all options that affect where and
+    /// how they are referenced.
     fn order(&self, files: usize, batch: &Batch) -> Option<String> {
         let ([_], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice()) else { return None };
         let mut hasher = Sha256::new();
         hasher.update(format!("{:?} {:?} {:?} {}", self.layout, self.options, batch.relocation, era.group));
         for block in era.blocks.get(..files)? {
-            // Journals hold digests of this very text.
+            // Keep this text: existing journals contain digests of it.
             let selection = block.selection.map(|Selection { start, end, of }| {
                 format!("Some(Taken {{ start: {start}, end: {end}, of: {of} }})")
             });

@@ -1,7 +1,7 @@
 use virtualize::Format;
 use virtualize::zarr::ZarrFormat;
 
-/// What is written.
+/// Output of a batch.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "icechunk", allow(clippy::large_enum_variant, reason = "a run has one"))]
 pub enum Target {
@@ -19,7 +19,7 @@ impl Default for Target {
 }
 
 impl Target {
-    /// What the name of an output says: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
+    /// Returns the target for the extension of an output: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
     pub fn of_name(output: &str) -> Option<Self> {
         let (_, extension) = output.trim_end_matches('/').rsplit_once('.')?;
         let extension = extension.to_ascii_lowercase();
@@ -30,7 +30,7 @@ impl Target {
         Format::from_extension(&extension).map(Self::References)
     }
 
-    /// The Zarr format that files are mapped for.
+    /// Returns the Zarr format to map files to.
     pub fn zarr_format(&self) -> ZarrFormat {
         match self {
             Self::References(format) => format.zarr_format(),
@@ -39,7 +39,7 @@ impl Target {
         }
     }
 
-    /// What names of outputs end in.
+    /// Returns the extension of outputs.
     pub(super) fn extension(&self) -> &'static str {
         match self {
             Self::References(format) => format.suffix(),
