@@ -1,4 +1,4 @@
-//! Arrays that grow file by file.
+//! Arrays that are accumulated file by file.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,17 +29,17 @@ pub(super) struct Growing {
     pub(super) first: Array,
     /// The first file.
     pub(super) url: Arc<str>,
-    /// How it varies along each dimension of the layout.
+    /// Role of each dimension of the layout.
     pub(super) roles: Vec<DimRole>,
-    /// Whether its values are always copied.
+    /// Whether its values are copied in any case.
     pub(super) always_copied: bool,
-    /// Whether it holds times, or bounds of times, that are copied.
+    /// Whether it holds times, or bounds of times, and is copied.
     pub(super) are_times: bool,
-    /// Its part of each file, by the file's place along each dimension; 0 along dimensions where it is invariant.
+    /// Its part in each file, by the file's place along each dimension; 0 along dimensions where it is invariant.
     pub(super) pieces: BTreeMap<Vec<usize>, Piece>,
-    /// Its attributes.
+    /// Its merged attributes.
     pub(super) attributes: MergedAttributes,
-    /// Size of the values in the pieces, in bytes.
+    /// Total size of the values in the pieces, in bytes.
     kept: u64,
 }
 
@@ -52,30 +52,30 @@ pub(super) struct Piece {
     pub(super) shape: Vec<u64>,
     /// Chunk shape in the file; `None` if chunk sizes vary.
     pub(super) chunk: Option<Vec<u64>>,
-    /// Chunks of the file.
+    /// Chunks in the file.
     pub(super) chunks: ChunkManifest,
-    /// Whether codecs and fill value are those of the first file.
+    /// Whether codecs and fill value equal those of the first file.
     pub(super) fits: bool,
     /// Values, if they were read.
     pub(super) values: Option<Bytes>,
     /// Digest of the values, if one was computed.
     pub(super) digest: Option<String>,
-    /// Units, if they are not those of the first file.
+    /// Units, if they differ from those of the first file.
     pub(super) units: Option<Box<str>>,
-    /// Type and missing values, if they are not those of the first file.
+    /// Data type and missing values, if they differ from those of the first file.
     pub(super) other: Option<Box<(DataType, Sentinels)>>,
 }
 
-/// What is known of an array in one file besides its metadata.
+/// Properties of an array in one file, besides its metadata.
 pub(super) struct Read {
     pub(super) values: Option<ArrayValues>,
     pub(super) digest: Option<String>,
     pub(super) format: ZarrFormat,
     /// Whether it holds times, or bounds of times.
     pub(super) are_times: bool,
-    /// Whether the layout takes the array for equal in all files.
+    /// Whether the layout assumes that the array is equal in all files.
     pub(super) assume_equal: bool,
-    /// Whether the array may be in some of the files only.
+    /// Whether the array may be missing from some files.
     pub(super) is_optional: bool,
 }
 
@@ -120,8 +120,8 @@ impl Growing {
     /// Adds the part of a file.
     ///
     /// # Errors
-    /// An optional or invariant array that disagrees with the files before it. All other arrays agree because the files'
-    /// signatures do, which the plan made sure of.
+    /// An optional or invariant array that differs from the files before. All other arrays agree because the plan has
+    /// checked the signatures of their files.
     pub(super) fn add(
         &mut self,
         at: &[usize],
@@ -191,7 +191,7 @@ impl Growing {
         self.pieces.insert(key, piece);
     }
 
-    /// Returns type and missing values, if they are not those of the first file.
+    /// Returns data type and missing values if they differ from those of the first file.
     fn other(&self, array: &Array, format: ZarrFormat) -> Option<Box<(DataType, Sentinels)>> {
         let sentinels = Sentinels::of(array, format);
         let is_other =
@@ -199,7 +199,7 @@ impl Growing {
         is_other.then(|| Box::new((array.data_type.clone(), sentinels)))
     }
 
-    /// Returns what distinguishes an array from the first file's, other than what conversion reconciles.
+    /// Returns the difference from the first file's array that conversion cannot reconcile.
     fn disagreement(&self, array: &Array, only_shape: bool) -> Option<Difference> {
         let are_numbers = is_number(&array.data_type) && is_number(&self.first.data_type);
         let conversion = Conversion {
@@ -229,7 +229,7 @@ impl Piece {
     }
 }
 
-/// Checks that the parts of two files at one place are equal.
+/// Checks that the parts of two files at the same place are equal.
 fn check_equal(there: &Piece, here: &Piece) -> Result<(), Problem> {
     let is_same = match (&there.values, &here.values, &there.digest, &here.digest) {
         (Some(left), Some(right), _, _) => {

@@ -1,4 +1,4 @@
-//! Attributes that files have in common.
+//! Merges the attributes of files.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -10,20 +10,20 @@ use virtualize::zarr::cf::attributes::decides_values;
 
 use crate::error::Note;
 
-/// Attributes that name other arrays: those of the first file stay.
+/// Attributes that refer to other arrays: those of the first file are kept.
 const NAMING: [&str; 3] = ["bounds", "climatology", "coordinates"];
 
-/// Most values of an attribute that are told apart.
+/// Maximum number of distinct values counted per attribute.
 const MOST_VALUES: usize = 10_000;
 
-/// Attributes of one group or array in all files that were seen.
+/// Merged attributes of a group or array.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct MergedAttributes {
-    /// Those of the first file that no other file contradicts.
+    /// Attributes of the first file that no other file contradicts.
     pub(super) kept: Map<String, Value>,
-    /// All of the first file.
+    /// All attributes of the first file.
     first: Map<String, Value>,
-    /// Hashes of the values of those that differ.
+    /// Hashes of the values of attributes that differ between files.
     differing: BTreeMap<String, BTreeSet<u64>>,
 }
 
@@ -32,7 +32,8 @@ impl MergedAttributes {
         Self { kept: first.clone(), first: first.clone(), differing: BTreeMap::new() }
     }
 
-    /// Takes a further file's attributes. Those of an array that say what values mean were compared already.
+    /// Merges the attributes of another file. The signatures already cover attributes that determine what an array's
+    /// values mean.
     pub(super) fn add(&mut self, other: &Map<String, Value>, of_array: bool) {
         if *other == self.first && self.differing.is_empty() {
             return;
@@ -53,7 +54,7 @@ impl MergedAttributes {
         }
     }
 
-    /// What was dropped.
+    /// Returns notes on the attributes that were dropped.
     pub(super) fn notes(&self, path: &str) -> Vec<Note> {
         let subject = if path.is_empty() { "/" } else { path };
         let note = |(name, values): (&String, &BTreeSet<u64>)| {

@@ -1,4 +1,4 @@
-//! Coordinates that names, catalogues and attributes give.
+//! Builds coordinate arrays from file names, catalogues and attributes.
 
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, DataType, FillValue, ZarrFormat};
@@ -6,7 +6,7 @@ use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, DataType, FillValue, Zar
 use super::inline;
 use crate::values::{Scalar, scalar::Given};
 
-/// The coordinate array of a dimension; nothing where values are of several kinds.
+/// Returns the coordinate array of a dimension; `None` if values are of several kinds.
 pub(super) fn array(name: &str, given: Vec<Given>, format: ZarrFormat) -> Option<Array> {
     let units = given.first()?.units;
     let calendar = given.first()?.calendar();

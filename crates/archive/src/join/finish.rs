@@ -1,4 +1,4 @@
-//! Makes the arrays of the whole, once all files are known.
+//! Builds the combined arrays once all files were added.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ impl<'a> Finish<'a> {
         Ok(())
     }
 
-    /// Brings numbers to one type, and times to one unit each.
+    /// Converts numbers to one data type, and times to one unit per array.
     fn times(&mut self) -> Result<(), CombineError> {
         let format = self.joiner.whole.format;
         for (path, growing) in &mut self.joiner.arrays {
@@ -126,7 +126,7 @@ impl<'a> Finish<'a> {
         Ok(array)
     }
 
-    /// Whether files lack a part of the array.
+    /// Returns whether some place has no part of the array. Fails if a file lacks an array that is not optional.
     fn missing(&mut self, path: &str, growing: &Growing) -> Result<bool, Problem> {
         let expected: BTreeSet<Vec<usize>> =
             self.joiner.era.blocks.iter().map(|block| growing.key(&block.at)).collect();
@@ -152,7 +152,7 @@ impl<'a> Finish<'a> {
         Ok(all > growing.pieces.len() as u64)
     }
 
-    /// Elements of each place along each dimension, for an array at a path.
+    /// Returns the number of elements at each place along each dimension, for the group of an array.
     fn sizes(&self, path: &str) -> Vec<Vec<u64>> {
         let group = node::parent(path);
         let own = self.joiner.sizes.get(group);
@@ -165,7 +165,7 @@ impl<'a> Finish<'a> {
         .collect()
     }
 
-    /// Writes the coordinates that no array of the files has.
+    /// Adds the coordinates that no array of the files provides.
     fn given(&mut self) -> Result<(), CombineError> {
         for (n, given) in std::mem::take(&mut self.joiner.given).into_iter().enumerate() {
             let (Some(name), Some(sizes)) = (self.names.get(n).cloned(), self.joiner.era.sizes.get(n)) else {
@@ -201,7 +201,7 @@ fn is_complete(growing: &Growing) -> bool {
     growing.pieces.values().all(|piece| piece.counts().iter().product::<u64>() == piece.chunks.len())
 }
 
-/// One element of what missing chunks read as.
+/// Returns an element with the value that missing chunks read as.
 fn element(array: &Array) -> Vec<u8> {
     if variable::is_variable(&array.data_type) {
         return variable::fill(array);
@@ -213,7 +213,7 @@ fn element(array: &Array) -> Vec<u8> {
     }
 }
 
-/// A chain for chunks that have further axes of one element in front.
+/// Adapts a codec chain to chunks with additional leading axes of one element.
 fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, Problem> {
     let unknown = |codec: &Codec| Problem::ForeignCodec { codec: codec.describe() };
     codecs.iter().map(|codec| codec.with_leading_axes(new).ok_or_else(|| unknown(codec))).collect()

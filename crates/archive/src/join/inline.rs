@@ -1,4 +1,4 @@
-//! Arrays whose values the references themselves carry.
+//! Arrays whose values are inlined into the references.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::values::{
     variable::{self, Table, is_variable},
 };
 
-/// Most bytes of a chunk of copied values, as long as one element of the slowest axis is shorter.
+/// Maximum size in bytes of a chunk of inlined values, unless a single element of the slowest axis is larger.
 const CHUNK: u64 = 1 << 20;
 
-/// All values of an array, the parts at their places, `missing` elsewhere: row-major, little-endian, those of variable
-/// length each with its length before it.
+/// Assembles all values of an array, with `missing` where no file has a part. Values are row-major and little-endian;
+/// each variable-length element is preceded by its length.
 pub(super) fn whole(
     growing: &Growing,
     geometry: &Geometry,
@@ -50,7 +50,7 @@ pub(super) fn whole(
     if bytes > most { Err(Problem::TooManyBytes { bytes, most }) } else { Ok(joined) }
 }
 
-/// Elements of `size` bytes, the parts at their places.
+/// Assembles elements of `size` bytes from the parts at their places.
 fn assembled<'a>(
     geometry: &Geometry,
     missing: &[u8],
@@ -87,7 +87,7 @@ fn put(
     if own.iter().try_fold(size, |product, n| product.checked_mul(*n))? != values.len() as u64 {
         return None;
     }
-    // New axes repeat the values as often as the part has elements along them.
+    // Along new axes, values are repeated for each element of the part.
     let times: Vec<u64> =
         geometry.axes.iter().zip(&extent).map(|(axis, n)| if axis.own.is_none() { *n } else { 1 }).collect();
     if times.contains(&0) {
@@ -103,7 +103,7 @@ fn put(
     }
 }
 
-/// Puts values into an array as plain chunks of a bounded size.
+/// Inlines values into an array as uncompressed chunks of bounded size.
 pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()> {
     if is_variable(&array.data_type) {
         let fill = variable::fill(array);
@@ -130,7 +130,7 @@ pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()
                 padded.resize(length, 0);
                 chunk = padded.into();
             }
-            // The grid has one chunk along all other axes, so that positions are those along the first.
+            // The grid has one chunk along all other axes, hence positions equal indices along the first axis.
             inline.insert(position as u64, chunk);
         }
     }
@@ -140,7 +140,7 @@ pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()
     Some(())
 }
 
-/// Puts elements of variable length into an array, so many rows a chunk that these are of a bounded size on average.
+/// Inlines variable-length elements into an array; the number of rows per chunk bounds the average chunk size.
 fn set_inline_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Option<()> {
     let rows = array.shape.first().copied().unwrap_or(1).max(1);
     let row = array.shape.iter().skip(1).try_fold(1, |product: u64, n| product.checked_mul(*n))?;
@@ -161,7 +161,7 @@ fn set_inline_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Op
     Some(())
 }
 
-/// Puts texts into an array of one axis.
+/// Inlines strings into an array with one axis.
 pub(super) fn set_inline_texts(array: &mut Array, texts: &[String]) -> Option<()> {
     array.data_type = DataType::String;
     let elements: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();

@@ -1,4 +1,4 @@
-//! Collects arrays, groups and coordinates file by file.
+//! Accumulates arrays, groups and coordinates file by file.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,21 +26,21 @@ use crate::{
     values::{Scalar, scalar::Given},
 };
 
-/// The state of a join after some of the files.
+/// State of a join after some of the files.
 pub(super) struct Joiner<'a> {
     pub(super) era: &'a PlannedEra,
     pub(super) layout: &'a Layout,
     pub(super) whole: Hierarchy,
     pub(super) arrays: BTreeMap<NodePath, Growing>,
     pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
-    /// For each group the elements of each place along each dimension.
+    /// Number of elements at each place along each dimension, by group.
     pub(super) sizes: BTreeMap<NodePath, Vec<Vec<Option<u64>>>>,
-    /// For each array of times its bounds, which follow its units.
+    /// Bounds that share the units of an array of times, by the path of that array.
     pub(super) followers: BTreeMap<NodePath, Vec<NodePath>>,
-    /// For each dimension the coordinates that no array has, by place.
+    /// Coordinates that no array provides, by place, for each dimension.
     pub(super) given: Vec<BTreeMap<usize, Given>>,
     pub(super) notes: BTreeSet<Note>,
-    /// Ids of sources by url, entity tag, size and time.
+    /// IDs of sources by URL, entity tag, size and time of modification.
     sources: HashMap<SourceKey, SourceId>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Joiner<'a> {
         }
     }
 
-    /// Keeps the coordinates of a file that names, catalogues or attributes give.
+    /// Records the coordinates that a file's name, catalogue entry or attributes provide.
     fn give(&mut self, at: &[usize], member: &Member) -> Result<(), Problem> {
         for ((n, along), place) in self.layout.along.iter().enumerate().zip(at) {
             let name = along.name();
@@ -200,7 +200,7 @@ impl<'a> Joiner<'a> {
         Ok(())
     }
 
-    /// Records the elements that the array's group has along each dimension at the file's place.
+    /// Records the number of elements that the array's group has along each dimension at the file's place.
     fn measure(&mut self, path: &str, array: &Array, roles: &[DimRole], at: &[usize]) -> Result<(), Problem> {
         let group = node::parent(path);
         let empty = || self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
@@ -217,7 +217,7 @@ impl<'a> Joiner<'a> {
     }
 }
 
-/// Refuses a selection in a group that has its own coordinates along the dimension, which may count differently.
+/// Rejects a selection in a group with its own coordinates along the dimension, whose indices may differ.
 fn own_coordinates(path: &str, name: &str) -> Result<(), Problem> {
     match path.rsplit_once('/') {
         Some((_, last)) if last == name => Err(Problem::OwnCoordinates { name: name.to_owned() }),
@@ -231,7 +231,7 @@ type SourceKey = (String, Option<String>, u64, Option<i64>);
 struct File<'a> {
     at: &'a [usize],
     url: &'a Arc<str>,
-    /// Ids of its sources in the combined hierarchy.
+    /// IDs of its sources in the combined hierarchy.
     ids: &'a [SourceId],
 }
 

@@ -5,11 +5,11 @@ use virtualize::zarr::{Array, FillValue, ZarrFormat};
 
 use crate::{error::Problem, values::sentinel::Sentinels};
 
-/// Makes missing chunks read as "missing". An array that is `complete` lacks no chunk in the files that have it, so that its
-/// fill value may be changed; `any_value` accepts a fill value that does not mean "missing".
+/// Makes missing chunks read as a missing value. Set `complete` if the files that have the array lack none of its
+/// chunks, so that its fill value may change. `any_value` accepts a fill value that is not a missing value.
 ///
 /// # Errors
-/// An array without a missing value; one whose missing chunks already read as a value.
+/// An array without a missing value; an array whose missing chunks already read as valid data.
 pub(super) fn prepare(
     array: &mut Array,
     format: ZarrFormat,

@@ -1,4 +1,4 @@
-//! Joins the references of files that agree.
+//! Combines the references of compatible files.
 
 mod accumulate;
 mod attributes;
@@ -25,10 +25,10 @@ use crate::{
 use finish::Finish;
 use joiner::Joiner;
 
-/// Joins the references of the files of an era: `members` gives the file of a row, and is asked for each once, in order.
+/// Combines the references of the files of an era. Calls `members` with each row once, in order, to load the file.
 ///
 /// # Errors
-/// What `members` returns; files that do not agree; chunks that cannot stand beside each other.
+/// Errors of `members`; files that are not compatible; chunks that do not fit into one grid.
 pub fn combine<E: From<CombineError>>(
     era: &PlannedEra,
     layout: &Layout,

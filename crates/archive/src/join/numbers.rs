@@ -1,4 +1,4 @@
-//! Numbers of several types as those of one, exactly.
+//! Converts numbers of several data types to one type, exactly.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use crate::values::{
     sentinel::{MISSING, Sentinels},
 };
 
-/// Brings the values of an array that is copied to one type where files have several, or several values that mean
-/// "missing" and do not occur. Returns what was done.
+/// Converts the values of a copied array to one data type if files have several types, or several missing values that
+/// do not occur in the data. Returns a note on the conversion.
 ///
 /// # Errors
-/// Values that are missing, and those that no type holds exactly together with the others.
+/// Missing values that occur in the data, values that were not read, and values that no single type represents exactly.
 pub(super) fn unify_types(growing: &mut Growing, format: ZarrFormat) -> Result<Option<String>, Problem> {
     if growing.pieces.values().all(|piece| piece.other.is_none()) {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(super) fn unify_types(growing: &mut Growing, format: ZarrFormat) -> Result<O
     Ok((types.len() > 1).then(|| format!("files have types {names}: converted to {target}")))
 }
 
-/// Types that may hold all, the first that does is taken: as NumPy has it, but that times are integers where they can be.
+/// Returns candidate types in order of preference: NumPy's promotion rules, except that times prefer integers.
 fn candidates(types: &[DataType], is_time: bool) -> Vec<DataType> {
     if let [only] = types {
         return vec![only.clone()];
@@ -77,7 +77,7 @@ fn elements<'a>(values: &'a Bytes, data_type: &DataType) -> impl Iterator<Item =
     values.chunks_exact(size)
 }
 
-/// All values in another type; nothing where one is not held exactly.
+/// Converts all values to another type; `None` if one is not representable exactly.
 fn all(values: &Bytes, old: &DataType, new: &DataType) -> Option<Bytes> {
     if old == new {
         return Some(values.clone());

@@ -1,4 +1,4 @@
-//! The chunks of a file at their places in the whole.
+//! Places the chunks of each file in the combined grid.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::compat::{geometry::Geometry, storage::Storage};
 
-/// Joins the chunks of all parts; takes them out of the parts. Nothing where a number does not fit or a chunk is not as
-/// long as its elements are.
+/// Joins the chunks of all parts, and removes them from the parts. Returns `None` if a number overflows, or if a chunk
+/// to be sliced has an unexpected length.
 pub(super) fn join(
     growing: &mut Growing,
     geometry: &Geometry,
@@ -41,13 +41,13 @@ pub(super) fn join(
     Some(whole)
 }
 
-/// Where the chunks of a part go.
+/// Mapping of a part's chunks to the combined grid.
 struct Placing<'a> {
-    /// Axis of the file's array of each axis of the whole.
+    /// For each axis of the combined array, the corresponding axis of the file's array.
     own: Vec<Option<usize>>,
-    /// The part's first chunk in the grid of the whole.
+    /// Index of the part's first chunk in the combined grid.
     at: Vec<u64>,
-    /// Numbers of chunks of the whole.
+    /// Number of chunks along each axis of the combined grid.
     counts: &'a [u64],
 }
 
@@ -72,7 +72,7 @@ impl Placing<'_> {
     }
 }
 
-/// Chunks of a part, and the grid that their positions are of.
+/// Chunks of a part, with the shape of the grid that their positions refer to.
 struct Chunks {
     references: Vec<References>,
     inline: BTreeMap<u64, Bytes>,
@@ -96,28 +96,28 @@ fn slices(piece: &mut Piece, storage: &Storage, size: Option<u64>) -> Option<Chu
     }
 }
 
-/// The axis whose last chunk ends past the array, and the chunk's elements along it.
+/// Returns the axis whose last chunk extends past the array, and the chunk's elements along it.
 fn ends_within(piece: &Piece) -> Option<(usize, u64)> {
     let chunk = piece.chunk.as_ref()?;
     let axis = piece.shape.iter().zip(chunk).position(|(n, c)| *c > 0 && n % c != 0)?;
     Some((axis, *chunk.get(axis)?))
 }
 
-/// How stored chunks of plain elements become slices along an axis.
+/// Splits stored chunks of uncompressed elements into slices along an axis.
 struct Slicing {
     axis: usize,
-    /// Elements of a slice along the axis.
+    /// Number of elements of a slice along the axis.
     step: u64,
-    /// Elements of a stored chunk along it.
+    /// Number of elements of a stored chunk along the axis.
     chunk: u64,
-    /// Elements of the array along it.
+    /// Number of elements of the array along the axis.
     extent: u64,
-    /// Whether the last slice has only the elements that are left; it is as long as the others where it has not.
+    /// Whether the last slice is shortened to the remaining elements; otherwise it is as long as the others.
     shortens: bool,
-    /// Bytes of one element along it.
+    /// Size in bytes of one element along the axis.
     row: u64,
     counts: Vec<u64>,
-    /// Numbers of slices.
+    /// Number of slices along each axis.
     sliced: Vec<u64>,
 }
 
@@ -140,7 +140,7 @@ impl Slicing {
         })
     }
 
-    /// Position and bytes of each slice of the chunk at a position.
+    /// Returns position, offset and length of each slice of the chunk at a position.
     fn of_chunk(&self, position: u64) -> Option<Vec<(u64, u64, u64)>> {
         let index = chunk_indices(position, &self.counts)?;
         let first = index.get(self.axis)?.checked_mul(self.chunk)?;
@@ -186,7 +186,7 @@ impl Slicing {
     }
 }
 
-/// Joins the columns of files that several parts refer to.
+/// Merges the columns of parts that refer to the same source.
 fn one_a_source(columns: Vec<References>) -> Vec<References> {
     let mut of_source: BTreeMap<SourceId, Vec<References>> = BTreeMap::new();
     for column in columns.into_iter().filter(|column| !column.is_empty()) {

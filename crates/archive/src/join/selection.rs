@@ -1,4 +1,4 @@
-//! A part of an array along one axis.
+//! Selects a range of an array along one axis.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::{
     values::variable::{self, Table, is_variable},
 };
 
-/// Makes of an array, and of its values where they were read, what is taken along an axis.
+/// Reduces an array, and its values if they were read, to a selection along an axis.
 ///
 /// # Errors
-/// Chunks that cannot be taken in part, of an array that was not read.
+/// A selection that does not start at a chunk boundary, of an array whose values were not read.
 pub(super) fn select(
     array: &mut Array,
     values: Option<&mut Bytes>,
@@ -40,7 +40,7 @@ pub(super) fn select(
     if let Some(values) = values {
         *values = slice(array, values, axis, selection).ok_or(Problem::ValueShape)?;
     }
-    // Where chunks do not begin there, the values are copied, and no grid fits.
+    // Without a chunk boundary at the start, the values are copied, and no chunk grid applies.
     let (grid, chunks) = stored.map_or_else(
         || (ChunkGrid::Rectilinear(Vec::new()), ChunkManifest::default()),
         |(chunk, chunks)| (ChunkGrid::Regular(chunk), chunks),
@@ -52,7 +52,7 @@ pub(super) fn select(
     Ok(())
 }
 
-/// Chunk shape and chunks of the part; nothing where none begins where it does.
+/// Returns chunk shape and chunks of a selection; `None` if it does not start at a chunk boundary.
 fn chunks(array: &Array, axis: usize, selection: Selection) -> Option<(Vec<u64>, ChunkManifest)> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
     let counts = array.chunk_grid.counts(&array.shape);
@@ -88,7 +88,7 @@ fn chunks(array: &Array, axis: usize, selection: Selection) -> Option<(Vec<u64>,
     Some((chunk.clone(), whole))
 }
 
-/// Of plain elements that lie one behind the other along an axis, in one chunk, those that are taken.
+/// Selects from uncompressed elements that are contiguous along an axis, within a single chunk.
 fn shifted(
     array: &Array,
     chunk: &[u64],
@@ -128,7 +128,7 @@ fn shifted(
     Some((chunk, whole))
 }
 
-/// The values that are taken, row-major.
+/// Returns the selected values, row-major.
 fn slice(array: &Array, values: &Bytes, axis: usize, selection: Selection) -> Option<Bytes> {
     if !is_variable(&array.data_type) {
         return elements(array, values, axis, selection, array.data_type.size()?);

@@ -17,8 +17,8 @@ use crate::values::{
     sentinel::{Sentinels, fill_attribute},
 };
 
-/// Converts an array of times, and the bounds that follow its units, to one unit if files have several. Returns a note of
-/// what was done.
+/// Converts an array of times, and the bounds that share its units, to one unit if files have several. Returns a note
+/// on the conversion.
 ///
 /// # Errors
 /// Units that cannot be converted, and values that have no exact equivalent in any unit.
@@ -64,7 +64,7 @@ struct PartUnits {
     calendar: Option<String>,
     /// Units of the first file.
     text: String,
-    /// The same, parsed: what times are converted to.
+    /// The same, parsed: the target of the conversion.
     target: TimeUnits,
     /// Units of each part.
     parts: BTreeMap<Vec<usize>, TimeUnits>,
@@ -91,7 +91,7 @@ impl PartUnits {
         parse(units, self.calendar.as_deref(), &self.text)
     }
 
-    /// Returns whether the units of all files mean the same, however they are written.
+    /// Returns whether the units of all files are equivalent, even if they are spelled differently.
     fn are_equal(&self) -> bool {
         let target = &self.target;
         self.parts.values().all(|units| units.unit == target.unit && units.reference == target.reference)
@@ -126,7 +126,7 @@ fn parse(units: &str, calendar: Option<&str>, first: &str) -> Result<TimeUnits, 
         .ok_or_else(|| Problem::Units { units: units.to_owned(), first: first.to_owned() })
 }
 
-/// Returns the units that an array has itself in the file at a place.
+/// Returns the array's own units in the file at a place.
 fn own_units<'a>(growing: &'a Growing, key: &Vec<usize>) -> Option<&'a str> {
     let other = growing.pieces.get(key).and_then(|piece| piece.units.as_deref());
     other.or_else(|| text(&growing.first.attributes, "units"))
@@ -139,7 +139,7 @@ struct Times(BTreeMap<Vec<usize>, Vec<Time>>);
 enum Time {
     /// Nanoseconds since the target's reference time.
     At(Dyadic),
-    /// A missing value, as it is stored: as a float, and as an integer if it is one.
+    /// A missing value as stored: as a float, and as an integer if it is one.
     Missing(f64, Option<i64>),
 }
 
@@ -214,7 +214,7 @@ impl Time {
         }
     }
 
-    /// Returns the time as a float that is exactly this number of units.
+    /// Returns the time as a float that equals this number of units exactly.
     fn float(self, unit: Unit) -> Option<f64> {
         let Dyadic { mantissa, exponent } = match self {
             Self::At(exact) => exact,
@@ -294,7 +294,7 @@ fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
     Some((float.to_le_bytes(), float))
 }
 
-/// Returns the values that mean "missing" and occur.
+/// Returns the missing values that occur.
 fn missing(times: &Times) -> Vec<f64> {
     let mut found: Vec<f64> = Vec::new();
     for time in times.0.values().flatten() {

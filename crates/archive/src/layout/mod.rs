@@ -1,4 +1,4 @@
-//! How files are put together: along which dimensions, and where coordinates come from.
+//! The layout of a combined dataset: its dimensions, and the sources of coordinates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,36 +8,36 @@ mod names;
 
 pub use names::{NamePattern, catalogue_value, given};
 
-/// A dimension along which files are joined.
+/// A dimension along which files are combined.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Along {
-    /// An existing dimension: arrays that have it grow.
+    /// An existing dimension: arrays that have it are concatenated along it.
     Concat(String),
-    /// A new dimension: data variables get it as their first axis.
+    /// A new dimension: it becomes the first axis of data variables.
     Stack(String),
 }
 
-/// How files are put together. Arrays are given by name, by path, or as `*` for all.
+/// How files are combined. Arrays are given by name, by path, or as `*` for all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// The dimensions, outermost first; none for a scan that only groups files.
+    /// The dimensions, outermost first; empty for a scan that only groups files.
     pub along: Vec<Along>,
-    /// Arrays that get the dimensions though they lack them in the files, so that they may differ between files.
+    /// Arrays that vary between files although they lack the dimensions: the combined arrays get them.
     pub concat_vars: BTreeSet<String>,
-    /// Arrays without the dimensions that come from the first file, without comparison with the others.
+    /// Arrays without the dimensions that are taken from the first file, without comparison with the others.
     pub assume_equal: BTreeSet<String>,
-    /// Arrays that only some of the files need to have; the part of the others reads as the fill value.
+    /// Arrays that may be missing from some files; their parts read as the fill value there.
     pub optional: BTreeSet<String>,
     /// Global attribute that holds the coordinate along a new dimension, by dimension.
     pub coordinate_attributes: BTreeMap<String, String>,
-    /// Property of the catalogue's item that holds the coordinate along a dimension, by dimension.
+    /// Property of the STAC item that holds the coordinate along a dimension, by dimension.
     pub coordinate_properties: BTreeMap<String, String>,
-    /// Pattern of file names, whose parts are coordinates along the dimensions of the same names.
+    /// Pattern of file names whose fields are coordinates along the dimensions of the same names.
     pub names: Option<NamePattern>,
     /// Whether chunk sizes may vary along the dimensions (Zarr v3 extension `rectilinear`).
     pub rectilinear: bool,
-    /// Maximum size of an array in a file, in bytes, up to which its values are copied into the references if its chunks do
-    /// not fit those of other files.
+    /// Maximum size in bytes of an array in a file for its values to be copied into the references when its chunks do
+    /// not align with those of other files.
     pub inline_limit: u64,
 }
 

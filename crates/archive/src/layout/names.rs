@@ -1,4 +1,4 @@
-//! Coordinates from names of files.
+//! Coordinates from file names.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use crate::{
     },
 };
 
-/// A pattern of names, parts of which are coordinates.
+/// A pattern of file names with fields that are coordinates.
 ///
-/// `t2m_{time:%Y%m%d}_{member:d}.nc`: what stands between braces is a part, `{name:type}`; `*` and `{}` are any text; all
-/// else is literal. Types: `d` a whole number, `f` a real number, `s` any text (the same as no type), and dates in the
-/// letters of strftime (`%Y` `%m` `%d` `%j` `%H` `%M` `%S` `%y`), which become seconds since 1970-01-01. A date may be
-/// spread over parts of one name: `{time:%Y}/{time:%m}/t2m_{time:%d}.nc`. No part but the first and last of a path
-/// reaches over a slash. The pattern is that of the last names of a path, as many as it has itself.
+/// Example: `t2m_{time:%Y%m%d}_{member:d}.nc`. A field is `{name:type}`; `*` and `{}` match any text; everything else
+/// is literal. Types are `d` (whole number), `f` (real number), `s` (any text, the default), and dates in the letters
+/// of strftime (`%Y` `%m` `%d` `%j` `%H` `%M` `%S` `%y`), which become seconds since 1970-01-01. A date may be split
+/// over several fields of one name: `{time:%Y}/{time:%m}/t2m_{time:%d}.nc`. No field or wildcard matches a slash. The
+/// pattern applies to the last segments of a path, as many as the pattern has.
 ///
-/// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the whole url; what it
-/// finds is a whole number, a real number or text by its looks.
+/// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the whole URL. The form
+/// of the matched text decides whether it becomes a whole number, a real number or text.
 ///
 /// ```
 /// use virtualize_archive::{NamePattern, time_value};
@@ -41,11 +41,11 @@ use crate::{
 pub struct NamePattern {
     pattern: String,
     regex: Regex,
-    /// What each group of the expression is; nothing for a plain expression, whose groups have names.
+    /// Type of each group of the expression; `None` for a regular expression, whose groups have names.
     parts: Option<Vec<Part>>,
 }
 
-/// A part of a name.
+/// A field of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Part {
     name: String,
@@ -57,11 +57,11 @@ enum Kind {
     Int,
     Float,
     Text,
-    /// A field of a date, by its letter.
+    /// A component of a date, by its letter.
     Date(char),
 }
 
-/// Largest regular expression, in bytes of its program.
+/// Maximum size of a compiled regular expression in bytes.
 const MOST_PROGRAM: usize = 1 << 20;
 
 impl PartialEq for NamePattern {
@@ -86,10 +86,10 @@ impl std::str::FromStr for NamePattern {
     }
 }
 
-/// Coordinates that a file's name and catalogue give, for [`crate::Member::given`].
+/// Returns the coordinates from a file's name and STAC item, for [`crate::Member::given`].
 ///
 /// # Errors
-/// A name that is not of the pattern, parts of names that are no dimensions, and properties that a file lacks.
+/// A name that does not match the pattern, fields that are not dimensions, and properties that a file lacks.
 pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, CombineError> {
     let wrong = |problem| CombineError::file(&item.url, problem);
     let mut given = match &layout.names {
@@ -112,10 +112,10 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
 }
 
 impl NamePattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// A pattern without a part, or one that cannot be read.
+    /// A pattern without a field, or one that is invalid.
     pub fn new(pattern: &str) -> Result<Self, CombineError> {
         let wrong = |problem| CombineError::option(format!("pattern {pattern}"), problem);
         let plain = pattern.contains("(?<") || pattern.contains("(?P<");
@@ -135,7 +135,7 @@ impl NamePattern {
         Ok(Self { pattern: pattern.to_owned(), regex, parts })
     }
 
-    /// Names of the parts.
+    /// Returns the names of the fields.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = match &self.parts {
             Some(parts) => parts.iter().map(|part| part.name.clone()).collect(),
@@ -146,10 +146,10 @@ impl NamePattern {
         names
     }
 
-    /// What the name of a file gives, for [`crate::Member::given`].
+    /// Returns the coordinates from the name of a file, for [`crate::Member::given`].
     ///
     /// # Errors
-    /// A name that does not match, or has no date where the pattern has one.
+    /// A name that does not match, or without a valid date where the pattern has one.
     pub fn given(&self, url: &str) -> Result<BTreeMap<String, Value>, CombineError> {
         let wrong = |problem| CombineError::file(url, problem);
         let path = url.split(['?', '#']).next().unwrap_or(url);
@@ -167,7 +167,7 @@ fn last_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
 }
 
-/// The expression of a pattern, and what its groups are.
+/// Translates a pattern into a regular expression and the types of its groups.
 fn expression(pattern: &str) -> Result<(String, Vec<Part>), Problem> {
     let mut expression = String::from("(?:^|/)");
     let mut parts = Vec::new();
@@ -283,10 +283,10 @@ fn by_looks(regex: &Regex, found: &Captures<'_>) -> BTreeMap<String, Value> {
     regex.capture_names().flatten().filter_map(one).collect()
 }
 
-/// Seconds since 1970-01-01 of the fields of a date; those that are missing are the first that there is.
+/// Returns a date in seconds since 1970-01-01; missing components default to their first value.
 fn seconds(fields: &BTreeMap<char, i64>) -> Option<i64> {
     let field = |letter, other| fields.get(&letter).copied().unwrap_or(other);
-    // As in POSIX: years of two digits are those from 1969 to 2068.
+    // As in POSIX, two-digit years are 1969 to 2068.
     let short = fields.get(&'y').map(|year| if *year < 69 { 2000 + year } else { 1900 + year });
     let year = fields.get(&'Y').copied().or(short)?;
     let day = match fields.get(&'j') {
@@ -304,8 +304,8 @@ fn seconds(fields: &BTreeMap<char, i64>) -> Option<i64> {
     sane.then_some((day - epoch) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// A value of a catalogue as a coordinate: texts that are times, such as `2020-03-01T00:00:00Z`, become seconds since
-/// 1970-01-01 where they are whole.
+/// Converts a value of a catalogue into a coordinate: text that is a time in whole seconds, such as
+/// `2020-03-01T00:00:00Z`, becomes seconds since 1970-01-01.
 pub fn catalogue_value(value: &Value) -> Value {
     let parsed = value.as_str().filter(|text| text.len() >= 19 && text.contains(['T', ' ']));
     let nanoseconds = parsed.and_then(|text| reference(text, Calendar::Gregorian));

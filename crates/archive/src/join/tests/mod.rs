@@ -1,4 +1,4 @@
-//! What several files of this module do together.
+//! Tests of several files of this module together.
 
 mod references;
 mod times;
@@ -9,7 +9,7 @@ use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian,
 
 use super::accumulate::Read;
 
-/// An array of plain elements; axes are name, size and chunk size.
+/// Returns an array of uncompressed elements; axes are name, size and chunk size.
 fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> Array {
     let attributes = match attributes {
         Value::Object(attributes) => attributes,
@@ -27,7 +27,7 @@ fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> A
     }
 }
 
-/// What is known of an array that no digest was computed of.
+/// Returns the properties of an array without a digest.
 fn read(values: Option<ArrayValues>) -> Read {
     Read {
         values,

@@ -1,4 +1,4 @@
-//! Where chunks of files lie in the whole.
+//! Tests the positions of chunks in the combined grid.
 
 use serde_json::json;
 use virtualize::zarr::{
@@ -16,10 +16,10 @@ use crate::compat::{
     storage::{Storage, StorageOptions},
 };
 
-/// Bytes of an element of the axis `x`.
+/// Size in bytes of an element of the axis `x`.
 const ROW: u64 = 2 * 4;
 
-/// A file with `n` times in chunks of `chunk`, one behind the other from offset 1000 on.
+/// Returns an array with `n` times in chunks of `chunk`, contiguous from offset 1000.
 fn file(n: u64, chunk: u64, zlib: bool) -> Array {
     let mut one = array(DataType::Int32, &[("time", n, chunk), ("x", 2, 2)], json!({}));
     if zlib {
@@ -49,7 +49,7 @@ fn growing(files: Vec<Array>) -> Growing {
     all
 }
 
-/// Grid, and source, offset and length of each chunk in order.
+/// Chunk grid, and source, offset and length of each chunk in order.
 type Joined = (ChunkGrid, Vec<(u32, u64, u64)>);
 
 fn joined(files: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
@@ -99,7 +99,7 @@ fn only_the_last_file_may_end_within_a_chunk() {
 
 #[test]
 fn plain_chunks_are_cut() {
-    // Chunks of 4 in files of 6, 2 and 3: slices of 2, of which the last one ends past the array.
+    // Chunks of 4 in files of 6, 2 and 3 elements: slices of 2, the last of which extends past the array.
     let (grid, chunks) =
         joined(vec![file(6, 4, false), file(2, 4, false), file(3, 4, false)], false).unwrap();
     assert_eq!(grid, ChunkGrid::Regular(vec![2, 2]));
@@ -123,7 +123,7 @@ fn chunks_of_varying_sizes() {
     assert_eq!(grid, ChunkGrid::Rectilinear(vec![vec![2, 2, 3, 1], vec![2]]));
     let lengths: Vec<_> = chunks.iter().map(|one| (one.0, one.2 / ROW)).collect();
     assert_eq!(lengths, [(0, 2), (0, 2), (1, 3), (2, 1)]);
-    // The start of a plain chunk that ends past its file's data.
+    // The start of an uncompressed chunk that extends past its file's data.
     let (grid, chunks) = joined(vec![file(3, 2, false), file(4, 2, false)], true).unwrap();
     assert_eq!(grid, ChunkGrid::Rectilinear(vec![vec![2, 1, 2, 2], vec![2]]));
     assert_eq!(chunks[1], (0, 1016, ROW));

@@ -15,7 +15,7 @@ use super::super::{
 use super::{array, read};
 use crate::{compat::DimRole, error::Problem};
 
-/// Times of files, each in its units.
+/// Returns times of several files, each in its own units.
 fn times(
     data_type: &DataType,
     calendar: &str,
@@ -51,7 +51,7 @@ fn ints(values: &[i64]) -> Vec<[u8; 8]> {
     values.iter().map(|value| value.to_le_bytes()).collect()
 }
 
-/// Type, units and numbers of what comes out.
+/// Returns data type, units and values after the conversion.
 fn unified(growing: Growing) -> Result<(String, String, Vec<f64>), Problem> {
     let mut arrays: BTreeMap<NodePath, Growing> = [("time".to_owned(), growing)].into();
     unify(&mut arrays, "time", &[], ZarrFormat::V3)?;
@@ -144,7 +144,7 @@ fn missing_times_stay_missing() {
     let (kind, _, values) =
         unified(times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap()).unwrap();
     assert_eq!((kind.as_str(), values.as_slice()), ("int64", &[0.0, -99.0, -99.0, 25.0][..]));
-    // A time that becomes the number which means "missing".
+    // A converted time that collides with the missing value.
     let files = [("hours since 2000-01-01", ints(&[25, -99])), ("hours since 1999-12-31", ints(&[-75]))];
     let clash = times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap();
     assert!(unified(clash).unwrap_err().to_string().contains("missing"));
