@@ -16,8 +16,8 @@ use crate::{
     journal::{Done, Failed, Outcome, class_name},
 };
 
-/// Reads a file, retrying failures that may pass. Returns `None` if its store is no longer asked. A panic of the reader
-/// is a failure of the file.
+/// Reads a file, retrying failures that may be temporary. Returns `None` if the breaker of its store is open. A panic
+/// of the reader counts as a failure of the file.
 pub(crate) async fn read<R: Send + 'static>(
     item: &Item,
     reader: &dyn ReadFile<R>,

@@ -23,7 +23,7 @@ pub(crate) struct Breaker {
     state: Mutex<State>,
     /// Held by the one task that probes a doubted store; the others wait for it.
     turn: tokio::sync::Mutex<()>,
-    /// Cancelled once the store is no longer asked.
+    /// Cancelled once the breaker is open.
     open: CancellationToken,
 }
 
@@ -57,13 +57,13 @@ impl Breaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an attempt begins. Pass the returned number of earlier failures to [`Breaker::ended`].
+    /// Records that an attempt begins. Pass the returned number of earlier failures to [`Breaker::ended`].
     pub(crate) fn begin(&self) -> u64 {
         self.state().all_failed
     }
 
-    /// Notes how an attempt ended. The success of an attempt that began before the store started to fail does not show
-    /// that the store answers again.
+    /// Records how an attempt ended. The success of an attempt that began before the store started to fail does not
+    /// show that the store answers again.
     pub(crate) fn ended(&self, begun: u64, result: Result<&Item, &Failure>) {
         let mut state = self.state();
         match result {
@@ -82,12 +82,12 @@ impl Breaker {
         self.state().failed > 0
     }
 
-    /// Returns whether the store is no longer asked.
+    /// Returns whether the breaker is open, so that the store gets no further requests.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_cancelled()
     }
 
-    /// Waits until the store is no longer asked.
+    /// Waits until the breaker opens.
     pub(crate) async fn opened(&self) {
         self.open.cancelled().await;
     }
@@ -154,24 +154,24 @@ pub(super) struct Breakers<W> {
     stores: BTreeMap<String, Store<W>>,
 }
 
-/// A store, and its files that are not decided yet.
+/// A store, and its files whose outcome is still open.
 #[derive(Debug)]
 pub(super) struct Store<W> {
     pub(super) breaker: Arc<Breaker>,
-    /// Files that failed since the store last answered: whether they or the store failed is not known yet.
+    /// Files that failed since the store last answered: whether the file or the store is at fault is not known yet.
     pub(super) held: Vec<W>,
-    /// Number of files that stay unread.
+    /// Number of files left unread.
     pub(super) left: u64,
 }
 
-/// A store that is no longer asked.
+/// A store whose breaker is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outage {
-    /// Such as `s3://bucket`.
+    /// Name of the store, such as `s3://bucket`.
     pub(crate) store: String,
     /// The latest failure.
     pub(crate) failure: Failure,
-    /// Number of its files that stay unread.
+    /// Number of its files left unread.
     pub(crate) left: u64,
 }
 
@@ -195,7 +195,7 @@ impl<W> Breakers<W> {
         self.stores.values_mut()
     }
 
-    /// Returns the stores that are no longer asked.
+    /// Returns the stores whose breaker is open.
     pub(super) fn outages(&self) -> Vec<Outage> {
         let one = |(name, store): (&String, &Store<W>)| {
             let failure = store.breaker.last().filter(|_| store.breaker.is_open())?;
@@ -205,7 +205,7 @@ impl<W> Breakers<W> {
     }
 }
 
-/// Returns scheme and bucket or host: `s3://bucket` for `s3://bucket/a/b.nc`.
+/// Returns the scheme with the bucket or host: `s3://bucket` for `s3://bucket/a/b.nc`.
 fn store_name(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -21,7 +21,7 @@ pub(crate) struct FileReader<R> {
 }
 
 impl<R> FileReader<R> {
-    /// Opens and maps files as `options` say; `process` makes the record of each.
+    /// Creates a reader that opens and maps files with `options`; `process` turns each into its record.
     pub(crate) fn new(
         options: Options,
         process: impl for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<R, Failure>>

@@ -54,9 +54,9 @@ fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Res
 /// The pending files of a journal, through its writer.
 struct JournalQueue {
     writer: Writer,
-    /// Number of files that were not taken yet.
+    /// Number of files not taken yet.
     left: u64,
-    /// The answer to a request for files that has not arrived yet.
+    /// Pending reply to a request for files.
     asked: Option<oneshot::Receiver<Vec<Work>>>,
 }
 

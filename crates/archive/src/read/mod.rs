@@ -1,4 +1,4 @@
-//! Reads many files at once: those that a journal or a listing still has to be read.
+//! Reads the files of a journal or a listing concurrently.
 
 pub(crate) mod attempt;
 pub(crate) mod breaker;
@@ -29,7 +29,7 @@ use breaker::{Breaker, Breakers, blames_store};
 pub(crate) trait WorkQueue {
     /// The run's record of a file.
     type Record: Send + 'static;
-    /// Why the queue cannot go on.
+    /// Error of the queue.
     type Error;
 
     /// Returns how many more files may be in progress, besides the limit of [`ReadOptions`].
@@ -37,8 +37,8 @@ pub(crate) trait WorkQueue {
         usize::MAX
     }
 
-    /// Takes up to `most` files, each of them once; an empty list means that none are left. Dropping the future before it
-    /// completes loses no file.
+    /// Takes up to `most` files, each of them once; an empty list means that none are left. Dropping the future before
+    /// it completes loses no file.
     fn take(&mut self, most: usize) -> impl Future<Output = Result<Vec<Work>, Self::Error>> + Send;
 
     /// Records how reading a file ended.
@@ -48,7 +48,7 @@ pub(crate) trait WorkQueue {
         outcome: Outcome<Self::Record>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Records that a file stays unread because its store is no longer asked.
+    /// Records that a file is left unread because the breaker of its store is open.
     fn left(&mut self, _work: Work, _failure: &Failure) {}
 }
 
@@ -63,8 +63,8 @@ pub(crate) enum Ended<E> {
     Queue(E),
 }
 
-/// Reads all files of a queue, each in a task of the runtime. Files of a store that fails for file after file stay unread;
-/// such stores are returned.
+/// Reads all files of a queue, each in its own task. Files of a store whose breaker opens are left unread; such stores
+/// are returned.
 ///
 /// # Errors
 /// [`Ended`]; files in progress are then dropped.
@@ -104,7 +104,7 @@ pub(crate) async fn read_all<Q: WorkQueue>(
     }
 }
 
-/// A file and its outcome; no outcome if its store is no longer asked.
+/// A file and its outcome; `None` if the breaker of its store is open.
 type Ending<R> = (Work, Option<Outcome<R>>);
 
 /// The state of [`read_all`].
@@ -150,7 +150,7 @@ impl<Q: WorkQueue> Run<'_, Q> {
             store.held.push((work, outcome));
             return Ok(());
         }
-        // The store answers, hence it was the files that failed.
+        // The store answers, so the files themselves were at fault.
         let held = if store.breaker.is_failing() { Vec::new() } else { std::mem::take(&mut store.held) };
         for (work, outcome) in held {
             self.record(work, outcome).await?;
@@ -158,7 +158,8 @@ impl<Q: WorkQueue> Run<'_, Q> {
         self.record(work, outcome).await
     }
 
-    /// Decides about the files that failed last: they stay unread if their store is no longer asked, else they failed.
+    /// Decides the outcome of the files that failed last: left unread if the breaker of their store is open, else
+    /// failed.
     async fn resolve_held(&mut self) -> Result<(), Ended<Q::Error>> {
         let held: Vec<_> = self.stores.all().flat_map(|store| std::mem::take(&mut store.held)).collect();
         for (work, outcome) in held {
@@ -184,7 +185,7 @@ impl<Q: WorkQueue> Run<'_, Q> {
     }
 }
 
-/// Waits until the store is no longer asked; forever without a store.
+/// Waits until the breaker opens; forever if there is none.
 async fn opened(breaker: Option<&Breaker>) {
     match breaker {
         Some(breaker) => breaker.opened().await,

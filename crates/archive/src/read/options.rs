@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Longest wait between two attempts, before it is varied at random.
+/// Maximum wait between two attempts, before jitter.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// How many files are read at once, and how often each is tried.
+/// Limits of concurrency and retries.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadOptions {
-    /// Maximum number of files at once.
+    /// Maximum number of files read at once.
     pub(crate) files: usize,
     /// Maximum number of attempts for a file, including the first.
     pub(crate) attempts: u32,
@@ -19,8 +19,8 @@ pub(crate) struct ReadOptions {
 }
 
 impl ReadOptions {
-    /// Returns how long to wait after an attempt (counted from 1): 0.5 to 1.5 times the nominal wait, so that many files
-    /// that failed together are not retried together.
+    /// Returns the wait after an attempt (counted from 1): 0.5 to 1.5 times the nominal wait, so that files that failed
+    /// together are not all retried at the same time.
     pub(super) fn wait_after(&self, attempt: u32) -> Duration {
         let factor = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         self.wait.saturating_mul(factor).min(MAX_WAIT).mul_f64(0.5 + fastrand::f64())

@@ -5,7 +5,7 @@ use crate::{CombineError, Item};
 
 /// Reads single files; `R` is the run's record of a file.
 pub(crate) trait ReadFile<R>: Send + Sync {
-    /// Reads a file. With `fresh`, size and entity tag from the listing are ignored.
+    /// Reads a file. With `fresh`, ignores the size and entity tag of the listing.
     fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<R>, Failure>>;
 
     /// Opens a file to learn whether its store answers.
@@ -30,14 +30,14 @@ pub(crate) struct Reading<R> {
 /// Why a file could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
-    /// Class of the error; it decides whether the file is tried again.
+    /// Class of the error; it decides whether the file is retried.
     pub(crate) class: ErrorClass,
     /// The error in one line, with the file's name and the remedy in the caller's notation.
     pub(crate) error: String,
 }
 
 impl Failure {
-    /// Renders an error of the library in the caller's notation.
+    /// Renders an error of the library with the remedy in the caller's notation.
     pub(crate) fn new(error: impl Into<virtualize::Error>, notation: Notation) -> Self {
         let error = error.into();
         let text = match &error {
@@ -53,7 +53,7 @@ impl Failure {
         Self { class: error.class(), error: text.replace('\n', " ") }
     }
 
-    /// Returns the failure of a file that does not suit the layout.
+    /// Returns the failure of a file that does not fit the layout.
     pub(crate) fn of_layout(error: &CombineError, notation: Notation) -> Self {
         let remedy = error.remedy().and_then(|remedy| remedy.render(notation));
         let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::{
     journal::{Accept, Content, Journal, Listing},
 };
 
-/// Files behave as their names say.
+/// A reader whose files behave as their names suggest.
 #[derive(Default)]
 struct Fake {
     tries: Mutex<BTreeMap<String, Vec<bool>>>,
@@ -68,7 +68,7 @@ fn journal(urls: &[String]) -> (tempfile::TempDir, Journal) {
     (folder, journal)
 }
 
-/// Makes files those of the journal; gives how many of them are to be read.
+/// Makes files those of the journal; returns the number of files to read.
 fn list(journal: &mut Journal, urls: &[String]) -> u64 {
     let items: Vec<_> = urls.iter().map(|url| Item { url: url.clone(), ..Item::default() }).collect();
     let mut listing = Listing::default();
@@ -133,7 +133,7 @@ async fn a_stopped_run_keeps_what_is_done() {
     assert_eq!(listing.pending, 0);
 }
 
-/// A store that works, and then answers to nothing more than `until` says, from a number of requests on.
+/// A store that rejects the requests to its bucket `b` whose numbers are in `down`.
 struct Outages {
     asked: AtomicUsize,
     down: std::ops::Range<usize>,
@@ -190,7 +190,7 @@ async fn an_outage_leaves_files_unread() {
         let Err(Error::Outage { store: name, left, files, .. }) = result else { panic!("no outage") };
         assert_eq!((name.as_str(), left, files), ("s3://b", 900, 1000));
         assert!(store.asked.load(Ordering::SeqCst) < 150, "{:?}", store.asked);
-        // The same goes on once it answers.
+        // A second run resumes once the store answers.
         let mut journal = Journal::open(&folder.path().join("j")).unwrap();
         assert_eq!(list(&mut journal, &of_bucket(0..1000)), 900);
         let store = Outages::new(0..0, class);

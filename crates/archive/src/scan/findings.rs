@@ -1,4 +1,4 @@
-//! Files of a listing, and what was found in them, in the order of the listing.
+//! Collects the results of a scan in the order of the listing.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -13,23 +13,23 @@ use crate::{
     read::{Failure, WorkQueue},
 };
 
-/// Most files that may be read before one that takes long.
+/// Maximum number of files that may be read ahead of a slow one.
 const AHEAD: usize = 4096;
-/// Listed files between two events.
+/// Number of listed files between two progress events.
 const TOLD: u64 = 100;
 
-/// What is found while files are read.
+/// Results collected while files are read.
 pub(super) struct Findings<'a, S> {
     pub(super) items: Pin<&'a mut S>,
     pub(super) events: &'a Events,
     pub(super) found: Scan,
-    /// Files that were listed so far.
+    /// Number of files listed so far.
     pub(super) listed: u64,
-    /// Files that are done, but for whose turn others are missing.
+    /// Results that wait for those of earlier files.
     pub(super) waiting: BTreeMap<i64, Result<Looked, FailedFile>>,
-    /// Whose turn it is.
+    /// Index of the next file in order.
     pub(super) next: i64,
-    /// Requests and bytes of the files that were read.
+    /// Requests and bytes for the files read so far.
     pub(super) requests: u64,
     pub(super) bytes: u64,
 }
@@ -76,7 +76,7 @@ impl<S: Stream<Item = Result<Item, Error>> + Send> WorkQueue for Findings<'_, S>
 }
 
 impl<S> Findings<'_, S> {
-    /// Takes files in the order of the listing.
+    /// Adds the result of a file, and forwards results in the order of the listing.
     fn add(&mut self, id: i64, looked: Result<Looked, FailedFile>) {
         self.waiting.insert(id, looked);
         while let Some(looked) = self.waiting.remove(&self.next) {

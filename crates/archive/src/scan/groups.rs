@@ -16,39 +16,39 @@ use crate::{Along, Layout, Member};
 /// Maximum number of signatures that are kept to report differences.
 const KEPT: usize = 1000;
 
-/// What a scan keeps of a file.
+/// Summary of a file that a scan keeps.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     /// The file.
     pub url: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Stored chunks of all arrays.
+    /// Number of stored chunks of all arrays.
     pub chunks: u64,
     /// Its signature.
     pub signature: Signature,
-    /// First and last coordinate along each dimension of the layout, where they are known.
+    /// First and last coordinate along each dimension of the layout, if known.
     pub coordinates: Vec<Option<Coordinate>>,
-    /// Elements along each dimension of the layout.
+    /// Number of elements along each dimension of the layout.
     pub extents: Vec<u64>,
-    /// What decides whether it can stand beside files that store what they hold in another way; nothing where that cannot
-    /// be known.
+    /// Properties that decide compatibility with files that store the same content differently; `None` if they cannot
+    /// be determined.
     pub brief: Option<FileExtent>,
 }
 
-/// First and last coordinate of a file along a dimension.
+/// Range of coordinates of a file along a dimension.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Coordinate {
-    /// The first, times as dates.
+    /// First coordinate; times as dates.
     pub first: String,
-    /// The last.
+    /// Last coordinate; times as dates.
     pub last: String,
-    /// The first as a number by which files are put in order: of times one that is alike in all calendars.
+    /// First coordinate as a number that orders files; for times, comparable across calendars.
     order: f64,
 }
 
 impl Seen {
-    /// Returns what a scan keeps of a file.
+    /// Returns the summary of a file.
     pub fn of(member: &Member, layout: &Layout) -> Self {
         let hierarchy = &member.hierarchy;
         let listed = hierarchy.sources.first().map(|source| source.size);
@@ -106,7 +106,7 @@ fn plain(number: Number) -> (f64, String) {
     }
 }
 
-/// The element at a place.
+/// Returns the element at an index.
 fn number(values: &ArrayValues, at: u64) -> Option<Number> {
     let size = usize::try_from(values.data_type.size()?).ok()?;
     let start = usize::try_from(at).ok()?.checked_mul(size)?;
@@ -121,27 +121,27 @@ fn number(values: &ArrayValues, at: u64) -> Option<Number> {
 /// Files grouped into eras. A file takes a few hundred bytes of memory.
 #[derive(Clone, Debug, Default)]
 pub struct Eras {
-    /// Eras in the order in which they came up.
+    /// Eras in order of first occurrence.
     eras: Vec<Era>,
     by_digest: HashMap<String, Vec<usize>>,
     files: Vec<File>,
     signatures: Signatures,
 }
 
-/// Files of one signature.
+/// Files with one signature.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Era {
-    /// Digest of the signature. Eras of one digest differ in optional arrays.
+    /// Digest of the signature. Eras with the same digest differ in optional arrays.
     pub digest: String,
-    /// The signature, with all optional arrays that its files have; of the first 1,000 eras.
+    /// Signature with all optional arrays of its files; kept for the first 1,000 eras.
     pub signature: Option<Signature>,
     /// Number of files.
     pub files: u64,
-    /// Size of all files together.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// Stored chunks of all files together.
+    /// Total number of stored chunks.
     pub chunks: u64,
-    /// Least and most elements of a file, and those of all files together, along each dimension of the layout.
+    /// Minimum and maximum number of elements per file, and the total of all files, along each dimension of the layout.
     pub extents: Vec<[u64; 3]>,
 }
 
@@ -154,16 +154,16 @@ struct File {
     brief: Option<Box<FileExtent>>,
 }
 
-/// Files of one era that follow each other.
+/// Consecutive files of one era.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stretch<'a> {
     /// Index of the era.
     pub era: usize,
     /// The files, in order.
     pub files: Vec<&'a str>,
-    /// First and last coordinate along each dimension of the layout, where they are known.
+    /// First and last coordinate along each dimension of the layout, if known.
     pub coordinates: Vec<Option<(&'a str, &'a str)>>,
-    /// What differs from the stretch before; nothing where that is not known.
+    /// Differences from the previous stretch; `None` if unknown.
     pub differences: Option<Arc<Vec<Difference>>>,
 }
 
@@ -185,8 +185,7 @@ impl Eras {
         self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates, brief });
     }
 
-    /// Merges eras whose files are compatible though they are stored in different ways. Call it once, after all files were
-    /// added.
+    /// Merges eras whose files are compatible despite different storage. Call it once, after the last file.
     pub fn merge(&mut self, layout: &Layout) {
         let mut eras: Vec<(String, Vec<FileExtent>)> = vec![Default::default(); self.eras.len()];
         for (row, file) in (0..).zip(&mut self.files) {
@@ -226,23 +225,23 @@ impl Eras {
         era
     }
 
-    /// The eras, in the order in which they came up.
+    /// Returns the eras in order of first occurrence.
     pub fn eras(&self) -> &[Era] {
         &self.eras
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there are no files.
+    /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Whether files are put in the order of their coordinates: where each has one along all dimensions. Else the order
-    /// is that of the listing.
+    /// Returns whether files are ordered by their coordinates, which requires a known coordinate along every dimension.
+    /// Otherwise files keep the order of the listing.
     pub fn is_ordered(&self) -> bool {
         let known = |file: &File| {
             let orders = file.coordinates.iter();
@@ -252,7 +251,7 @@ impl Eras {
         self.files.iter().all(known)
     }
 
-    /// Files of one era that follow each other, in order.
+    /// Returns runs of consecutive files of one era, in order.
     pub fn stretches(&self) -> Vec<Stretch<'_>> {
         let mut files: Vec<&File> = self.files.iter().collect();
         if self.is_ordered() {
@@ -280,7 +279,7 @@ impl Eras {
         stretches
     }
 
-    /// What tells two eras apart; nothing where a signature is not kept.
+    /// Returns the differences between two eras; `None` if a signature was not kept.
     pub fn differences(&self, one: usize, other: usize) -> Option<Vec<Difference>> {
         let signature = |era: usize| self.eras.get(era)?.signature.as_ref();
         Some(differences(signature(one)?, signature(other)?))
@@ -350,14 +349,14 @@ impl Era {
 }
 
 impl Coordinate {
-    /// A coordinate with the number by which files are put in order.
+    /// Returns a range of coordinates; `order` is the number that orders files.
     pub fn new(first: impl Into<String>, last: impl Into<String>, order: f64) -> Self {
         Self { first: first.into(), last: last.into(), order }
     }
 }
 
 impl Eras {
-    /// What is in the files of an era, array by array: the signature's arrays with those that are optional.
+    /// Returns the arrays of an era by path, including optional ones.
     pub fn arrays(&self, era: usize) -> BTreeMap<&str, &ArraySignature> {
         let signature = self.eras.get(era).and_then(|era| era.signature.as_ref());
         let arrays =

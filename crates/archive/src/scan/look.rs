@@ -1,4 +1,4 @@
-//! What a scan takes of one file.
+//! Summarizes one file for a scan.
 
 use virtualize::{Options, VirtualStore};
 
@@ -11,10 +11,10 @@ use crate::{
     values::calendar::is_time,
 };
 
-/// What is kept of a file, and the dimension that was taken from it.
+/// Summary of a file, and the dimension inferred from it.
 pub(super) type Looked = (Seen, Option<String>);
 
-/// Returns what a scan keeps of a file. With `guesses`, the file's dimension of time is added to the layout, if it has one.
+/// Returns the summary of a file. With `guesses`, adds the file's time dimension to the layout, if there is one.
 pub(super) async fn look(
     item: &Item,
     store: &VirtualStore,
@@ -32,7 +32,7 @@ pub(super) async fn look(
     Ok((Seen::of(&member, &layout), guessed))
 }
 
-/// The dimension of time of a file: the first that is a coordinate, nearest to the root, and counts from a time.
+/// Returns the time dimension of a file: the first coordinate, nearest to the root, whose units have a reference time.
 fn dimension_of_time(store: &VirtualStore) -> Option<String> {
     let arrays = store.hierarchy.arrays().into_iter();
     let times = arrays.filter(|(path, array)| {

@@ -1,4 +1,4 @@
-//! Scans: reports which files are compatible, and writes nothing.
+//! Scans files to report which are compatible, without writing any output.
 
 mod findings;
 mod groups;
@@ -33,22 +33,22 @@ const NAMED: usize = 10;
 /// Options of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
-    /// The dimensions along which the files are to be put together. With none, the first file's dimension of time is
-    /// taken, if it has one.
+    /// The dimensions along which the files would be combined. If there are none, the scan infers the time dimension
+    /// from the first file that can be read, if that file has one.
     pub layout: Layout,
     /// How files are opened and mapped.
     pub open: Options,
-    /// Which of the listed files are taken ([`scan_inputs`]).
+    /// Selects among the listed files ([`scan_inputs`]).
     pub filter: Filter,
-    /// Which assets of STAC items are taken ([`scan_inputs`]).
+    /// Selects the assets of STAC items ([`scan_inputs`]).
     pub assets: Assets,
-    /// Most files at once; 0 for the requests of the store's options.
+    /// Maximum number of files read at once; 0 for the request limit of the store's options.
     pub files: usize,
-    /// How often a file is tried where a store fails or the file changes.
+    /// Number of attempts per file when a store fails or the file changes.
     pub attempts: u32,
-    /// How long the first wait between two attempts is, on average.
+    /// Average wait before the first retry.
     pub wait: Duration,
-    /// Stops the scan when it is cancelled.
+    /// Token that stops the scan.
     pub cancel: CancellationToken,
 }
 
@@ -75,16 +75,16 @@ impl ScanOptions {
     }
 }
 
-/// What was found.
+/// Result of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
-    /// The files by what must agree.
+    /// The files, grouped by the properties that must agree.
     pub eras: Eras,
-    /// The dimensions that were taken.
+    /// The layout with the dimensions of the scan.
     pub layout: Layout,
-    /// Whether they were taken from the first file.
+    /// Whether the dimensions were inferred from the first file.
     pub is_guessed: bool,
-    /// Files that could not be read, in order.
+    /// Files that could not be read, in the order of the listing.
     pub failed: Vec<FailedFile>,
 }
 
@@ -95,15 +95,17 @@ pub struct FailedFile {
     pub url: String,
     /// Class of the error.
     pub class: ErrorClass,
-    /// Why, in one line.
+    /// The error in one line.
     pub error: String,
 }
 
-/// Reads the metadata of files, and what must be equal in all, and groups them. Each file is a task of the runtime, and is
-/// tried again as a whole where a store fails or the file changes, as in a [`crate::Batch`]; the order is that of the items.
+/// Reads the metadata of files and the values that must be equal in all of them, and groups the files into eras. Each
+/// file is read in its own task, and retried as a whole if a store fails or the file changes, as in a [`crate::Batch`].
+/// Files keep the order of the items.
 ///
 /// # Errors
-/// [`Error`] where the items end with one, and [`Error::ScanStopped`]; files that cannot be read are none.
+/// [`Error`] if the stream of items ends with one, and [`Error::ScanStopped`]. Files that cannot be read are not
+/// errors, see [`Scan::failed`].
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -173,7 +175,7 @@ fn reader(options: &Options, layout: Layout, guesses: bool) -> FileReader<Looked
     })
 }
 
-/// Reads files one by one until there is one to take the dimension from, where none is given.
+/// Reads files one at a time until one succeeds, and infers the dimension from it; does nothing if the layout has one.
 async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
     findings: &mut Findings<'_, S>,
     options: &ScanOptions,
@@ -209,14 +211,14 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
 }
 
 impl<S> Findings<'_, S> {
-    /// Files that were read, or failed.
+    /// Returns the number of files that were read or failed.
     fn done(&self) -> u64 {
         (self.found.eras.len() + self.found.failed.len() + self.waiting.len()) as u64
     }
 }
 
 impl Scan {
-    /// In numbers.
+    /// Returns the totals of the scan.
     fn summary(&self) -> Summary {
         let (read, failed) = (self.eras.len() as u64, self.failed.len() as u64);
         let failures = self.failed.iter().take(NAMED).map(|one| one.error.clone()).collect();
@@ -224,10 +226,10 @@ impl Scan {
     }
 }
 
-/// Lists files, and scans them.
+/// Lists the inputs and scans the files.
 ///
 /// # Errors
-/// As [`scan`]; inputs that cannot be listed.
+/// Those of [`scan`], and of inputs that cannot be listed.
 pub async fn scan_inputs(
     inputs: Vec<Input>,
     options: &ScanOptions,

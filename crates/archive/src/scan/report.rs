@@ -1,4 +1,4 @@
-//! What was found, as JSON.
+//! Serializes the result of a scan as JSON.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use super::{Scan, groups::Stretch};
 use crate::Along;
 
 impl Scan {
-    /// All that was found: `dimensions`, `eras` with their `arrays`, `stretches` of files that follow each other with
-    /// the `differences` from the one before, and `failed`.
+    /// Returns the result as JSON: `dimensions`, `eras` with their `arrays`, `stretches` of consecutive files with the
+    /// `differences` from the previous one, and `failed`.
     pub fn to_json(&self) -> Value {
         let along = self.layout.along.iter().map(|along| match along {
             Along::Concat(name) => json!({"name": name, "kind": "concat"}),

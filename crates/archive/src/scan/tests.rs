@@ -18,7 +18,7 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
     for member in [&one, &without, &other] {
         eras.add(Seen::of(member, &optional));
     }
-    // A file without the array agrees with the first; one with another scale does not.
+    // A file without the array is compatible with the first; one with a different scale is not.
     let stretches = eras.stretches();
     assert_eq!(
         stretches.iter().map(|stretch| (stretch.era, stretch.files.len())).collect::<Vec<_>>(),
@@ -31,7 +31,7 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
 #[test]
 fn eras_are_in_the_order_of_their_coordinates() {
     let mut eras = Eras::default();
-    // Listed in another order; the third month is of another era, and counts from another day.
+    // Listed in another order; the third month belongs to another era, and has another reference day.
     for (day, days, scale) in [(60, 31, 0.01), (0, 31, 0.01), (91, 30, 0.01), (31, 29, 0.02)] {
         let mut member = member(day, days);
         attribute(&mut member, "t2m", "scale_factor", json!(scale));
