@@ -1,4 +1,4 @@
-//! Runs over several files: outputs, and what a second run reads.
+//! Runs over several files: their outputs, and the work of a second run.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::{
 
 use virtualize_archive::{Batch, BatchBuilder, Error, Event, OptionConflict, RunOptions, Summary};
 
-/// Copies of one NetCDF file, under these names.
+/// Copies a NetCDF file to each of these names.
 fn files(folder: &Path, names: &[&str]) -> Vec<String> {
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/netcdf4.nc");
     let copy = |name: &&str| {
@@ -74,7 +74,7 @@ async fn each_file_gets_an_output_and_failures_are_reported() {
     assert!(summary.failures[0].contains("damaged.nc"), "{:?}", summary.failures);
     assert!(output.join("a.nc.json").is_file() && output.join("b.nc.json").is_file());
     assert!(matches!(events.lock().unwrap().last(), Some(Event::Done { .. })));
-    // An output that someone removed is written again.
+    // A second run restores an output that was deleted.
     fs::remove_file(output.join("b.nc.json")).unwrap();
     assert_eq!(run(batch(&output, &inputs).each()).await.read, 1);
     assert!(output.join("b.nc.json").is_file());

@@ -1,4 +1,4 @@
-//! Files are listed on the local disk, in buckets with and without credentials, from lists and from STAC documents.
+//! Listings of the local disk, of buckets with and without credentials, of lists and of STAC documents.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -36,7 +36,7 @@ async fn listed(
     }
 }
 
-/// Urls without their common start.
+/// Returns the URLs of an input without their common prefix.
 async fn names(input: &str, start: &str, options: &ListOptions) -> Vec<String> {
     let (items, _) = listed(vec![Input::Files(input.to_owned())], Filter::default(), options).await;
     let short = |item: Item| item.url.strip_prefix(start).unwrap_or(&item.url).to_owned();
@@ -65,7 +65,7 @@ const TREE: [&str; 7] = [
     "top.txt",
 ];
 
-/// What each pattern gives, with paths and with keys alike.
+/// Matches of each pattern, for local paths and for keys.
 const PATTERNS: &[(&str, &[&str])] = &[
     ("era5/*.nc", &["era5/a b#%20.nc"]),
     ("era5/*/t2m.nc", &["era5/2020/t2m.nc", "era5/2021/t2m.nc"]),
@@ -174,7 +174,7 @@ async fn filters_and_duplicates() {
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
 
-/// Serves the folders under `root` as buckets, and counts connections' requests by the listings among them.
+/// Serves the folders under `root` as buckets, and counts the listing requests.
 async fn serve(root: &Path, signed: bool) -> (ListOptions, Arc<AtomicUsize>) {
     let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
     if signed {
@@ -337,7 +337,7 @@ async fn a_stac_catalogue_with_a_circle() {
     assert!(tally.notes()[0].contains("1 STAC items have none of the wanted assets, such as item_3"));
 }
 
-/// Pages as a server of a STAC API gives them: chunked, without lengths or ranges.
+/// Serves pages in the style of a STAC API: chunked, without lengths or ranges.
 async fn api() -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -380,7 +380,7 @@ async fn pages_of_a_stac_api() {
     assert_eq!(urls, [1, 2, 3].map(|n| format!("{url}/f{n}.nc")));
 }
 
-/// A search whose next pages are asked for with POST (STAC API 1.0, item search, paging): each request's body is noted.
+/// Serves a search that is paged with POST (STAC API 1.0, item search, paging), and records the body of each request.
 async fn search(links: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String>>>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -415,7 +415,7 @@ async fn search(links: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String
     (url, seen)
 }
 
-/// Whether as much of the body is there as the head says.
+/// Returns whether the request's body is complete, judging by its head.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request).to_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -429,7 +429,7 @@ async fn pages_of_a_search_by_post() {
         r#"{"rel": "next", "method": "POST", "href": "search", "body": {"token": "2", "limit": 1}}"#,
         r#"{"rel": "next", "method": "post", "href": "search", "body": {"token": "3"}, "merge": true}"#,
         r#"{"rel": "next", "method": "POST", "href": "search", "body": {"token": "4"}, "merge": false}"#,
-        // The same as before: a circle.
+        // The same request as before: a cycle.
         r#"{"rel": "next", "method": "POST", "href": "search", "body": {"token": "4"}}"#,
     ])
     .await;
