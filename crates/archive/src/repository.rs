@@ -197,6 +197,7 @@ impl AppendTarget<'_> {
         })
     }
 
+    /// Returns the error that describes the first difference between both datasets.
     fn differs(&self, signatures: &[Signature; 2]) -> Error {
         let [there, here] = signatures;
         match differences(there, here).into_iter().next() {
@@ -222,6 +223,7 @@ fn place_of<'a>(entry: &ChunkEntry<'_>, sources: &'a [Source]) -> Option<(&'a st
     Some((sources.get(part.source.index())?.url.as_str(), part.offset, part.length))
 }
 
+/// Reads a dataset as a member: its references, and the values to compare.
 async fn member(
     store: &VirtualStore,
     url: &str,

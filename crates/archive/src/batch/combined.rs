@@ -114,6 +114,7 @@ impl Combination {
         whole.map(|whole| (whole, notes)).ok_or(Error::Combine(CombineError::Nothing))
     }
 
+    /// Combines the files of an era.
     fn era(
         &self,
         era: &PlannedEra,
@@ -129,6 +130,7 @@ impl Combination {
     }
 }
 
+/// Returns the entry of `ids` for a row number of the plan.
 pub(super) fn id_of(ids: &[i64], row: u64) -> Option<i64> {
     ids.get(usize::try_from(row).ok()?).copied()
 }
@@ -165,6 +167,7 @@ fn graft(whole: &mut Hierarchy, path: &str, part: Hierarchy) {
     }
 }
 
+/// Adds `shift` to the source IDs of all references in a group.
 fn shift_sources(group: &mut Group, shift: u32) {
     for node in group.children.values_mut() {
         match node {

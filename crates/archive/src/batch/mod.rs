@@ -126,6 +126,7 @@ impl Batch {
         Ok(Some(made.await.map_err(virtualize::Error::from)?))
     }
 
+    /// Runs the batch while the output is locked: lists, reads, then writes.
     async fn run_locked(
         &self,
         lock: Option<&OutputLock>,

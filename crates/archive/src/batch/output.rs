@@ -47,6 +47,7 @@ impl Batch {
         Ok(writing.journal().finish_output(&name, &receipt)?)
     }
 
+    /// Reports the eras and the skipped files of a plan.
     fn say_plan(&self, combination: &Combination, summary: &mut Summary, events: &Events) {
         let files = combination.plan.eras.iter().map(|era| era.blocks.len() as u64).collect();
         events.tell(Event::Eras { files });
@@ -106,6 +107,7 @@ impl Writing<'_> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Combines the files on a blocking thread, and relocates the result's sources.
     pub(super) async fn put_together(&mut self, combination: Combination) -> Result<VirtualStore, Error> {
         let (events, cancel) = (self.events.clone(), self.batch.cancel.clone());
         let journal = Arc::clone(&self.journal);

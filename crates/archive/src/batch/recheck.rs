@@ -36,6 +36,7 @@ pub(super) async fn changed(
     Ok(changed)
 }
 
+/// Returns whether the files are in a bucket, whose folders can be listed in pages.
 fn is_bucket(files: &[(i64, Item)]) -> bool {
     let scheme = files.first().and_then(|(_, item)| item.url.split_once("://")).map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| !matches!(scheme, "file" | "http" | "https"))
@@ -75,6 +76,7 @@ async fn listed<'a>(
     Ok(left.into_values().collect())
 }
 
+/// Returns the longest common prefix of URLs in sorted order. It includes at least the folder.
 fn common_start(files: &[(i64, Item)]) -> &str {
     let (Some((_, first)), Some((_, last))) = (files.first(), files.last()) else { return "" };
     let same = first.url.bytes().zip(last.url.bytes()).take_while(|(one, other)| one == other).count();
@@ -83,6 +85,7 @@ fn common_start(files: &[(i64, Item)]) -> &str {
     start.get(..folder_of(&first.url).len() + 1).filter(|folder| folder.len() > start.len()).unwrap_or(start)
 }
 
+/// Returns the change between a file as it was read and as it is now.
 fn difference(known: &Item, now: Option<&Listed>) -> Option<Found> {
     let Some(now) = now else { return Some(Found::Gone) };
     let another = || Found::Another(Item { properties: known.properties.clone(), ..now.clone().into() });

@@ -86,6 +86,7 @@ impl Writing<'_> {
         }
     }
 
+    /// Identifies repository, branch and group in the journal.
     fn place(&self, options: &CommitOptions) -> String {
         let output = self.batch.output.trim_end_matches('/');
         format!("{output} {} {}", options.branch, options.group.trim_matches('/'))

@@ -156,6 +156,7 @@ impl Growing {
         }
     }
 
+    /// Creates the part of a file, with its differences from the first file.
     fn piece(&self, url: &Arc<str>, mut array: Array, read: Read) -> Piece {
         let units = times::text(&array.attributes, "units");
         let has_other_units = self.always_copied

@@ -35,6 +35,7 @@ pub(super) fn array(name: &str, given: Vec<Given>, format: ZarrFormat) -> Option
     Some(array)
 }
 
+/// Inlines scalars as strings, `int64` or `float64`: the first type that represents all of them.
 fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
     let texts = scalars.iter().map(|scalar| match scalar {
         Scalar::Text(text) => Some(text.clone()),

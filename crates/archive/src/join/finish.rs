@@ -32,6 +32,7 @@ impl<'a> Finish<'a> {
         Self { joiner, options, names }
     }
 
+    /// Builds all groups and arrays. Returns the combined hierarchy and the notes for the user.
     pub(super) fn run(mut self) -> Result<(Hierarchy, Vec<Note>), CombineError> {
         self.times()?;
         let groups = std::mem::take(&mut self.joiner.groups);
@@ -52,6 +53,7 @@ impl<'a> Finish<'a> {
         Ok((self.joiner.whole, self.joiner.notes.into_iter().collect()))
     }
 
+    /// Inserts an array at its path, creating the groups above it.
     fn put(&mut self, path: &str, array: Array) -> Result<(), CombineError> {
         let (parent, name) = node::split(path);
         let group = self
@@ -86,6 +88,7 @@ impl<'a> Finish<'a> {
         Ok(())
     }
 
+    /// Builds the combined array: copies its values or places its chunks, as its storage requires.
     fn array(&mut self, path: &str, mut growing: Growing) -> Result<Array, Problem> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
@@ -197,6 +200,7 @@ impl<'a> Finish<'a> {
     }
 }
 
+/// Returns whether every part has all of its chunks.
 fn is_complete(growing: &Growing) -> bool {
     growing.pieces.values().all(|piece| piece.counts().iter().product::<u64>() == piece.chunks.len())
 }

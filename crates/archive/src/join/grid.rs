@@ -72,6 +72,7 @@ fn chunk_sizes(growing: &Growing, axis: &Axis, own: usize, dimension: usize) -> 
     chunks
 }
 
+/// Returns the index of the first chunk at each place along an axis with varying chunk sizes.
 fn rectilinear_starts(growing: &Growing, axis: &Axis, own: usize, dimension: usize) -> Vec<u64> {
     let mut next = 0;
     let chunks = chunk_sizes(growing, axis, own, dimension);

@@ -72,6 +72,7 @@ fn assembled<'a>(
     Ok(all)
 }
 
+/// Copies the values of a part to their place in the combined array.
 fn put(
     all: &mut [u8],
     shape: &[u64],

@@ -60,6 +60,7 @@ impl<'a> Joiner<'a> {
         }
     }
 
+    /// Adds a file at its place.
     pub(super) fn add(&mut self, block: &Block, mut member: Member) -> Result<(), CombineError> {
         let at = block.at.as_slice();
         let url: Arc<str> = member.item.url.as_str().into();
@@ -101,6 +102,7 @@ impl<'a> Joiner<'a> {
         Ok(())
     }
 
+    /// Merges the attributes of a file's groups.
     fn merge_groups(&mut self, root: &Group) {
         for (path, attributes) in groups_of(root) {
             match self.groups.get_mut(&path) {
@@ -134,6 +136,7 @@ impl<'a> Joiner<'a> {
         Ok(())
     }
 
+    /// Returns the combined IDs of a file's sources, adding those that are new.
     fn sources_of(&mut self, sources: &[Source]) -> Vec<SourceId> {
         let whole = &mut self.whole.sources;
         let id = |source: &Source| {
@@ -147,6 +150,7 @@ impl<'a> Joiner<'a> {
         sources.iter().map(id).collect()
     }
 
+    /// Records the bounds that share the units of each array of times.
     fn follow(&mut self, hierarchy: &Hierarchy) {
         for (path, array) in hierarchy.arrays() {
             if times::has_time_units(array) && !self.followers.contains_key(&path) {
@@ -155,6 +159,7 @@ impl<'a> Joiner<'a> {
         }
     }
 
+    /// Adds an array of a file.
     fn array(
         &mut self,
         path: &str,
@@ -183,6 +188,7 @@ impl<'a> Joiner<'a> {
         growing.add(file.at, file.url, array, read)
     }
 
+    /// Rejects an array that has a dimension twice, or already has one that it is to gain.
     fn check_axes(&self, array: &Array, roles: &[DimRole]) -> Result<(), Problem> {
         for (along, place) in self.layout.along.iter().zip(roles) {
             let name = along.name();
@@ -235,6 +241,7 @@ struct File<'a> {
     ids: &'a [SourceId],
 }
 
+/// Removes an array from a hierarchy.
 fn take(hierarchy: &mut Hierarchy, path: &str) -> Option<Array> {
     let (parent, name) = node::split(path);
     match hierarchy.root.group_mut(parent)?.children.remove(name)? {
@@ -245,6 +252,7 @@ fn take(hierarchy: &mut Hierarchy, path: &str) -> Option<Array> {
 
 type Attributes = serde_json::Map<String, serde_json::Value>;
 
+/// Returns path and attributes of all groups.
 fn groups_of(root: &Group) -> Vec<(NodePath, Attributes)> {
     let mut found = Vec::new();
     let mut rest = vec![(NodePath::new(), root)];

@@ -52,6 +52,7 @@ struct Placing<'a> {
 }
 
 impl Placing<'_> {
+    /// Returns the position in the combined grid of a chunk of the part.
     fn position(&self, position: u64, counts: &[u64]) -> Option<u64> {
         let local = chunk_indices(position, counts)?;
         let one = |(own, at): (&Option<usize>, &u64)| match own {
@@ -62,6 +63,7 @@ impl Placing<'_> {
         chunk_position(index, self.counts)
     }
 
+    /// Moves a column of references to the combined grid.
     fn references(&self, references: References, counts: &[u64]) -> Option<References> {
         let place = |position| self.position(position, counts);
         let positions = match &references.positions {
@@ -79,6 +81,7 @@ struct Chunks {
     counts: Vec<u64>,
 }
 
+/// Takes the chunks out of a part, sliced where the storage requires it.
 fn slices(piece: &mut Piece, storage: &Storage, size: Option<u64>) -> Option<Chunks> {
     let counts = piece.counts();
     let chunks = std::mem::take(&mut piece.chunks);
@@ -157,6 +160,7 @@ impl Slicing {
         Some(found)
     }
 
+    /// Slices all chunks; `None` if a chunk has an unexpected length.
     fn cut(self, chunks: ChunkManifest) -> Option<Chunks> {
         let bytes = self.row.checked_mul(self.chunk)?;
         let mut references = Vec::with_capacity(chunks.references.len());

@@ -139,6 +139,7 @@ fn slice(array: &Array, values: &Bytes, axis: usize, selection: Selection) -> Op
     variable::join(table.elements(&selected)?).map(Bytes::from)
 }
 
+/// Selects from elements of a fixed size.
 fn elements(array: &Array, values: &Bytes, axis: usize, selection: Selection, size: u64) -> Option<Bytes> {
     let product = |sizes: &[u64], first: u64| sizes.iter().try_fold(first, |all, n| all.checked_mul(*n));
     let row = product(array.shape.get(axis + 1..)?, size)?;

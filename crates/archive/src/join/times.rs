@@ -145,6 +145,7 @@ enum Time {
 
 type UnitsOf<'a> = dyn Fn(&Vec<usize>, &Growing) -> Result<Option<TimeUnits>, Problem> + 'a;
 
+/// Decodes the times in all parts of an array, relative to the target's reference time.
 fn times(
     growing: &Growing,
     units: &UnitsOf<'_>,
@@ -167,6 +168,7 @@ fn times(
     Ok(Times(parts))
 }
 
+/// Decodes one element exactly; `None` if that is not possible.
 fn time(
     element: &[u8],
     data_type: &DataType,

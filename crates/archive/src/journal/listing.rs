@@ -258,6 +258,7 @@ impl Journal {
     }
 }
 
+/// Stages a file, unless its URL is staged already, and counts it.
 fn stage(transaction: &Transaction<'_>, item: &Item, listing: &mut Listing) -> rusqlite::Result<()> {
     let sql = format!("SELECT {ITEM} FROM files WHERE url = ?1");
     let known = transaction.prepare_cached(&sql)?.query_row([&item.url], known_of).optional()?;
@@ -287,6 +288,7 @@ fn differs(known: &Item, now: &Item) -> bool {
     !known.listed().agrees(&now.listed()) || known.properties != now.properties
 }
 
+/// Deletes the files, outputs, options and facts of earlier runs, and treats every staged file as new.
 fn restart(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(
         "DELETE FROM contents; DELETE FROM files; DELETE FROM eras; DELETE FROM options; DELETE FROM outputs;

@@ -69,6 +69,7 @@ fn failed(transaction: &Transaction<'_>, id: i64, failed: &Failed) -> rusqlite::
     statement.execute(params![id, state, failed.attempts, class_name(failed.class), failed.error]).map(drop)
 }
 
+/// Stores the record of a file that was read.
 fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqlite::Result<()> {
     let sql = match done.replaced {
         true => "UPDATE files SET size = ?2, etag = ?3, modified = ?4 WHERE id = ?1",
@@ -105,6 +106,7 @@ fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqli
     member.map_or(Ok(()), |member| keep(transaction, id, member))
 }
 
+/// Stores the content and the signature of a member.
 fn keep(transaction: &Transaction<'_>, id: i64, member: &MemberRow) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO contents (id, hierarchy, sources, array_values, digests, given)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -120,6 +122,7 @@ fn keep(transaction: &Transaction<'_>, id: i64, member: &MemberRow) -> rusqlite:
     transaction.prepare_cached(sql)?.execute(params![member.signature_digest, member.signature]).map(drop)
 }
 
+/// Serializes sources as JSON: an array of URL, entity tag, size and time of modification for each.
 fn sources_text(sources: &[Source]) -> String {
     let one = |source: &Source| json!([source.url, source.etag, source.size, source.modified]);
     Value::Array(sources.iter().map(one).collect()).to_string()

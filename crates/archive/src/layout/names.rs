@@ -20,8 +20,8 @@ use crate::{
 /// Example: `t2m_{time:%Y%m%d}_{member:d}.nc`. A field is `{name:type}`; `*` and `{}` match any text; everything else
 /// is literal. Types are `d` (whole number), `f` (real number), `s` (any text, the default), and dates in the letters
 /// of strftime (`%Y` `%m` `%d` `%j` `%H` `%M` `%S` `%y`), which become seconds since 1970-01-01. A date may be split
-/// over several fields of one name: `{time:%Y}/{time:%m}/t2m_{time:%d}.nc`. No field or wildcard matches a slash. The
-/// pattern applies to the last segments of a path, as many as the pattern has.
+/// over several fields of one name: `{time:%Y}/{time:%m}/t2m_{time:%d}.nc`. Wildcards and fields do not match a slash,
+/// unless a date format contains one. The pattern applies to the last segments of a path, as many as the pattern has.
 ///
 /// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the whole URL. The form
 /// of the matched text decides whether it becomes a whole number, a real number or text.
@@ -189,6 +189,7 @@ fn expression(pattern: &str) -> Result<(String, Vec<Part>), Problem> {
     Ok((expression, parts))
 }
 
+/// Translates a field into an expression, and appends its groups.
 fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
     let (name, kind) = inner.split_once(':').unwrap_or((inner, "s"));
     if name.is_empty() || name == "_" {
@@ -209,6 +210,7 @@ fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
     .to_owned())
 }
 
+/// Translates the date letters of a field into an expression with a group for each.
 fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
     let mut expression = String::new();
     let mut letters = format.chars();
@@ -238,6 +240,7 @@ fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Probl
     Ok(expression)
 }
 
+/// Converts the matched text of each field to its type, and assembles dates from their components.
 fn typed(parts: &[Part], found: &Captures<'_>) -> Result<BTreeMap<String, Value>, Problem> {
     let mut given: BTreeMap<String, Value> = BTreeMap::new();
     let mut dates: BTreeMap<&str, BTreeMap<char, i64>> = BTreeMap::new();
@@ -274,6 +277,7 @@ fn value(text: &str, kind: Kind) -> Option<Value> {
     }
 }
 
+/// Converts the named groups of a regular expression: to a number if the text is one, else to text.
 fn by_looks(regex: &Regex, found: &Captures<'_>) -> BTreeMap<String, Value> {
     let one = |name: &str| {
         let text = found.name(name)?.as_str();

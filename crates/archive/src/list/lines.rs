@@ -19,6 +19,8 @@ pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     stream::once(lines).try_flatten().boxed()
 }
 
+/// Opens a list. Standard input and local files are streamed, unless access is restricted; anything else is fetched
+/// whole.
 async fn begin(location: String, options: &ListOptions) -> Result<Files, ListError> {
     let guarded = options.store.allowed.is_some();
     if location == "-" && !guarded {
@@ -61,6 +63,7 @@ impl<R: BufRead + Send + 'static> Lines<R> {
         stream::iter(std::iter::from_fn(move || self.next().transpose())).boxed()
     }
 
+    /// Returns the file of the next line that is neither empty nor a comment.
     fn next(&mut self) -> Result<Option<Found>, ListError> {
         loop {
             let mut bytes = Vec::new();
@@ -105,6 +108,7 @@ fn item(text: &str, from: Option<&str>) -> Result<Item, String> {
     Ok(Item { url, ..item })
 }
 
+/// Converts a JSON line into an item.
 fn object(mut members: Map<String, Value>) -> Result<Item, String> {
     let Some(Value::String(url)) = members.remove("url") else {
         return Err("a JSON object without \"url\"".to_owned());

@@ -200,6 +200,7 @@ impl Listing {
         true
     }
 
+    /// Counts an entry; returns its file if it is to be listed.
     fn take(&mut self, found: Found) -> Option<Item> {
         match found {
             Found::NoAsset(name) => {

@@ -72,6 +72,7 @@ impl Pattern {
     }
 }
 
+/// Parses one level of a pattern.
 fn level(text: &str) -> Result<Level, ListError> {
     match text {
         "**" => Ok(Level::Any),

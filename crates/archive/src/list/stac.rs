@@ -110,6 +110,7 @@ impl Crawl {
         }
     }
 
+    /// Fetches the next documents concurrently. Only a failure of the first one is an error.
     async fn fetch_ahead(&mut self) -> Result<(), ListError> {
         let store = &self.options.store;
         let fetched = self.pending.iter_mut().take(AHEAD).enumerate().map(|(at, step)| async move {
@@ -126,6 +127,8 @@ impl Crawl {
         try_join_all(fetched).await.map(drop)
     }
 
+    /// Queues the items of a document, and the documents to follow. A collection with an `items` link is listed by that
+    /// link alone.
     fn read(&mut self, page: &Page, document: &Value) -> Result<(), ListError> {
         let url = page.url.as_str();
         match text(document, "type") {
@@ -222,6 +225,7 @@ impl Assets {
         })
     }
 
+    /// Returns whether an asset is selected.
     fn has(&self, key: &str, asset: &Value) -> bool {
         let roles: Vec<_> = array(asset, "roles").filter_map(Value::as_str).collect();
         let kind =
@@ -282,6 +286,7 @@ fn base(url: &str, item: &Value) -> Result<String, ListError> {
     own.map_or_else(|| Ok(url.to_owned()), |own| resolve(url, own).map_err(|reason| wrong(url, &reason)))
 }
 
+/// Fetches a document of at most `limit` bytes.
 async fn document(
     page: &Page,
     limit: u64,

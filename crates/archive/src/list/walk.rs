@@ -22,6 +22,7 @@ pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
     stream::once(found).try_flatten().boxed()
 }
 
+/// Chooses how to list an input. The last segment of a key is taken for a file without a request if it contains a dot.
 async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
     if text.starts_with("http://") || text.starts_with("https://") {
         return web(text);
@@ -180,6 +181,7 @@ impl Walk {
         stream::try_unfold(self, next).boxed()
     }
 
+    /// Returns the next file; at the end, fails if nothing was found.
     async fn next(&mut self) -> Result<Option<Listed>, ListError> {
         while let Some(frame) = self.frames.last_mut() {
             match frame.entries.pop_front() {

@@ -60,6 +60,7 @@ pub(crate) async fn read<R: Send + 'static>(
     }
 }
 
+/// Reads a file once; a panic of the reader becomes a failure.
 async fn read_once<R: Send + 'static>(
     item: &Item,
     reader: &dyn ReadFile<R>,

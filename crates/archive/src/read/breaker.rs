@@ -1,5 +1,5 @@
-//! The circuit breaker of a run, one for each bucket or host: it distinguishes a store that fails from files that fail, so
-//! that an outage costs few requests and no file.
+//! The circuit breaker of a run, one for each bucket or host: it distinguishes a store that fails from files that fail,
+//! so that an outage costs few requests and no file.
 
 use std::{
     collections::BTreeMap,
@@ -105,8 +105,9 @@ impl Breaker {
         (state.failed >= most).then_some(class)
     }
 
-    /// Returns whether a file may be requested from the store. A doubted store is probed first, after waits and by one task
-    /// at a time, for the file that was read latest (for `item` if none was). If no probe succeeds, the breaker opens.
+    /// Returns whether a file may be requested from the store. A doubted store is probed first, after waits and by one
+    /// task at a time, for the file that was read latest (for `item` if none was). If no probe succeeds, the breaker
+    /// opens.
     pub(crate) async fn may_ask<R>(
         &self,
         item: &Item,

@@ -45,6 +45,7 @@ pub(crate) async fn read_journal(
     }
 }
 
+/// Returns the error that reports an outage.
 fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Result<Error, Error> {
     let counts = journal.counts()?;
     let Failure { class, error: reason } = failure;

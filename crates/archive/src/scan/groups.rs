@@ -65,6 +65,8 @@ impl Seen {
     }
 }
 
+/// Returns the range of a file's coordinates along a dimension, from its name or catalogue entry, else from its
+/// coordinate array.
 fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     let name = along.name();
     if let Some(given) = member.given.get(name) {
@@ -99,6 +101,7 @@ fn nanoseconds(time: i128) -> f64 {
     time as f64
 }
 
+/// Returns a number as its sort key and as text.
 fn plain(number: Number) -> (f64, String) {
     match number {
         Number::Whole(number) => (nanoseconds(number), number.to_string()),
@@ -216,6 +219,7 @@ impl Eras {
         self.by_digest.clear();
     }
 
+    /// Adds an empty era, and returns its index.
     fn new_era(&mut self, digest: String, seen: &Seen) -> usize {
         let era = self.eras.len();
         self.by_digest.entry(digest.clone()).or_default().push(era);
@@ -286,6 +290,7 @@ impl Eras {
     }
 }
 
+/// Summarizes a run of consecutive files.
 fn stretch<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> Stretch<'a> {
     let (first, last) = (run.first(), run.last());
     let dimensions = first.map_or(0, |file| file.coordinates.len());
