@@ -38,7 +38,7 @@ struct Record {
     order: String,
     /// Metadata documents of the nodes, by path.
     documents: BTreeMap<String, Value>,
-    /// Arrays into which others have written chunks since.
+    /// Arrays into which others have written chunks.
     touched: BTreeSet<String>,
 }
 

@@ -23,8 +23,8 @@ use crate::{
 /// over several fields of one name: `{time:%Y}/{time:%m}/t2m_{time:%d}.nc`. Wildcards and fields do not match a slash,
 /// unless a date format contains one. The pattern applies to the last segments of a path, as many as the pattern has.
 ///
-/// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the whole URL. The form
-/// of the matched text decides whether it becomes a whole number, a real number or text.
+/// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the URL without its
+/// query. The form of the matched text decides whether it becomes a whole number, a real number or text.
 ///
 /// ```
 /// use virtualize_archive::{NamePattern, time_value};
