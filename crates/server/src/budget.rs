@@ -1,6 +1,6 @@
-//! Budgets of bytes. What requests make the service hold in memory comes out of one, what they make it write to
-//! temporary files out of another. Each client has a part of both, so that none takes all. Who finds too little waits a
-//! little and is told to come back; a client that takes its answer slowly holds a small piece of it.
+//! Byte budgets: one for the memory that requests hold, one for the temporary files that they write. Each client has a
+//! partial budget of both, so that no client can exhaust them. A request that cannot reserve its share within two
+//! seconds fails with 503 and may be retried. A client that receives its response slowly holds only a small share.
 
 use std::{
     sync::{
@@ -21,30 +21,31 @@ use virtualize::{Gate, ReadError, ReadErrorKind};
 
 use crate::Problem;
 
-/// Bytes of a permit.
+/// Granularity of a budget: the bytes that one permit stands for.
 const PIECE: u64 = 16 << 10;
-/// How long a request waits for its share.
+/// Maximum time that a request waits for its share.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes with which a file begins to be read.
+/// Bytes reserved for a file before its first read.
 pub(crate) const FIRST: u64 = 1 << 20;
-/// Bytes of memory for a byte of metadata that was read.
+/// Bytes of memory reserved per byte of metadata read.
 const GROWTH: u64 = 2;
 
-/// A number of bytes that may be taken.
+/// A budget of bytes from which shares are reserved.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     own: Level,
-    /// The budget of which this is a part.
+    /// The parent budget, from which every share is reserved too.
     whole: Option<Level>,
 }
 
 #[derive(Clone, Debug)]
+/// A semaphore whose permits stand for `PIECE` bytes each, and its total number of permits.
 struct Level {
     free: Arc<Semaphore>,
     pieces: u32,
 }
 
-/// A share of a budget, given back when it is dropped.
+/// A reserved share of a budget, released on drop.
 #[derive(Debug)]
 pub(crate) struct Share {
     own: OwnedSemaphorePermit,
@@ -58,16 +59,19 @@ impl Level {
         Self { free, pieces }
     }
 
+    /// Returns the bytes that are reserved.
     fn held(&self) -> u64 {
         let free = u64::try_from(self.free.available_permits()).unwrap_or(u64::MAX);
         u64::from(self.pieces).saturating_sub(free).saturating_mul(PIECE)
     }
 
+    /// Reserves permits, waiting for as long as necessary.
     async fn take(&self, pieces: u32) -> Result<OwnedSemaphorePermit, Problem> {
         let taken = Arc::clone(&self.free).acquire_many_owned(pieces).await;
         taken.map_err(|_| Problem::internal())
     }
 
+    /// Reserves permits if they are available.
     fn try_take(&self, pieces: u32) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.free).try_acquire_many_owned(pieces).ok()
     }
@@ -78,32 +82,32 @@ impl Budget {
         Self { own: Level::new(bytes), whole: None }
     }
 
-    /// A part of this budget: what is taken of it is taken of this one too.
+    /// Returns a partial budget of at most `bytes`. Its shares are reserved from this budget too.
     pub(crate) fn part(&self, bytes: u64) -> Self {
         Self { own: Level::new(bytes), whole: Some(self.own.clone()) }
     }
 
-    /// Bytes that are held now.
+    /// Returns the bytes that are currently reserved.
     pub(crate) fn held(&self) -> u64 {
         self.own.held()
     }
 
-    /// Most bytes that can be held.
+    /// Returns the maximum number of bytes that can be reserved.
     pub(crate) fn size(&self) -> u64 {
         u64::from(self.own.pieces).saturating_mul(PIECE)
     }
 
-    /// What is larger than the budget gets all of it.
+    /// Returns the number of permits for `bytes`. A request that exceeds the budget reserves all of it.
     fn pieces(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX).min(self.own.pieces)
     }
 
-    /// A share for an answer that has not begun.
+    /// Reserves a share for a response that has not begun; fails with 503 after a short wait.
     pub(crate) async fn take(&self, bytes: u64) -> Result<Share, Problem> {
         timeout(PATIENCE, self.wait(bytes)).await.unwrap_or_else(|_| Err(full()))
     }
 
-    /// A share for an answer that has begun, whenever there is one.
+    /// Reserves a share for a response that has begun, waiting for as long as necessary.
     pub(crate) async fn wait(&self, bytes: u64) -> Result<Share, Problem> {
         let pieces = self.pieces(bytes);
         let own = self.own.take(pieces).await?;
@@ -114,13 +118,13 @@ impl Budget {
         Ok(Share { own, whole })
     }
 
-    /// A share of this part alone, for what was taken of the whole already.
+    /// Reserves a share of this partial budget only, for bytes that are already reserved from its parent.
     pub(crate) async fn take_own(&self, bytes: u64) -> Result<Share, Problem> {
         let own = timeout(PATIENCE, self.own.take(self.pieces(bytes))).await;
         own.unwrap_or_else(|_| Err(full())).map(|own| Share { own, whole: None })
     }
 
-    /// A share, if there is enough now.
+    /// Reserves a share if it is available immediately.
     pub(crate) fn try_take(&self, bytes: u64) -> Option<Share> {
         let pieces = self.pieces(bytes);
         let own = self.own.try_take(pieces)?;
@@ -130,7 +134,8 @@ impl Budget {
         }
     }
 
-    /// Makes a share as large as it has to be. Whether there was enough.
+    /// Grows or shrinks a share to `bytes`. Returns `false`, and leaves the share as it was, if the budget has too
+    /// little left.
     pub(crate) fn resize(&self, share: &mut Share, bytes: u64) -> bool {
         let (wanted, has) = (self.pieces(bytes), share.pieces());
         if wanted <= has {
@@ -151,16 +156,18 @@ impl Budget {
 }
 
 impl Share {
+    /// Returns the number of permits that the share holds.
     fn pieces(&self) -> u32 {
         u32::try_from(self.own.num_permits()).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of it.
+    /// Returns the size of the share in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.pieces()).saturating_mul(PIECE)
     }
 
-    /// The same share of the whole alone: what is kept for all is no longer the client's.
+    /// Converts the share into one of the parent budget only: data cached for all clients no longer counts against the
+    /// client that requested it.
     pub(crate) fn of_all(self) -> Self {
         match self.whole {
             Some(own) => Self { own, whole: None },
@@ -168,12 +175,13 @@ impl Share {
         }
     }
 
-    /// Bytes that hold it for as long as they are there.
+    /// Attaches the share to a buffer: dropping the buffer releases it.
     pub(crate) fn of(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Held { bytes, _share: self })
     }
 }
 
+/// A buffer together with its share.
 struct Held {
     bytes: Bytes,
     _share: Share,
@@ -185,25 +193,25 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// The budget has nothing left.
+/// Returns the problem of an exhausted budget; the client may retry.
 pub(crate) fn full() -> Problem {
     let detail = "the service has no memory or disk space left for this response at the moment";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
 }
 
-/// A file that needs more than the service ever gives to one: trying again does not help.
+/// Returns the problem of a file that exceeds the limit per file. Retrying does not help.
 pub(crate) fn too_large(most: u64) -> Problem {
     let detail = format!("the file's metadata needs more than {most} bytes of memory");
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "file", detail)
         .hint("use the command, which has no such limit, or raise --file-memory of the service")
 }
 
-/// Lets a file be read for as long as somebody wants it and there is memory for what it says.
+/// A gate that admits reads of one file until its request is cancelled or the memory for its metadata is exhausted.
 #[derive(Debug)]
 pub(crate) struct Reading {
     budget: Budget,
     wanted: CancellationToken,
-    /// The share, and bytes that were read.
+    /// The share, and the bytes of memory accounted to the reads so far.
     held: Mutex<(Option<Share>, u64)>,
     /// Most bytes of one file.
     most: u64,
@@ -212,7 +220,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Without a share, nothing is read.
+    /// Creates a gate that grows `share` up to `most` bytes. Without a share, it refuses every read.
     pub(crate) fn new(budget: Budget, share: Option<Share>, most: u64, wanted: CancellationToken) -> Self {
         Self {
             refused: AtomicBool::new(share.is_none()),
@@ -224,7 +232,7 @@ impl Reading {
         }
     }
 
-    /// Why reading was stopped for want of memory, so that what was read is not all.
+    /// Returns why the gate refused a read for lack of memory; `None` if the metadata was read completely.
     pub(crate) fn refusal(&self) -> Option<Problem> {
         if !self.refused.load(Ordering::Relaxed) {
             return None;
@@ -232,11 +240,12 @@ impl Reading {
         Some(if self.too_large.load(Ordering::Relaxed) { too_large(self.most) } else { full() })
     }
 
-    /// The share, once all is read.
+    /// Takes the share out of the gate after the last read.
     pub(crate) fn share(&self) -> Option<Share> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).0.take()
     }
 
+    /// Accounts for a read of `bytes`. Returns `false` if the file exceeds its limit or the budget is exhausted.
     fn grow(&self, bytes: u64) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (share, read) = &mut *held;
@@ -269,7 +278,7 @@ impl Gate for Reading {
     }
 }
 
-/// Lets each file of a job be read for as long as there is memory for it.
+/// A gate that gives each file of a job its own `Reading`.
 #[derive(Debug)]
 pub(crate) struct JobGate {
     pub(crate) budget: Budget,

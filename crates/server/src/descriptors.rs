@@ -1,21 +1,23 @@
-//! File descriptors: as many as the service may need are asked for when it starts, and kept apart from connections.
+//! File descriptors: at startup the service raises its limit to what it may need, and reserves a part that connections
+//! cannot use.
 
 use crate::{Config, ConfigError};
 
-/// Of the process itself: its log, the runtime, the cache, the journal.
+/// Descriptors of the process itself: log, runtime, cache, journal.
 const OWN: usize = 64;
-/// Of a request: its source and a connection to it, and the file that its answer is kept in.
+/// Descriptors per request: its source, a connection to it, and the file that holds its response.
 const REQUEST: usize = 4;
-/// Of a job, and of a file that it reads.
+/// Descriptors per job, and per file that it reads concurrently.
 const JOB: usize = 16;
 const JOB_FILE: usize = 4;
-/// Of answers that are kept.
+/// Descriptors of cached responses.
 const KEPT: usize = 256;
-/// Fewest connections with which a service is of use.
+/// Minimum number of connections that the service starts with.
 const FEWEST: usize = 8;
 
 impl Config {
-    /// Asks the system for enough descriptors.
+    /// Raises the process's limit of descriptors as needed, and reduces the number of connections to what the limit
+    /// allows.
     pub(crate) fn with_descriptors(self) -> Result<Self, ConfigError> {
         let (reserved, connections) = (self.reserved(), self.traffic.connections);
         match limit(reserved.saturating_add(connections)) {
@@ -24,7 +26,7 @@ impl Config {
         }
     }
 
-    /// Descriptors for all but connections.
+    /// Returns the number of descriptors reserved for everything except connections.
     fn reserved(&self) -> usize {
         let jobs = match self.jobs {
             Some(_) => self
@@ -37,7 +39,8 @@ impl Config {
         [OWN, KEPT, self.sources_kept, requests, jobs].into_iter().fold(0, usize::saturating_add)
     }
 
-    /// With no more connections than there are descriptors.
+    /// Reduces the default number of connections to what a limit of descriptors allows. Fails if the number was
+    /// configured explicitly, or if too few connections would be left.
     fn within(mut self, limit: usize) -> Result<Self, ConfigError> {
         let reserved = self.reserved();
         let most = limit.saturating_sub(reserved);
@@ -54,7 +57,7 @@ impl Config {
     }
 }
 
-/// The number of descriptors that the process may have, raised to what it needs where that is possible.
+/// Raises the soft limit of descriptors to `needed` where the hard limit allows, and returns the resulting limit.
 #[cfg(unix)]
 fn limit(needed: usize) -> Option<usize> {
     use rlimit::Resource;
@@ -69,6 +72,7 @@ fn limit(needed: usize) -> Option<usize> {
     Some(usize::try_from(has).unwrap_or(usize::MAX))
 }
 
+/// Returns no limit: other systems have none to raise.
 #[cfg(not(unix))]
 fn limit(_needed: usize) -> Option<usize> {
     None

@@ -1,4 +1,5 @@
-//! References that were made, on a disk: files named by what they depend on and by the digest of what is in them.
+//! The disk cache of generated references. The name of an entry consists of its key, which covers everything that the
+//! references depend on, and of the digest of its content.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -13,25 +14,26 @@ use sha2::{Digest, Sha256};
 
 use crate::{ConfigError, budget::Budget, conditional::hexadecimal};
 
-/// End of the names of entries.
+/// Suffix of the file names of entries.
 const END: &str = ".references";
-/// Start of the names of entries that are being written. Who writes one has it locked.
+/// Prefix of the temporary files of entries that are being written. The writer holds a lock on the file.
 const ASIDE: &str = ".references-";
 
-/// A folder of entries, of bounded size.
+/// A cache folder of bounded size, from which the least recently used entries are evicted.
 #[derive(Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,
     most: u64,
-    /// What temporary files take of it.
+    /// The budget of temporary files, whose bytes count towards `most`.
     spool: Budget,
     index: Mutex<Index>,
 }
 
+/// The entries in memory, by key and by last use.
 #[derive(Debug, Default)]
 struct Index {
     entries: HashMap<String, Entry>,
-    /// By when they were used last.
+    /// Keys in order of last use.
     by_use: BTreeSet<(u64, String)>,
     bytes: u64,
     uses: u64,
@@ -42,18 +44,18 @@ struct Entry {
     digest: String,
     bytes: u64,
     used: u64,
-    /// Whether its bytes were held against its name by this process.
+    /// Whether this process has verified the content against the digest in the name.
     checked: bool,
 }
 
-/// An entry that was found.
+/// A cache hit: the open file and its length.
 pub(crate) struct Found {
     pub(crate) file: File,
     pub(crate) bytes: u64,
 }
 
 impl Disk {
-    /// Opens a folder, which is made where it is missing.
+    /// Opens a cache folder, and creates it if necessary.
     pub(crate) fn open(folder: &Path, most: u64, spool: Budget) -> Result<Self, ConfigError> {
         let failed = ConfigError::io(format!("--cache {}", folder.display()));
         fs::create_dir_all(folder).map_err(&failed)?;
@@ -63,12 +65,12 @@ impl Disk {
         Ok(this)
     }
 
-    /// Whether it can be written to.
+    /// Returns whether the folder is writable.
     pub(crate) fn is_well(&self) -> bool {
         tempfile::tempfile_in(&self.folder).is_ok()
     }
 
-    /// Takes up what is there, the oldest first, and takes away what was left half done, by processes that are no more.
+    /// Indexes the existing entries, oldest first, and removes the temporary files of processes that have ended.
     fn scan(&self) -> io::Result<()> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -92,7 +94,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The entry of a key. One that is damaged is taken away.
+    /// Looks up the entry of a key. Removes an entry whose content does not match its digest.
     pub(crate) fn get(&self, key: &str) -> Option<Found> {
         let entry = {
             let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,11 +125,11 @@ impl Disk {
         }
     }
 
-    /// Puts an entry, written aside first.
+    /// Stores an entry atomically: writes a temporary file, then renames it.
     pub(crate) fn put(&self, key: &str, content: &mut (impl Read + Seek)) -> io::Result<()> {
         content.rewind()?;
         let mut aside = tempfile::Builder::new().prefix(ASIDE).tempfile_in(&self.folder)?;
-        // Other services that have this folder see that it is in use.
+        // Other services that share this folder detect by the lock that the file is in use.
         let _ = aside.as_file().try_lock();
         let bytes = io::copy(content, aside.as_file_mut())?;
         if bytes > self.most {
@@ -142,6 +144,7 @@ impl Disk {
         Ok(())
     }
 
+    /// Adds an entry to the index, replacing the previous one of its key, and evicts others if necessary.
     fn insert(&self, index: &mut Index, key: String, digest: String, bytes: u64, checked: bool) {
         if let Some(old) = index.take(&key)
             && old.digest != digest
@@ -155,11 +158,12 @@ impl Disk {
         self.shrink(index);
     }
 
-    /// Makes room for temporary files.
+    /// Evicts entries to make room for temporary files.
     pub(crate) fn make_room(&self) {
         self.shrink(&mut self.index.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Evicts the least recently used entries until the rest fits beside the temporary files.
     fn shrink(&self, index: &mut Index) {
         let most = self.most.saturating_sub(self.spool.held());
         while index.bytes > most {
@@ -170,6 +174,7 @@ impl Disk {
         }
     }
 
+    /// Removes the entry of a key from the index and from the disk.
     fn remove(&self, key: &str) {
         let taken = self.index.lock().unwrap_or_else(PoisonError::into_inner).take(key);
         if let Some(entry) = taken {
@@ -179,7 +184,7 @@ impl Disk {
 
     fn delete(&self, key: &str, digest: &str) {
         let path = self.path(key, digest);
-        // Another service that has this folder may have removed it.
+        // Another service that shares this folder may have removed it.
         if let Err(error) = fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -192,12 +197,13 @@ impl Disk {
     }
 }
 
-/// Whether nobody writes an entry any more that was begun.
+/// Returns whether a temporary file is abandoned: no process holds its lock.
 fn is_left(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 impl Index {
+    /// Marks an entry as the most recently used, and returns it.
     fn touch(&mut self, key: &str) -> Option<Entry> {
         self.uses += 1;
         let (uses, entry) = (self.uses, self.entries.get_mut(key)?);
@@ -215,7 +221,7 @@ impl Index {
     }
 }
 
-/// The first bytes of the digest of all that is still to be read.
+/// Returns the first `bytes` bytes of the SHA-256 digest of the remaining content, in hexadecimal.
 pub(crate) fn digest(content: &mut impl Read, bytes: usize) -> io::Result<String> {
     let start = Instant::now();
     let (mut digest, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
@@ -237,7 +243,8 @@ mod tests {
         Disk::open(folder, most, Budget::new(most)).unwrap()
     }
 
-    /// Two services with one folder: neither takes away what the other writes, nor stumbles over what it removed.
+    /// Two services share one folder: neither removes a file that the other is writing, nor fails on an entry that the
+    /// other removed.
     #[test]
     fn what_another_service_writes_stays() {
         let folder = tempfile::tempdir().unwrap();

@@ -20,25 +20,25 @@ use crate::{
     request_id,
 };
 
-/// Address of the peer of a connection: an extension of its requests.
+/// The peer address of a connection, an extension of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Who may use a route.
+/// The access that a route requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
-    /// Everybody, without a limit of rate: for liveness only.
+    /// Open to every client and exempt from the rate limit; for liveness only.
     Always,
-    /// Everybody.
+    /// Open to every client.
     Anyone,
-    /// Clients with a scope.
+    /// Open to clients with this scope.
     Scoped(Scope),
 }
 
 /// The access that each route requires, by its path.
 pub(crate) type AccessTable = HashMap<&'static str, Access>;
 
-/// Checks a request, in the order that the crate's documentation gives, and lets it through to its route.
+/// Checks a request in the order given in the crate's documentation, and forwards it to its route.
 pub(crate) async fn guard(
     State((context, table)): State<(Arc<Context>, Arc<AccessTable>)>,
     request: Request,
@@ -47,7 +47,7 @@ pub(crate) async fn guard(
     let start = Instant::now();
     context.metrics.in_flight.inc();
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    // A path without a route is refused to everybody alike.
+    // An unmatched path gets the same response for every client.
     let access = table.get(route.as_str()).copied().unwrap_or(Access::Anyone);
     let mut entry = Entry {
         id: request_id::of(request.headers()),
@@ -122,7 +122,7 @@ async fn admit(
         let detail = "the token does not have the required scope";
         return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
     }
-    // The client's own permit first: while the request waits for it, it holds none of the shared ones.
+    // The client's own permit comes first: while the request waits for it, it holds no shared permit.
     let own = client.quota.request().await?;
     let place = Arc::clone(&context.places).try_acquire_owned().map_err(|_| busy())?;
     entry.places = Some((own, place));

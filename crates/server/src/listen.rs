@@ -1,4 +1,4 @@
-//! Connections: accepted, bounded in number and time, and let go when the service stops.
+//! Connections: accepts them, limits their number and duration, and closes them when the service stops.
 
 use std::{
     io,
@@ -28,28 +28,28 @@ use crate::{
     stream::{Phases, Timed, Times},
 };
 
-/// Most header lines of a request.
+/// Maximum number of header lines of a request.
 const HEADERS: usize = 100;
-/// Connections that the system holds until they are accepted.
+/// Connections that the operating system queues until the service accepts them.
 const BACKLOG: u32 = 4096;
-/// Bytes of an answer that the system holds for a connection: a client that takes nothing costs no more, and one that
-/// takes its answer slowly shows it.
+/// Size of a connection's send buffer in bytes. It bounds the cost of a client that receives nothing, and makes a slow
+/// client noticeable.
 const SENT: u32 = 512 << 10;
-/// What a client is told that has too many connections.
+/// The response to a client that has too many connections.
 const REFUSED: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// A service that listens.
+/// A running service.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// Address that the service listens on.
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     done: JoinHandle<()>,
 }
 
 impl Running {
-    /// Stops it: no more connections, and the requests under way are finished within the time that is given to them.
+    /// Stops the service: refuses new connections, and lets requests in progress finish within the configured time.
     pub async fn stop(mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -58,10 +58,10 @@ impl Running {
     }
 }
 
-/// Listens until the process is told to end (SIGTERM, or Ctrl-C).
+/// Runs the service until the process receives SIGTERM or Ctrl-C.
 ///
 /// # Errors
-/// An address that cannot be listened on; a cache folder that cannot be used.
+/// Fails if the address cannot be bound or the cache folder cannot be used.
 pub async fn serve(config: Config) -> Result<(), ConfigError> {
     // Installed first, so that a signal right after "listening" stops the service in order.
     let stop_signal = stop_signal().map_err(ConfigError::io(config.listen))?;
@@ -73,7 +73,7 @@ pub async fn serve(config: Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Starts to listen.
+/// Starts the service, and returns once it listens.
 ///
 /// # Errors
 /// As [`serve`].
@@ -89,16 +89,18 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     Ok(Running { address, stop: Some(stop), done })
 }
 
+/// Binds the address and starts to listen.
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
-    // Connections have it from here.
+    // Connections inherit this size.
     socket.set_send_buffer_size(SENT)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
+/// Logs the address, and warns about a configuration that exposes the service.
 fn said(config: &Config, address: SocketAddr) {
     tracing::info!("listening on http://{address}");
     if config.tokens.is_empty() && (config.public || !address.ip().is_loopback()) {
@@ -132,7 +134,7 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Accepts connections until it is stopped.
+/// Accepts connections until the service is stopped.
 async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: oneshot::Receiver<()>) {
     let router = routes::router(Arc::clone(&context));
     let places = Arc::new(Semaphore::new(context.config.traffic.connections));
@@ -156,7 +158,7 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
                 None => drop(stream.try_write(REFUSED)),
             },
             Err(error) => {
-                // Most likely there are no file descriptors left: other connections must end first.
+                // Most likely the file descriptors are exhausted: other connections must end first.
                 tracing::warn!("a connection was not accepted: {error}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -166,7 +168,7 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
     shut_down(&context, graceful).await;
 }
 
-/// Finishes requests in progress and parks jobs, within the time that is configured.
+/// Finishes requests in progress and parks jobs, within the configured time.
 async fn shut_down(context: &Context, graceful: GracefulShutdown) {
     context.stop();
     let (served, parked) = tokio::join!(
@@ -185,7 +187,8 @@ async fn shut_down(context: &Context, graceful: GracefulShutdown) {
     }
 }
 
-/// A place among those of the client at an address. All clients of a proxy have its address.
+/// Reserves a connection of the client at an address; `None` if the client has too many. Behind a trusted proxy there
+/// is no such limit, as all of its clients have its address.
 fn own_place(context: &Context, peer: IpAddr) -> Option<Option<OwnedSemaphorePermit>> {
     if context.config.trust_forwarded {
         return Some(None);
@@ -193,6 +196,7 @@ fn own_place(context: &Context, peer: IpAddr) -> Option<Option<OwnedSemaphorePer
     context.quotas.of(&guard::name_of(peer)).connection().map(Some)
 }
 
+/// Serves the requests of one connection until it ends.
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,

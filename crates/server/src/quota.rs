@@ -1,4 +1,4 @@
-//! What one client may use at once of what all clients share, so that none takes all of it.
+//! Quotas: the part of each shared resource that one client may use at once, so that no client can exhaust it.
 
 use std::{
     collections::HashMap,
@@ -17,12 +17,12 @@ use crate::{
     budget::{Budget, Share},
 };
 
-/// How long a request waits until an earlier one of its client is done.
+/// Maximum time that a request waits for an earlier one of the same client to finish.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Clients from which on those without requests are forgotten.
+/// Number of clients above which the quotas of idle clients are removed.
 const CLIENTS: usize = 1024;
 
-/// The quotas of all clients, by name.
+/// The limits per client, and the quotas of all clients by name.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     connections: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Quotas {
 #[derive(Debug)]
 struct Table {
     quotas: HashMap<String, Arc<Quota>>,
-    /// Number of clients at which those that use nothing are forgotten.
+    /// Number of clients at which the quotas of idle clients are removed next.
     sweep: usize,
 }
 
@@ -46,17 +46,17 @@ struct Table {
 pub(crate) struct Quota {
     connections: Counted,
     requests: Counted,
-    /// Files that are mapped for it at once.
+    /// Files that are mapped concurrently for the client.
     openings: Counted,
-    /// Streams of events.
+    /// Event streams that the client follows.
     followers: Counted,
-    /// Its part of the memory.
+    /// The client's part of the memory budget.
     pub(crate) memory: Budget,
-    /// Its part of the space for temporary files.
+    /// The client's part of the budget for temporary files.
     pub(crate) spool: Budget,
 }
 
-/// Places, and how many there are.
+/// A semaphore and its total number of permits.
 #[derive(Debug)]
 struct Counted {
     free: Arc<Semaphore>,
@@ -78,8 +78,8 @@ impl Counted {
 }
 
 impl Quotas {
-    /// Quotas of a configuration. A client has at most half of the memory, of the space for temporary files (or as much as
-    /// one answer may take), and of the files that are mapped at once.
+    /// Creates the quotas of a configuration. A client may use at most half of the memory, half of the concurrent
+    /// mappings, and half of the space for temporary files, or as much of it as one response may need.
     pub(crate) fn new(config: &Config, memory: &Budget, spool: &Budget) -> Self {
         Self {
             connections: config.traffic.client_connections,
@@ -87,13 +87,13 @@ impl Quotas {
             openings: config.traffic.openings.div_ceil(2),
             followers: config.traffic.client_requests.div_ceil(4),
             memory: (memory.clone(), config.memory / 2),
-            // Any single answer fits.
+            // Every single response fits.
             spool: (spool.clone(), (config.cache_size / 2).max(config.output_size.min(config.cache_size))),
             table: Mutex::new(Table { quotas: HashMap::new(), sweep: CLIENTS }),
         }
     }
 
-    /// The quota of a client.
+    /// Returns the quota of a client, and creates it for a new one.
     pub(crate) fn of(&self, client: &str) -> Arc<Quota> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(quota) = table.quotas.get(client) {
@@ -121,18 +121,18 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Whether the client uses nothing of it.
+    /// Returns whether the client holds none of its resources.
     fn is_idle(&self) -> bool {
         let counted = [&self.connections, &self.requests, &self.openings, &self.followers];
         counted.iter().all(|counted| counted.is_idle()) && self.memory.held() == 0 && self.spool.held() == 0
     }
 
-    /// A place for a connection.
+    /// Reserves a permit for a connection, if one is available.
     pub(crate) fn connection(&self) -> Option<OwnedSemaphorePermit> {
         self.connections.try_take()
     }
 
-    /// A place for a request, after a short wait for those that are under way.
+    /// Reserves a permit for a request, waiting briefly for those in progress; fails with 429 after that.
     pub(crate) async fn request(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let taken = timeout(PATIENCE, Arc::clone(&self.requests.free).acquire_owned()).await;
         let most = self.requests.all;
@@ -142,24 +142,24 @@ impl Quota {
         })
     }
 
-    /// A place to map a file, when there is one.
+    /// Reserves a permit to map a file, waiting for as long as necessary.
     pub(crate) async fn opening(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let taken = Arc::clone(&self.openings.free).acquire_owned().await;
         taken.map_err(|_| Problem::internal())
     }
 
-    /// A place for a stream of events.
+    /// Reserves a permit for an event stream, if one is available.
     pub(crate) fn follower(&self) -> Option<OwnedSemaphorePermit> {
         self.followers.try_take()
     }
 }
 
-/// What a request holds until its answer was taken.
+/// The budget shares that a request holds until its response has been sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holds(Arc<Mutex<Vec<Share>>>);
 
 impl Holds {
-    /// Holds a share until then.
+    /// Holds a share until the response has been sent.
     pub(crate) fn keep(&self, share: Share) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(share);
     }

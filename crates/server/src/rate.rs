@@ -1,5 +1,5 @@
-//! How many requests a client may send: the generic cell rate algorithm (ITU-T I.371, appendix I) over a table of fixed
-//! size, so that a request costs the same however many clients there are, and no client is ever forgotten.
+//! The rate limit of clients: the generic cell rate algorithm (ITU-T I.371, appendix I) over a table of fixed size.
+//! The cost of a request does not depend on the number of clients, and the state of a client is never evicted.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Slots of the table. Clients whose names have the same hash share one, and its rate; nobody can choose with whom.
+/// Slots of the table. Clients whose names hash to the same slot share its rate. The hash is randomly keyed, so that a
+/// client cannot choose whose slot it shares.
 const SLOTS: usize = 1 << 17;
 
 /// The rate limit of all clients.
@@ -15,16 +16,16 @@ const SLOTS: usize = 1 << 17;
 pub(crate) struct Rate {
     /// Nanoseconds between two requests at the steady rate.
     interval: u64,
-    /// Nanoseconds that a burst takes at the steady rate.
+    /// Duration of a full burst at the steady rate, in nanoseconds.
     burst: u64,
     start: Instant,
     hasher: RandomState,
-    /// Nanoseconds from the start until each slot has rested from what was taken of it.
+    /// Theoretical arrival time of each slot, in nanoseconds since `start`.
     rested: Box<[AtomicU64]>,
 }
 
 impl Rate {
-    /// So many requests a second on average, and so many at once after a rest.
+    /// Creates a limit of `rate` requests a second on average, and of `burst` requests at once after a pause.
     pub(crate) fn new(rate: u32, burst: u32) -> Self {
         let interval = 1_000_000_000_u64.checked_div(u64::from(rate)).unwrap_or(u64::MAX).max(1);
         Self {
@@ -36,7 +37,7 @@ impl Rate {
         }
     }
 
-    /// Takes a permit, or returns how long to wait for one.
+    /// Admits a request, or returns the time to wait before the next one is admitted.
     pub(crate) fn take(&self, client: &str, now: Instant) -> Result<(), Duration> {
         let now = now.saturating_duration_since(self.start).as_nanos();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
@@ -69,7 +70,7 @@ mod tests {
         assert!(rate.take("a", start + Duration::from_millis(600)).is_err());
     }
 
-    /// However many clients come, one that used up its burst stays refused.
+    /// A client that used up its burst stays refused, regardless of the number of other clients.
     #[test]
     fn many_clients_do_not_free_one_that_is_refused() {
         let rate = Rate::new(1, 2);
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(rate.take("greedy", start + Duration::from_secs(400_000)), Ok(()));
     }
 
-    /// A model with exact fractions: a bucket that is filled steadily.
+    /// Compares the limit with a model in exact fractions: a token bucket that refills steadily.
     #[test]
     fn permits_are_those_of_a_bucket() {
         let (mut state, rate, burst) = (0x9e37_79b9_u64, 4_u64, 5_u64);

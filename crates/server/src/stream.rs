@@ -1,4 +1,4 @@
-//! A connection whose other end must send a request, and take its answer, within times.
+//! A connection with timeouts: the client must send a request head, and receive its response, within set times.
 
 use std::{
     io,
@@ -19,17 +19,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{Config, tick::Ticks};
 
-/// Bytes of which the other end must take at least so many within the time for writing, or all that there are.
+/// Minimum number of bytes that the client must receive within the write timeout, unless fewer are left to send.
 const LEAST: u64 = 32 << 10;
 
-/// How long the other end of a connection may take.
+/// The timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// For the head of a request, from its first byte on; for the first one, from the beginning of the connection on.
+    /// Time to receive the head of a request, from its first byte; for the first request, from the start of the
+    /// connection.
     head: Duration,
-    /// Until the next request begins.
+    /// Time until the next request begins.
     idle: Duration,
-    /// For a part of an answer.
+    /// Time to send the minimum part of a response.
     write: Duration,
 }
 
@@ -39,30 +40,30 @@ impl Times {
     }
 }
 
-/// What a connection waits for.
+/// What a connection is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// The rest of a request's head.
     Head,
-    /// A request that is being answered: it is the service's turn.
+    /// The service's response to a request; no read timeout applies.
     Answer,
     /// The next request.
     Idle,
 }
 
-/// The phase of a connection, shared by its two ends: the bytes, and the requests that they are.
+/// The phase of a connection, shared by its byte stream and its request handler.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phases(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// Who reads, and begins to wait for the next request when an answer ends.
+    /// The task that reads. It is woken when a response ends, to start the idle timeout.
     reader: AtomicWaker,
 }
 
 impl Phases {
-    /// A request begins. It ends when what is returned is dropped.
+    /// Begins a request. The request ends when the returned guard is dropped.
     pub(crate) fn request(&self) -> Answering {
         self.set(Phase::Answer);
         Answering(self.clone())
@@ -81,7 +82,7 @@ impl Phases {
     }
 }
 
-/// A request that is being answered.
+/// A request whose response is in progress.
 #[derive(Debug)]
 pub(crate) struct Answering(Phases);
 
@@ -93,7 +94,7 @@ impl Drop for Answering {
 }
 
 impl Answering {
-    /// The body of the answer, at the end of which the request ends.
+    /// Wraps the body of the response, so that the request ends when the body is dropped.
     pub(crate) fn body(self, inner: Body) -> Body {
         Body::new(AnswerBody { inner, _answering: self })
     }
@@ -124,14 +125,14 @@ impl HttpBody for AnswerBody {
     }
 }
 
-/// The connection.
+/// A connection that enforces the timeouts.
 pub(crate) struct Timed<S> {
     stream: S,
     times: Times,
     phases: Phases,
-    /// Runs while nothing comes, with the phase in which it was begun.
+    /// The read timeout that runs while no bytes arrive, with the phase in which it was started.
     reading: Option<(Phase, Ticks)>,
-    /// Runs while too little is taken, with the bytes that were.
+    /// The write timeout that runs while the client receives too little, with the bytes received since it was started.
     writing: Option<(u64, Ticks)>,
 }
 
@@ -140,14 +141,14 @@ impl<S> Timed<S> {
         Self { stream, times, phases, reading: None, writing: None }
     }
 
-    /// Nothing came. Whether the other end is late.
+    /// Returns whether the client has exceeded the timeout of the current phase. Called when no bytes are available.
     fn is_silent_for_long(&mut self, task: &mut Context<'_>) -> bool {
         self.phases.0.reader.register(task.waker());
         let phase = self.phases.get();
         let time = match phase {
             Phase::Head => self.times.head,
             Phase::Idle if self.writing.is_none() => self.times.idle,
-            // What was sent has to be taken first.
+            // The client must receive what was sent first.
             Phase::Idle | Phase::Answer => {
                 self.reading = None;
                 return false;
@@ -159,7 +160,8 @@ impl<S> Timed<S> {
         self.reading.as_mut().is_some_and(|(_, ticks)| Pin::new(ticks).poll(task).is_ready())
     }
 
-    /// What came of an offer of so many bytes; an error where the other end took too little for too long.
+    /// Checks the result of a write of `offered` bytes. Fails if the client has received too little within the write
+    /// timeout.
     fn taken(
         &mut self,
         task: &mut Context<'_>,

@@ -1,6 +1,7 @@
-//! A timer for clients that counts only time in which the service runs. A time is waited for in ticks, each begun when the
-//! end of the one before it was noticed: while all threads are busy, or the machine gives the process no turn, one tick
-//! passes at most. Who was kept waiting by the service itself is not cut off for it.
+//! A timeout for clients that counts only the time during which the service runs. It is divided into ticks, and each
+//! tick starts when the service notices the end of the previous one. While all threads are busy, or the operating
+//! system does not schedule the process, at most one tick elapses. A client is therefore not disconnected for delays
+//! of the service itself.
 
 use std::{
     pin::Pin,
@@ -10,10 +11,10 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Ticks of a time.
+/// Number of ticks of a timeout.
 const TICKS: u32 = 8;
 
-/// A time that is waited for.
+/// A timeout as a future.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     sleep: Pin<Box<Sleep>>,
@@ -22,7 +23,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Waits for so long.
+    /// Creates a timeout of this duration.
     pub(crate) fn new(time: Duration) -> Self {
         let tick = time / TICKS;
         Self { sleep: Box::pin(sleep(tick)), tick, left: TICKS }
@@ -52,7 +53,7 @@ mod tests {
         let (start, time) = (Instant::now(), Duration::from_millis(400));
         let mut ticks = Box::pin(Ticks::new(time));
         assert!(futures::poll!(&mut ticks).is_pending());
-        // The only thread of the runtime.
+        // Blocks the only thread of the runtime.
         std::thread::sleep(Duration::from_secs(2));
         assert!(futures::poll!(&mut ticks).is_pending(), "it was not waited for");
         ticks.await;

@@ -1,4 +1,4 @@
-//! About how many bytes of memory a mapped file takes.
+//! Estimates of the memory that a mapped file takes.
 
 use serde_json::{Map, Value};
 use virtualize::{
@@ -9,20 +9,20 @@ use virtualize::{
     },
 };
 
-/// Bytes that an array or a group takes beside its names, its attributes and its chunks, with its documents.
+/// Fixed bytes per array and per group, including its documents; names, attributes and chunks are counted separately.
 const ARRAY: u64 = 16 << 10;
 const GROUP: u64 = 2 << 10;
-/// Bytes that a value of an attribute and a diagnostic take beside their text.
+/// Fixed bytes per attribute value and per diagnostic, excluding their text.
 const VALUE: u64 = 48;
 const DIAGNOSTIC: u64 = 256;
-/// How often a text stands in memory: in the hierarchy, in the node's document, and in the one of all nodes.
+/// Copies of a text in memory: in the hierarchy, in the node's document, and in the consolidated document.
 const TEXTS: u64 = 3;
-/// How often a path does, which the reports have too.
+/// Copies of a path in memory: those of a text, and those in the reports.
 const PATHS: u64 = 5;
-/// Most bytes of a source that are remembered with it.
+/// Maximum bytes of a source that are cached with the mapped file.
 const PAGES: u64 = 36 << 20;
 
-/// Bytes of a mapped file, with its documents.
+/// Estimates the bytes of a mapped file, including its documents.
 pub(crate) fn weight(store: &VirtualStore) -> u64 {
     let arrays = store.hierarchy.arrays();
     let chunks = arrays.iter().map(|(_, array)| chunks(&array.chunks));
@@ -30,10 +30,10 @@ pub(crate) fn weight(store: &VirtualStore) -> u64 {
     chunks.fold(described(store), u64::saturating_add).saturating_add(pages)
 }
 
-/// Bytes that a remedy may take.
+/// Maximum bytes of a remedy.
 const REMEDY: usize = 256;
 
-/// Bytes of what describes it: nodes, attributes, diagnostics.
+/// Estimates the bytes of the description of a mapped file: nodes, attributes, diagnostics.
 pub(crate) fn described(store: &VirtualStore) -> u64 {
     let diagnostics = store.report.diagnostics.iter().map(|each| {
         let remedy = each.remedy.as_ref().map_or(0, |_| REMEDY);
@@ -42,7 +42,7 @@ pub(crate) fn described(store: &VirtualStore) -> u64 {
     diagnostics.fold(group(&store.hierarchy.root, 0), u64::saturating_add)
 }
 
-/// Bytes of a group whose path is so long, and of all in it.
+/// Estimates the bytes of a group and everything below it; `path` is the length of the group's path.
 fn group(group: &Group, path: u64) -> u64 {
     let own = attributes(&group.attributes).saturating_add(GROUP);
     let children = group.children.iter().map(|(name, child)| {
@@ -79,6 +79,7 @@ fn json(value: &Value) -> u64 {
     }
 }
 
+/// Estimates the bytes of a chunk manifest, including inline chunks.
 fn chunks(chunks: &ChunkManifest) -> u64 {
     let references = chunks.references.iter().map(|column| {
         let each = 8 + if column.positions.is_some() { 8 } else { 0 };
@@ -89,7 +90,7 @@ fn chunks(chunks: &ChunkManifest) -> u64 {
     references.chain(inline).fold(0, u64::saturating_add)
 }
 
-/// Most bytes of a source that are kept beside what is known of it.
+/// Returns the maximum bytes of a source that are cached with the mapped file; none for a local file.
 fn remembered(object: &Object) -> u64 {
     if object.path().is_some() { 0 } else { object.bytes() }
 }
