@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(budget.held(), 6 * PIECE);
         drop(part);
         assert_eq!(budget.held(), 0);
-        // What is larger than all waits until it has all.
+        // A request that exceeds the budget waits until it can reserve all of it.
         assert_eq!(budget.take(u64::MAX).await.map(|share| share.pieces()), Ok(10));
         assert_eq!(budget.held(), 0);
     }

@@ -94,7 +94,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Looks up the entry of a key. Removes an entry whose content does not match its digest.
+    /// Looks up the entry of a key. Removes an entry that cannot be read or does not match its digest.
     pub(crate) fn get(&self, key: &str) -> Option<Found> {
         let entry = {
             let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `/v1/jobs`: the requests.
+//! The handlers of `/v1/jobs`.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 use super::{Job, Jobs, events, record::State, request::Request, result};
 use crate::{Problem, client::Client, context::Context, query::Parameters};
 
-/// Jobs of a page where nothing is said, and at most.
+/// Default and maximum number of jobs in a page of the list.
 const PAGE: (usize, u64) = (100, 1000);
 
-/// The parameters of the list.
+/// Returns the parameters of the list.
 pub(crate) fn parameters() -> Vec<&'static str> {
     vec!["before", "limit"]
 }
 
+/// Returns the jobs of the service; 404 if it runs none.
 fn jobs(context: &Context) -> Result<&Jobs, Problem> {
     context
         .jobs
@@ -29,16 +30,18 @@ fn jobs(context: &Context) -> Result<&Jobs, Problem> {
         .ok_or_else(|| Problem::not_found("this service runs no jobs").hint("start it with --jobs"))
 }
 
+/// Returns a job that is visible to the client.
 fn job(context: &Context, client: &Client, id: &str) -> Result<Arc<Job>, Problem> {
     let job = jobs(context)?.get(id, &client.access_key);
     job.ok_or_else(|| Problem::not_found("there is no such job"))
 }
 
-/// What a path names; what is no text names nothing.
+/// Returns the parameters of a path; 404 if they are not valid text.
 fn named<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Problem> {
     path.map(|Path(named)| named).map_err(|_| Problem::not_found("there is no such job"))
 }
 
+/// Builds a JSON response that caches must not store.
 fn document(status: StatusCode, document: &Value) -> Response {
     let mut response = (status, document.to_string()).into_response();
     let headers = response.headers_mut();
@@ -47,7 +50,7 @@ fn document(status: StatusCode, document: &Value) -> Response {
     response
 }
 
-/// Work that waits for the disk.
+/// Runs work that blocks on the disk on a thread for blocking work.
 async fn on_disk<T: Send + 'static>(
     context: &Arc<Context>,
     work: impl FnOnce(&Context) -> Result<T, Problem> + Send + 'static,
@@ -60,7 +63,7 @@ async fn on_disk<T: Send + 'static>(
     })?
 }
 
-/// `POST /v1/jobs`.
+/// `POST /v1/jobs`: submits a job.
 pub(crate) async fn submit(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -89,8 +92,8 @@ pub(crate) async fn submit(
     Ok(response)
 }
 
-/// Pages of other origins can send other types without being asked, and so could start jobs of a service on the user's
-/// own machine.
+/// Checks that the body is declared as JSON. Web pages of other origins can send other types without a CORS preflight,
+/// and could otherwise start jobs of a service on the user's own machine.
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -104,6 +107,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
+/// Reads a body of at most `most` bytes.
 async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
     to_bytes(body, most).await.map_err(|_| {
         let detail = format!("the body exceeds {most} bytes, or is truncated");
@@ -112,7 +116,7 @@ async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
     })
 }
 
-/// `GET /v1/jobs`.
+/// `GET /v1/jobs`: lists jobs, newest first.
 pub(crate) async fn list(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -136,7 +140,7 @@ pub(crate) async fn list(
     Ok(response)
 }
 
-/// `GET /v1/jobs/{id}`.
+/// `GET /v1/jobs/{id}`: returns a job with its request.
 pub(crate) async fn get(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -150,7 +154,7 @@ pub(crate) async fn get(
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// `DELETE /v1/jobs/{id}`: cancels; removes what is over.
+/// `DELETE /v1/jobs/{id}`: cancels an unfinished job, removes an ended one.
 pub(crate) async fn delete(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -164,7 +168,7 @@ pub(crate) async fn delete(
     }
 }
 
-/// `GET /v1/jobs/{id}/events`.
+/// `GET /v1/jobs/{id}/events`: streams the events of a job.
 pub(crate) async fn follow(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -182,12 +186,12 @@ pub(crate) async fn follow(
             .retry_after(5)
     })?;
     let place = (own, place);
-    // Ended by the service in good order, shortly before it would be cut off.
+    // Ends the stream in good order, shortly before the response would be cut off.
     let most = context.config.times.answer.mul_f64(0.9);
     Ok(events::answer(&job, &headers, jobs.stopping(), place, most))
 }
 
-/// `GET /v1/jobs/{id}/result`: the file, or of a folder the names of its files.
+/// `GET /v1/jobs/{id}/result`: returns the result file, or the index of a result folder.
 pub(crate) async fn result(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -209,7 +213,7 @@ pub(crate) async fn result(
     .await
 }
 
-/// `GET /v1/jobs/{id}/result/{key}`: a file of a folder.
+/// `GET /v1/jobs/{id}/result/{key}`: returns a file of a result folder.
 pub(crate) async fn file(
     Shared(context): Shared<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -228,7 +232,7 @@ pub(crate) async fn file(
     .await
 }
 
-/// A job that is done and has its result here.
+/// Returns the record of a job that is done and whose result the service keeps.
 fn done(context: &Context, client: &Client, id: &str) -> Result<super::Record, Problem> {
     let record = job(context, client, id)?.record();
     match (record.state, &record.request.output) {

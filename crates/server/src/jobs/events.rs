@@ -1,5 +1,5 @@
-//! Server-sent events of a job (WHATWG HTML, section 9.2): each is the whole of what is known then, so that a client that
-//! comes back has missed nothing. The id counts changes.
+//! Server-sent events of a job (WHATWG HTML, section 9.2). Each event carries the complete current record, so that a
+//! client that reconnects has missed nothing. The event id is the version of the record.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -18,29 +18,30 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Job, Shown};
 
-/// Between two events.
+/// Minimum interval between two events.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Between two comments where nothing happens.
+/// Interval between comments while nothing changes.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Places among those of the client and of all.
+/// Permits for the event stream: the client's and the shared one.
 pub(super) type Places = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
+/// The state of an event stream.
 struct Feed {
     changes: watch::Receiver<Shown>,
-    /// Id of what the client has.
+    /// Version that the client has.
     last: Option<u64>,
-    /// The next event goes out then at the earliest.
+    /// Earliest time of the next event.
     next: Instant,
-    /// The stream ends then, and the client comes back.
+    /// Time at which the stream ends; the client reconnects.
     until: Instant,
     stopping: CancellationToken,
     over: bool,
     _place: Places,
 }
 
-/// The answer: events until the job is over, or for so long.
+/// Builds the response: events until the job has ended, for at most `most`.
 pub(super) fn answer(
     job: &Arc<Job>,
     headers: &HeaderMap,
@@ -66,12 +67,13 @@ pub(super) fn answer(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies that gather answers let this one through.
+    // Disables response buffering in proxies.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
 
 impl Feed {
+    /// Returns the next event or comment; `None` at the end of the stream.
     async fn next(&mut self) -> Option<String> {
         if self.over {
             return None;
@@ -90,7 +92,7 @@ impl Feed {
                 return Some(format!("retry: 2000\nid: {version}\nevent: {name}\ndata: {shown}\n\n"));
             }
             tokio::select! {
-                // Without a change, it was removed.
+                // The channel closes when the job is removed.
                 changed = self.changes.changed() => changed.ok()?,
                 () = sleep(HEARTBEAT) => return Some(": still here\n\n".to_owned()),
                 () = self.stopping.cancelled() => return None,

@@ -1,8 +1,8 @@
 //! Jobs: scans and batches that run in the background.
 //!
-//! Each has a folder: its record (`job.json`: the request, its state, what came of it), the journal of a batch, and the
-//! result. That is all there is, so that a job goes on after the process was killed: what was not over when a folder is
-//! found is begun again, and the journal knows what was done. Jobs run on threads of their own.
+//! Each job has a folder with its record (`job.json`: request, state, outcome), the journal of a batch, and the
+//! result. The folder is the whole state of a job, so that a job survives a crash of the process: at startup, the
+//! service resumes every unfinished job, and the journal records the work already done. Jobs run on their own threads.
 
 pub(crate) mod api;
 mod events;
@@ -43,14 +43,14 @@ use record::{Record, State};
 use request::{Kind, Request};
 use turns::{Claim, Turns};
 
-/// How often the disk of a job that runs is looked at.
+/// Interval at which the disk usage of a running job is checked.
 const LOOK: Duration = Duration::from_secs(10);
-/// Most jobs that are kept after their end, and most bytes of their requests, which are in memory.
+/// Maximum number of ended jobs to keep, and maximum bytes of their requests, which are held in memory.
 const KEPT: usize = 10_000;
 const REQUESTS: u64 = 64 << 20;
-/// A job with which the service was killed so often is not started again.
+/// Number of crashes of the service during a job after which the job is not started again.
 const CRASHES: u32 = 2;
-/// Reach of a client who may read all that is allowed.
+/// Reach of a client that may read every allowed prefix.
 const ALL: &str = "all";
 
 /// All jobs.
@@ -60,7 +60,7 @@ pub(crate) struct Jobs {
     runtime: Option<Runtime>,
     tracker: TaskTracker,
     stopping: CancellationToken,
-    /// Places for those who follow events.
+    /// Permits for event streams.
     pub(crate) followers: Arc<Semaphore>,
     _lock: File,
 }
@@ -69,14 +69,14 @@ pub(crate) struct Jobs {
 struct Inner {
     folder: PathBuf,
     config: Arc<Config>,
-    /// Requests to sources, and bytes from them.
+    /// Counters of requests to sources and of bytes read from them.
     metrics: (IntCounter, IntCounter),
-    /// By id, which is by time.
+    /// Jobs by id. Ids sort by time of creation.
     table: Mutex<BTreeMap<String, Arc<Job>>>,
     turns: Arc<Turns>,
-    /// Memory for the files that jobs read: a part of that of all requests.
+    /// Memory for the files that jobs read, a part of the budget of all requests.
     memory: Budget,
-    /// Held while a job is taken in, so that no more are than may be.
+    /// Held while a job is submitted, so that concurrent submissions cannot exceed the limits.
     submitting: Mutex<()>,
 }
 
@@ -87,20 +87,21 @@ pub(crate) struct Job {
     cancel: CancellationToken,
     stop: OnceLock<Stop>,
     failures: Mutex<Vec<String>>,
-    /// Bytes of its folder, once it is over.
+    /// Size of the job's folder in bytes, set when the job has ended.
     bytes: AtomicU64,
-    /// Bytes of its request.
+    /// Size of the request in bytes.
     size: u64,
 }
 
-/// A record with the number of its changes, from the time on when it was loaded: it grows over restarts.
+/// A record and its version. The version starts at the load time in milliseconds and counts changes, so that it grows
+/// across restarts.
 #[derive(Clone, Debug)]
 struct Shown {
     version: u64,
     record: Record,
 }
 
-/// Why a job is stopped, unless the service stops.
+/// Why a job was stopped, other than by the service stopping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
     Cancelled,
@@ -122,7 +123,7 @@ impl Job {
         }
     }
 
-    /// As it is now.
+    /// Returns the current record.
     pub(crate) fn record(&self) -> Record {
         self.shown.borrow().record.clone()
     }
@@ -131,6 +132,7 @@ impl Job {
         self.shown.borrow().record.state
     }
 
+    /// Changes the record, and notifies the event streams.
     fn update(&self, change: impl FnOnce(&mut Record)) {
         self.shown.send_modify(|shown| {
             change(&mut shown.record);
@@ -138,12 +140,13 @@ impl Job {
         });
     }
 
+    /// Stops the job; only the first reason is recorded.
     fn stop(&self, why: Stop) {
         let _ = self.stop.set(why);
         self.cancel.cancel();
     }
 
-    /// Remembers a file that failed.
+    /// Records a failed file, unless `most` are recorded already.
     fn failed(&self, text: String, most: usize) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() < most {
@@ -157,7 +160,7 @@ impl Job {
 }
 
 impl Jobs {
-    /// Takes up the jobs of a folder, and goes on with those that are not over.
+    /// Locks the jobs folder, loads its jobs, and resumes the unfinished ones.
     pub(crate) fn open(
         config: &Arc<Config>,
         metrics: &Metrics,
@@ -197,6 +200,7 @@ impl Jobs {
         Ok(Some(this))
     }
 
+    /// Loads all jobs, starts the unfinished ones in order of creation, and completes interrupted removals.
     fn load(&self) -> io::Result<()> {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(&self.inner.folder)? {
@@ -205,7 +209,7 @@ impl Jobs {
                 (entry.path(), entry.file_name())
             };
             if name.to_string_lossy().starts_with('.') {
-                // Its removal was begun.
+                // Its removal was interrupted.
                 let _ = fs::remove_dir_all(&path);
                 continue;
             }
@@ -238,13 +242,14 @@ impl Jobs {
         Ok(())
     }
 
+    /// Spawns a job on the runtime of the jobs.
     fn start(&self, job: Arc<Job>) {
         let Some(runtime) = &self.runtime else { return };
         let inner = Arc::clone(&self.inner);
         self.tracker.spawn_on(async move { inner.work(job).await }, runtime.handle());
     }
 
-    /// A new job, which is on the disk when this returns. Waits for the disk.
+    /// Creates and starts a job, whose record is durable when this returns. Blocks on the disk.
     pub(crate) fn submit(&self, request: Request, size: u64, client: &Client) -> Result<Arc<Job>, Problem> {
         let _alone = self.inner.submitting.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_room(&client.name)?;
@@ -263,7 +268,7 @@ impl Jobs {
         Ok(job)
     }
 
-    /// Refuses a job where too many wait, or its client has too many.
+    /// Refuses a job if too many are queued or its client has too many unfinished ones.
     fn has_room(&self, client: &str) -> Result<(), Problem> {
         let (mut waiting, mut own) = (0, 0);
         for job in self.inner.table().values() {
@@ -280,13 +285,13 @@ impl Jobs {
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "jobs", detail).retry_after(30))
     }
 
-    /// A job that a client of this reach may see.
+    /// Returns a job that is visible to a client of this reach.
     pub(crate) fn get(&self, id: &str, reach: &str) -> Option<Arc<Job>> {
         let job = self.inner.table().get(id).cloned()?;
         (reach == ALL || job.shown.borrow().record.reach == reach).then_some(job)
     }
 
-    /// Jobs before an id, the newest first, and whether there are more.
+    /// Lists the jobs before an id, newest first, and returns whether there are more.
     pub(crate) fn list(&self, reach: &str, before: Option<&str>, most: usize) -> (Vec<Arc<Job>>, bool) {
         let table = self.inner.table();
         let older = table.iter().rev().filter(|(id, _)| before.is_none_or(|before| id.as_str() < before));
@@ -295,7 +300,7 @@ impl Jobs {
         (jobs, seen.next().is_some())
     }
 
-    /// Cancels a job, or removes it where it is over. Whether it was removed. Waits for the disk.
+    /// Cancels an unfinished job, removes an ended one, and returns whether it was removed. Blocks on the disk.
     pub(crate) fn delete(&self, job: &Job) -> bool {
         if job.state().is_over() {
             self.inner.remove(&job.record().id);
@@ -305,7 +310,7 @@ impl Jobs {
         false
     }
 
-    /// Number of jobs in each state.
+    /// Returns the number of jobs in each state.
     pub(crate) fn counts(&self) -> [(&'static str, i64); 6] {
         let table = self.inner.table();
         State::ALL.map(|state| {
@@ -314,18 +319,18 @@ impl Jobs {
         })
     }
 
-    /// The folder of a job.
+    /// Returns the folder of a job.
     pub(crate) fn place(&self, id: &str) -> PathBuf {
         self.inner.place(id)
     }
 
-    /// Cancelled when the service stops.
+    /// Returns a token that is cancelled when the service stops.
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.stopping.clone()
     }
 
-    /// Jobs that run are parked: they stop, and go on at the next start, also where the process is ended before they
-    /// have stopped.
+    /// Parks the running jobs: they stop, and resume at the next start of the service, even if the process ends before
+    /// they have stopped.
     pub(crate) fn stop(&self) {
         for job in self.inner.table().values() {
             let mut record = job.record();
@@ -340,7 +345,7 @@ impl Jobs {
         self.tracker.close();
     }
 
-    /// Waits until they are.
+    /// Waits until all jobs have stopped.
     pub(crate) async fn parked(&self) {
         self.tracker.wait().await;
     }
@@ -364,7 +369,7 @@ impl Inner {
         self.folder.join(id)
     }
 
-    /// A job from its turn to its end.
+    /// Waits for the turn of a job, runs it, and records its outcome.
     async fn work(self: Arc<Self>, job: Arc<Job>) {
         let record = job.record();
         let claim = Claim {
@@ -387,11 +392,12 @@ impl Inner {
         let _ = tokio::task::spawn_blocking(move || this.tidy()).await;
     }
 
+    /// Runs a job until it completes or fails, and stops it when it exceeds a limit.
     async fn run(self: &Arc<Self>, job: &Arc<Job>) -> Result<Value, Problem> {
         let record = job.record();
         let allowed = self.allowed(&record)?;
         let again = record.state == State::Parked;
-        // What is allowed may be less than it was when the job was made.
+        // The configuration may allow less than when the job was submitted.
         let mut request = record.request.as_ref().clone();
         request.check(&self.config, &allowed)?;
         let folder = self.place(&record.id);
@@ -406,13 +412,13 @@ impl Inner {
         let mut running = pin!(AssertUnwindSafe(work.run()).catch_unwind());
         let done = tokio::select! {
             done = &mut running => done,
-            // What was told to stop may still write: its turn lasts until it has ended.
+            // A stopped job may still be writing: it keeps its turn until it has ended.
             () = self.watched(job, &folder) => running.await,
         };
         done.unwrap_or_else(|_| Err(Problem::internal()))
     }
 
-    /// Writes down that a job runs, before it does: should it kill the service, that is known at the next start.
+    /// Saves that a job is running, before it starts: if it crashes the service, the next start detects that.
     fn begun(&self, job: &Job, folder: &Path) -> Result<(), Problem> {
         let mut record = job.record();
         record.state = State::Running;
@@ -423,7 +429,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns when a job was stopped.
+    /// Completes when a job is stopped, and stops it when it exceeds its time or disk space.
     async fn watched(&self, job: &Job, folder: &Path) {
         let look = async {
             loop {
@@ -442,7 +448,7 @@ impl Inner {
         }
     }
 
-    /// What the owner of a job may read now.
+    /// Returns the prefixes that the owner of a job may currently read.
     fn allowed(&self, record: &Record) -> Result<Allowed, Problem> {
         let config = &self.config;
         if record.reach == ALL {
@@ -458,7 +464,7 @@ impl Inner {
         })
     }
 
-    /// Writes down how a job ended, or that it is to go on.
+    /// Records the outcome of a job, or that it will resume at the next start.
     fn ended(&self, job: &Job, outcome: Result<Value, Problem>) {
         let stop = job.stop.get().copied();
         let parked = job.cancel.is_cancelled() && stop.is_none();
@@ -469,7 +475,7 @@ impl Inner {
         let is_written = job.record().request.kind == Kind::Batch;
         let (state, summary, error) = match (outcome, stop) {
             (Ok(summary), None | Some(Stop::Cancelled)) => (State::Done, Some(summary), None),
-            // Stopped too late: the output is already published.
+            // The stop came too late: the output is already published.
             (Ok(summary), Some(_)) if is_written => (State::Done, Some(summary), None),
             (_, Some(Stop::Cancelled)) => (State::Cancelled, None, None),
             (_, Some(Stop::Files)) => limit(format!("the job has more than {} files", limits.files)),
@@ -507,6 +513,7 @@ impl Inner {
         job.update(|shown| *shown = record);
     }
 
+    /// Removes a job and its folder. The folder is renamed first, so that an interrupted removal is completed later.
     fn remove(&self, id: &str) {
         self.table().remove(id);
         let (place, aside) = (self.place(id), self.folder.join(format!(".{id}")));
@@ -515,7 +522,7 @@ impl Inner {
         }
     }
 
-    /// Removes the oldest jobs that are over where there are too many.
+    /// Removes the oldest ended jobs while there are too many or they take too much space.
     fn tidy(&self) {
         let over: Vec<(String, u64, u64)> = {
             let table = self.table();
@@ -534,7 +541,8 @@ impl Inner {
     }
 }
 
-/// The record of a job with which the service was killed: it goes on, unless that happened too often.
+/// Updates the record of a job that was running when the service was killed: the job resumes, unless that has happened
+/// too often.
 fn crashed(record: &mut Record, place: &Path) -> io::Result<()> {
     record.crashes += 1;
     record.state = State::Parked;
@@ -555,12 +563,14 @@ fn crashed(record: &mut Record, place: &Path) -> io::Result<()> {
     record.save(place)
 }
 
+/// Removes the journal of a batch and the auxiliary files of SQLite.
 fn remove_journal(place: &Path) {
     for name in ["journal-journal", "journal-wal", "journal-shm", "journal"] {
         let _ = fs::remove_file(place.join(name));
     }
 }
 
+/// Removes the result, whether a file or a folder.
 fn remove_result(place: &Path) {
     let _ = fs::remove_file(place.join("result.json"));
     let _ = fs::remove_dir_all(place.join("result"));

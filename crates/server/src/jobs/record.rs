@@ -1,4 +1,4 @@
-//! What is known of a job, on disk and for clients.
+//! The record of a job, as stored on disk and as shown to clients.
 
 use std::{
     fs::File,
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 use super::request::Request;
 use crate::Problem;
 
-/// The file of a job's folder that has the record.
+/// Name of the record in a job's folder.
 const FILE: &str = "job.json";
-/// Most bytes of it: a request has fewer.
+/// Maximum size of a record in bytes; larger than any request.
 const LARGEST: u64 = 64 << 20;
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// It waits for its turn.
+    /// Waiting for its turn.
     Queued,
     Running,
-    /// The service stopped while it ran; it goes on where it was.
+    /// Interrupted by the service stopping; it resumes at the next start.
     Parked,
     Done,
     Failed,
@@ -38,10 +38,12 @@ impl State {
     pub(crate) const ALL: [Self; 6] =
         [Self::Queued, Self::Running, Self::Parked, Self::Done, Self::Failed, Self::Cancelled];
 
+    /// Returns whether the job has ended and cannot resume.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 
+    /// Returns the name in JSON and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -54,17 +56,17 @@ impl State {
     }
 }
 
-/// Numbers of files.
+/// Progress of a job, in numbers of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub(crate) listed: u64,
     pub(crate) read: u64,
     pub(crate) failed: u64,
-    /// Once the listing is at its end.
+    /// Number of all files, once the listing is complete.
     pub(crate) total: Option<u64>,
 }
 
-/// Why a job came to no good end, as problems say it.
+/// Why a job failed, with the members of a problem document.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) code: String,
@@ -79,33 +81,33 @@ impl From<Problem> for Fault {
     }
 }
 
-/// All of it.
+/// The complete record of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// Sorts by the time of creation.
+    /// Identifier, which sorts by time of creation.
     pub(crate) id: String,
-    /// Whose it is: the reach of the client who made it.
+    /// Reach of the client that submitted the job; clients of the same reach may see it.
     pub(crate) reach: String,
     pub(crate) state: State,
-    /// The client who made it.
+    /// Name of the client that submitted the job.
     #[serde(default)]
     pub(crate) client: String,
-    /// How often the service was killed while it ran.
+    /// Number of times that the service was killed while the job ran.
     #[serde(default)]
     pub(crate) crashes: u32,
-    /// RFC 3339.
+    /// Time of submission (RFC 3339).
     pub(crate) created: String,
     pub(crate) started: Option<String>,
     pub(crate) ended: Option<String>,
     pub(crate) progress: Progress,
     pub(crate) error: Option<Fault>,
-    /// What came of it, in numbers and notes.
+    /// Summary of the result: counts and notes.
     pub(crate) summary: Option<Value>,
     #[serde(with = "shared")]
     pub(crate) request: Arc<Request>,
 }
 
-/// A request as itself.
+/// Serializes a shared request as the request itself.
 mod shared {
     use std::sync::Arc;
 
@@ -140,12 +142,12 @@ impl Record {
         }
     }
 
-    /// Bytes of the record of a folder.
+    /// Returns the size in bytes of the record in a folder.
     pub(crate) fn size(folder: &Path) -> u64 {
         std::fs::metadata(folder.join(FILE)).map_or(0, |about| about.len())
     }
 
-    /// Reads the record of a folder.
+    /// Reads the record in a folder.
     pub(crate) fn load(folder: &Path) -> io::Result<Self> {
         let file = File::open(folder.join(FILE))?;
         if file.metadata()?.len() > LARGEST {
@@ -154,12 +156,12 @@ impl Record {
         Ok(serde_json::from_reader(io::BufReader::new(file))?)
     }
 
-    /// Writes it aside, and puts it in its place.
+    /// Writes the record atomically and durably.
     pub(crate) fn save(&self, folder: &Path) -> io::Result<()> {
         write_whole(&folder.join(FILE), |file| Ok(serde_json::to_writer(file, self)?))
     }
 
-    /// What clients see of it; all but the request.
+    /// Returns the record as clients see it, without the request.
     pub(crate) fn shown(&self) -> Value {
         let mut shown = json!({
             "id": self.id,
@@ -184,13 +186,14 @@ impl Record {
         shown
     }
 
+    /// Returns the paths of the job's endpoints.
     pub(crate) fn links(&self) -> Value {
         let this = format!("/v1/jobs/{}", self.id);
         json!({"self": this, "events": format!("{this}/events"), "result": format!("{this}/result")})
     }
 }
 
-/// Writes a file aside and puts it in its place when it is whole.
+/// Writes a file atomically: writes and syncs a temporary file, then renames it.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -203,18 +206,19 @@ pub(crate) fn write_whole(
     drop(out);
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    // Only then is it found after the machine failed.
+    // Without this, the rename may be lost if the machine fails.
     #[cfg(unix)]
     File::open(folder)?.sync_all()?;
     Ok(())
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns the current time (RFC 3339, UTC).
 pub(crate) fn now() -> String {
     let time = DateTime::from_timestamp_millis(i64::try_from(millis()).unwrap_or(i64::MAX));
     time.unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)

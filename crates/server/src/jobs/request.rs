@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(crate) options: BatchOptions,
     /// URL to write to; `None` if the result is kept to be fetched.
     pub(crate) output: Option<String>,
-    /// All members as they were sent, with defaults.
+    /// All members as sent by the client.
     members: Map<String, Value>,
 }
 
@@ -207,7 +207,7 @@ impl Request {
     }
 }
 
-/// As it was sent, with the defaults of switches and lists.
+/// Serializes the members as sent, with the defaults of switches and lists.
 impl Serialize for Request {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut members = self.members.clone();

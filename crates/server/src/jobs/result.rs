@@ -1,4 +1,4 @@
-//! What came of a job: one file, or the files of a folder.
+//! The result of a job: one file, or the files of a folder.
 
 use std::{
     fs::{self, File, Metadata},
@@ -21,10 +21,10 @@ use crate::{
     encode::{Content, Kept, answer, not_modified, pieces},
 };
 
-/// Files that the index of a folder names.
+/// Maximum number of files in the index of a folder.
 const NAMED: usize = 10_000;
 
-/// A file of a result that was opened.
+/// An open file of a result.
 pub(super) struct Found {
     file: Arc<Kept>,
     length: u64,
@@ -32,7 +32,8 @@ pub(super) struct Found {
     kind: &'static str,
 }
 
-/// Opens a file below a job's folder. Names are those that were written there: nothing leads elsewhere.
+/// Opens a file below a job's folder. A name with special segments, or a link that leads out of the folder, is not
+/// found.
 pub(super) fn open(id: &str, folder: &Path, name: &str) -> Result<Found, Problem> {
     let missing = || Problem::not_found("the result contains no such file").hint("…/result lists them");
     let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0', ':']);
@@ -56,7 +57,7 @@ pub(super) fn open(id: &str, folder: &Path, name: &str) -> Result<Found, Problem
     Ok(Found { file: Kept::new(file, None), length: about.len(), etag, kind })
 }
 
-/// The answer: all of a file, a range, or that the client has it.
+/// Builds the response: the whole file, a range of it, or 304 if the client has the file.
 pub(super) fn respond(headers: &HeaderMap, found: Found) -> Result<Response, Problem> {
     let Found { file, length, etag, kind } = found;
     if none_match(headers, &etag) {
@@ -93,7 +94,7 @@ pub(super) fn respond(headers: &HeaderMap, found: Found) -> Result<Response, Pro
     Ok(response)
 }
 
-/// The files of a folder, by name.
+/// Lists the files of a folder, sorted by name.
 pub(super) fn index(folder: &Path) -> io::Result<Value> {
     let mut files = Vec::new();
     let more = walk(folder, "", &mut files)?;
@@ -102,7 +103,7 @@ pub(super) fn index(folder: &Path) -> io::Result<Value> {
     Ok(json!({"files": files, "more": more}))
 }
 
-/// Whether there are more than are named.
+/// Collects the files below a folder; returns whether there are more than the index may list.
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, u64)>) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -121,7 +122,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, u64)>) -> io::Resu
     Ok(false)
 }
 
-/// All bytes below a folder.
+/// Returns the total size in bytes of the files below a folder.
 pub(super) fn bytes(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let each = entries.flatten().map(|entry| match entry.metadata() {

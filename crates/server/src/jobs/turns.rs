@@ -1,5 +1,5 @@
-//! Which job runs next: the client with the fewest running jobs comes first, then the oldest job. Two jobs never write to
-//! one output at once, and a job that was running when the service was killed runs alone.
+//! Scheduling of jobs: the client with the fewest running jobs comes first, then the oldest job. Two jobs never write
+//! to the same output concurrently. A job that was running when the service was killed runs alone.
 
 use std::{
     collections::BTreeMap,
@@ -9,32 +9,32 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// The queue, and the jobs that run.
+/// The scheduler: the queued and the running jobs.
 #[derive(Debug)]
 pub(super) struct Turns {
     most: usize,
     queue: Mutex<Queue>,
 }
 
-/// Jobs by id, which is by time.
+/// Jobs by id. Ids sort by time of creation.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: BTreeMap<String, (Claim, oneshot::Sender<()>)>,
     running: BTreeMap<String, Claim>,
 }
 
-/// What a job asks for.
+/// What the scheduler needs to know about a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Claim {
-    /// Whose it is.
+    /// Client that submitted the job.
     pub(super) client: String,
-    /// Where it writes, if not to its own folder.
+    /// Output URL, if the job does not write to its own folder.
     pub(super) output: Option<String>,
-    /// Whether no other may run beside it.
+    /// Whether the job must run alone.
     pub(super) alone: bool,
 }
 
-/// The turn of a job, from the time on when it waits for it. It ends when this is dropped.
+/// The place of a job in the scheduler, from queueing until drop.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Arc<Turns>,
@@ -42,12 +42,12 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// At most so many jobs run at once.
+    /// Creates a scheduler that runs at most `most` jobs concurrently.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, queue: Mutex::default() })
     }
 
-    /// Waits for the turn of a job.
+    /// Queues a job, and waits for its turn.
     pub(super) async fn turn(self: &Arc<Self>, id: &str, claim: Claim) -> Turn {
         let (granted, is_granted) = oneshot::channel();
         let turn = Turn { turns: Arc::clone(self), id: id.to_owned() };
@@ -75,13 +75,13 @@ impl Drop for Turn {
 }
 
 impl Queue {
-    /// Lets jobs run for as long as there is room.
+    /// Starts queued jobs while there is capacity.
     fn grant(&mut self, most: usize) {
         while self.running.len() < most && !self.running.values().any(|claim| claim.alone) {
             let Some(id) = self.next() else { return };
             let Some((claim, granted)) = self.waiting.remove(&id) else { return };
             if claim.alone && !self.running.is_empty() {
-                // Its turn is next, and nobody's before it.
+                // It is the next job, and no other may overtake it.
                 self.waiting.insert(id, (claim, granted));
                 return;
             }
@@ -91,7 +91,7 @@ impl Queue {
         }
     }
 
-    /// The job whose turn is next.
+    /// Returns the next job to run, if any queued job may.
     fn next(&self) -> Option<String> {
         let of_client = |client: &str| self.running.values().filter(|claim| claim.client == client).count();
         let may_run = |claim: &Claim| !self.running.values().any(|running| overlap(running, claim));
@@ -101,7 +101,7 @@ impl Queue {
     }
 }
 
-/// Whether two jobs write to the same place, or one below the other.
+/// Returns whether two jobs write to the same output, or one to a path below the other's.
 fn overlap(one: &Claim, other: &Claim) -> bool {
     let (Some(one), Some(other)) = (&one.output, &other.output) else { return false };
     let holds = |outer: &str, inner: &str| {
@@ -110,7 +110,7 @@ fn overlap(one: &Claim, other: &Claim) -> bool {
     holds(one, other) || holds(other, one)
 }
 
-/// The one name of an output, whichever links lead to its folder.
+/// Returns the canonical URL of an output, with symbolic links in its folder resolved.
 pub(super) fn place(output: &str) -> String {
     let Some(path) = output.strip_prefix("file://").map(Path::new) else { return output.to_owned() };
     let real = path.parent().and_then(|folder| folder.canonicalize().ok());
@@ -132,7 +132,7 @@ mod tests {
         Claim { client: client.to_owned(), output: output.map(str::to_owned), alone: false }
     }
 
-    /// Lets all who wait be polled.
+    /// Yields until all waiting tasks have been polled.
     async fn settle() {
         for _ in 0..20 {
             tokio::task::yield_now().await;
@@ -192,7 +192,7 @@ mod tests {
         assert!(turns.turn("04", claim("c", None)).now_or_never().is_some());
     }
 
-    /// Random claims: nothing that must not run beside another ever does, and all come to their turn.
+    /// Random claims: conflicting jobs never run concurrently, and every job gets its turn.
     #[tokio::test(flavor = "multi_thread")]
     async fn all_come_to_their_turn() {
         let (turns, mut state) = (Turns::new(3), 0x2545_f491_4f6c_dd1d_u64);
