@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use serde_json::Value;
 use virtualize::Notation;
 
-/// The document, as it stands in the crate.
+/// The OpenAPI document of the service.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
 /// Returns the members of a request for a job.
@@ -19,8 +19,8 @@ pub(crate) fn job_members() -> &'static BTreeSet<String> {
     &MEMBERS
 }
 
-/// Parameters of mapping, which every endpoint that reads a source accepts. Members of [`MappingOptions`] that are not
-/// listed are the service's own: who reads HDF5, how much may be inlined in total.
+/// Parameters of mapping, which every endpoint that reads a source accepts. The service itself sets the members of
+/// [`MappingOptions`] that are not listed, such as the HDF5 reader and the total size of inline chunks.
 pub(crate) const OF_MAPPING: [&str; 14] = [
     "chunk-grid",
     "follow-external",

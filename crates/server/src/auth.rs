@@ -1,4 +1,4 @@
-//! Who may do what: bearer tokens with scopes.
+//! Authorization: bearer tokens with scopes.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use virtualize_store::Allowed;
 
 use crate::{ConfigError, TokenError};
 
-/// What a token may do.
+/// The set of scopes that a token grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Scopes {
     pub(crate) read: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Scopes {
     pub(crate) metrics: bool,
 }
 
-/// One of them.
+/// A scope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
     /// Sources: references, inspection, Zarr.
@@ -28,12 +28,12 @@ pub(crate) enum Scope {
 }
 
 impl Scopes {
-    /// All of them.
+    /// All scopes.
     pub(crate) const ALL: Self = Self { read: true, jobs: true, metrics: true };
-    /// Reading alone.
+    /// Read access only.
     pub(crate) const READ: Self = Self { read: true, jobs: false, metrics: false };
 
-    /// Whether a scope is among them.
+    /// Returns whether the set contains a scope.
     pub(crate) fn has(self, scope: Scope) -> bool {
         match scope {
             Scope::Read => self.read,
@@ -42,6 +42,7 @@ impl Scopes {
         }
     }
 
+    /// Parses comma-separated scopes; `admin` stands for all of them.
     fn parse(text: &str) -> Option<Self> {
         text.split(',').try_fold(Self::default(), |all, scope| match scope {
             "read" => Some(Self { read: true, ..all }),
@@ -53,7 +54,7 @@ impl Scopes {
     }
 }
 
-/// The digest of a token, what it may do and, where that is less than all, read.
+/// A token: its SHA-256 digest, its scopes, and the prefixes that it may read if they are restricted.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     digest: [u8; 32],
@@ -62,23 +63,23 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// A name for the token that does not give it away.
+    /// Returns a name for the token that does not reveal it: the start of its digest.
     pub(crate) fn name(&self) -> String {
         hex::encode(self.digest.split_at(6).0)
     }
 }
 
-/// All tokens; none where everybody is answered.
+/// The tokens of the service; empty if it requires none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens(Vec<Token>);
 
 impl Tokens {
-    /// Whether there are none.
+    /// Returns whether the service requires no token.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads a file of tokens. Messages name lines and show nothing of them.
+    /// Reads a token file. Messages give line numbers and no content.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;
         let path = path.to_owned();
@@ -89,6 +90,7 @@ impl Tokens {
         }
     }
 
+    /// Parses a token file, in which empty lines and lines that start with `#` are ignored.
     fn parse(text: &str) -> Result<Self, (usize, TokenError)> {
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -96,12 +98,12 @@ impl Tokens {
         tokens.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The token of a name.
+    /// Returns the token with a name.
     pub(crate) fn named(&self, name: &str) -> Option<&Token> {
         self.0.iter().find(|token| token.name() == name)
     }
 
-    /// The token that a client gave. All are compared, and each in constant time.
+    /// Returns the token that a client sent. The search compares every token, each in constant time.
     pub(crate) fn find(&self, given: &str) -> Option<&Token> {
         let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
         let mut found = None;
@@ -114,6 +116,7 @@ impl Tokens {
     }
 }
 
+/// Parses a line of a token file: token, scopes, and optional prefixes.
 fn token(line: &str) -> Result<Token, TokenError> {
     let mut words = line.split_whitespace();
     let (Some(token), Some(scopes)) = (words.next(), words.next()) else {
@@ -125,7 +128,7 @@ fn token(line: &str) -> Result<Token, TokenError> {
     Ok(Token { digest: digest(token)?, scopes, allowed })
 }
 
-/// The digest of a token that is written plainly, or as `sha256:` and 64 hexadecimal digits.
+/// Returns the digest of a token that is given in plain text, or as `sha256:` and 64 hexadecimal digits.
 fn digest(token: &str) -> Result<[u8; 32], TokenError> {
     let Some(digits) = token.strip_prefix("sha256:") else {
         return match token.len() {

@@ -1,4 +1,5 @@
-//! The body of an answer, watched until its end: counted, bounded in time, and holding the place of its request.
+//! The body of a response. It counts bytes, enforces the response timeout, and holds the permits of its request until
+//! the end.
 
 use std::{
     pin::Pin,
@@ -15,7 +16,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 
 use crate::{metrics::Metrics, quota::Holds};
 
-/// What is known of a request when its answer begins.
+/// The access-log entry of a request, written on drop.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) metrics: Arc<Metrics>,
@@ -26,15 +27,15 @@ pub(crate) struct Entry {
     pub(crate) status: u16,
     pub(crate) start: Instant,
     pub(crate) bytes: u64,
-    /// Whether the answer was taken to its end.
+    /// Whether the response was sent completely.
     pub(crate) whole: bool,
-    /// Places among the requests of the client and of all, held until then.
+    /// Permits for the request, the client's and the shared one, held until the response ends.
     pub(crate) places: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
-    /// Shares that are held until then.
+    /// Budget shares that are held until the response ends.
     pub(crate) holds: Holds,
 }
 
-/// Written when the answer was taken, or the client has left.
+/// Logs and counts the request when its response has been sent or the client has disconnected.
 impl Drop for Entry {
     fn drop(&mut self) {
         let metrics = &self.metrics;
@@ -58,7 +59,7 @@ impl Drop for Entry {
     }
 }
 
-/// A body with its entry.
+/// A body with its entry and its deadline.
 pub(crate) struct Watched {
     inner: Body,
     entry: Entry,
@@ -66,7 +67,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Watches a body for at most so long.
+    /// Wraps a body, which fails if it is not sent within `most`.
     pub(crate) fn body(inner: Body, mut entry: Entry, most: Duration) -> Body {
         entry.whole = inner.is_end_stream();
         Body::new(Self { inner, entry, deadline: Box::pin(tokio::time::sleep(most)) })

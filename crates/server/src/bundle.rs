@@ -1,22 +1,22 @@
-//! Formats of several files as one answer: a zip archive, whose entries are stored as they are, so that clients read
-//! single ones by range. Times, order and attributes are always the same: the same references give the same bytes.
+//! Formats of several files in one response: a zip archive of uncompressed entries, so that clients can read single
+//! entries by range. Times, order and attributes are fixed, so that the same references give the same bytes.
 
 use std::io::{self, BufWriter, Seek, Write};
 
 use virtualize::Sink;
 use zip::{CompressionMethod, DateTime, ZipWriter, write::SimpleFileOptions};
 
-/// Bytes that are gathered before they are written.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Files that become entries of an archive.
+/// A sink whose files become entries of an archive.
 pub(crate) struct Bundle<W: Write + Seek> {
     archive: ZipWriter<W>,
     options: SimpleFileOptions,
 }
 
 impl<W: Write + Seek> Bundle<W> {
-    /// An archive of which no entry is longer than so many bytes.
+    /// Creates an archive whose entries have at most `most` bytes each.
     pub(crate) fn new(out: W, most: u64) -> Self {
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Stored)
@@ -26,7 +26,7 @@ impl<W: Write + Seek> Bundle<W> {
         Self { archive: ZipWriter::new(out), options }
     }
 
-    /// The archive, whole.
+    /// Completes the archive, and returns the writer.
     pub(crate) fn finish(self) -> io::Result<W> {
         Ok(self.archive.finish()?)
     }
@@ -34,7 +34,7 @@ impl<W: Write + Seek> Bundle<W> {
 
 impl<W: Write + Seek + Send> Sink for Bundle<W> {
     fn create(&mut self, key: &str) -> io::Result<Box<dyn Write + Send + '_>> {
-        // Nothing is unpacked elsewhere.
+        // No entry may be extracted outside the target folder.
         if key.split('/').any(|name| matches!(name, "" | "." | "..")) || key.contains(['\\', '\0']) {
             let reason = format!("{key:?} cannot be a file's name");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
@@ -65,7 +65,7 @@ mod tests {
     fn archives_are_the_same_each_time_and_lead_nowhere() {
         let made = archive(&["a/b", "c"]).unwrap();
         assert_eq!(made, archive(&["a/b", "c"]).unwrap());
-        // A local file header (APPNOTE, section 4.3.7): stored, 1980-01-01, and the bytes as they are.
+        // A local file header (APPNOTE, section 4.3.7): method "stored", 1980-01-01, and the uncompressed bytes.
         assert_eq!(&made[..4], b"PK\x03\x04");
         assert_eq!(&made[8..14], [0, 0, 0, 0, 0x21, 0]);
         assert!(

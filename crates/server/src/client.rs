@@ -1,4 +1,4 @@
-//! Who sends a request.
+//! The client of a request.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ pub(crate) struct Client {
     /// Name of the token, or the address.
     pub(crate) name: String,
     pub(crate) scopes: Scopes,
-    /// What the client may read.
+    /// Prefixes that the client may read.
     pub(crate) allowed: Allowed,
     /// Identifies the client's allowed prefixes; part of every cache key.
     pub(crate) access_key: String,
     pub(crate) quota: Arc<Quota>,
-    /// Shares of the client that are held until the response was sent.
+    /// Budget shares that are held until the response has been sent.
     pub(crate) holds: Holds,
 }

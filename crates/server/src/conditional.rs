@@ -5,7 +5,7 @@ use std::ops::Range;
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 
-/// A strong entity tag, with its quotation marks, of what an answer depends on.
+/// Returns a strong entity tag, including its quotation marks, of the inputs that a response depends on.
 pub(crate) fn tag(parts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for part in parts {
@@ -15,25 +15,25 @@ pub(crate) fn tag(parts: &[&str]) -> String {
     format!("\"{}\"", hexadecimal(&digest.finalize(), 16))
 }
 
-/// A strong entity tag of what an answer holds.
+/// Returns a strong entity tag of the content of a response.
 pub(crate) fn of_content(content: &[u8]) -> String {
     format!("\"{}\"", hexadecimal(&Sha256::digest(content), 16))
 }
 
-/// The first bytes of a digest.
+/// Returns the first bytes of a digest in hexadecimal.
 pub(crate) fn hexadecimal(digest: &[u8], bytes: usize) -> String {
     hex::encode(digest.get(..bytes).unwrap_or(digest))
 }
 
-/// Whether the client has the answer already (If-None-Match, compared weakly). Tags of the same answer in another content
-/// coding end in its name.
+/// Returns whether the client already has the response (If-None-Match, compared weakly). Tags of the same response in
+/// another content coding end in the name of the coding.
 pub(crate) fn none_match(headers: &HeaderMap, etag: &str) -> bool {
     let wanted = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = wanted.flat_map(|value| value.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
     tags.any(|tag| tag == "*" || tag == etag || uncoded(tag) == etag)
 }
 
-/// A tag without the name of a content coding.
+/// Returns a tag without the name of its content coding.
 fn uncoded(tag: &str) -> String {
     ["-gzip\"", "-zstd\""]
         .iter()
@@ -41,17 +41,17 @@ fn uncoded(tag: &str) -> String {
         .map_or_else(String::new, |tag| format!("{tag}\""))
 }
 
-/// What of an answer is wanted.
+/// The requested part of a response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     All,
     Part(Range<u64>),
-    /// Nothing of it exists.
+    /// A range that does not overlap the response.
     Nothing,
 }
 
-/// The range that a client asks for. Several ranges, other units and what makes no sense are answered with all of it; so
-/// is a range of a version that is no longer (If-Range).
+/// Parses the requested range. Several ranges, other units, invalid ranges, and ranges of an outdated version
+/// (If-Range) select the whole response.
 pub(crate) fn range(headers: &HeaderMap, length: u64, etag: &str) -> Wanted {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if text(header::IF_RANGE).is_some_and(|wanted| wanted != etag) {

@@ -5,12 +5,12 @@ use virtualize_store::Allowed;
 
 use crate::{ConfigError, Settings, Size, auth::Tokens};
 
-/// Less memory than this is of no use.
+/// Minimum memory budget in bytes.
 const LEAST_MEMORY: u64 = 16 << 20;
-/// Mapped files that are kept, however small they are: each may have a descriptor.
+/// Maximum number of cached mapped files, regardless of their size: each may hold a descriptor.
 const SOURCES_KEPT: usize = 512;
 
-/// A whole configuration, checked.
+/// A complete, validated configuration.
 #[derive(Debug)]
 pub struct Config {
     pub(crate) listen: SocketAddr,
@@ -26,7 +26,7 @@ pub struct Config {
     pub(crate) hold_time: Duration,
     pub(crate) traffic: Traffic,
     pub(crate) times: Times,
-    /// Maximum number of mapped files to keep, however small they are.
+    /// Maximum number of mapped files to cache, regardless of their size.
     pub(crate) sources_kept: usize,
     pub(crate) header_size: usize,
     pub(crate) request_size: usize,
@@ -35,10 +35,10 @@ pub struct Config {
     pub(crate) file_memory: u64,
     pub(crate) output_size: u64,
     pub(crate) jobs: Option<PathBuf>,
-    /// Where jobs may write.
+    /// Prefixes that jobs may write to.
     pub(crate) allow_write: Option<Allowed>,
     pub(crate) job_limits: JobLimits,
-    /// How sources are reached, without what is allowed.
+    /// Options to open sources, without the allowed prefixes.
     pub(crate) store: StoreOptions,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Times {
 pub(crate) struct JobLimits {
     pub(crate) running: usize,
     pub(crate) queued: usize,
-    /// Jobs of one client that wait or run.
+    /// Queued and running jobs of one client.
     pub(crate) per_client: usize,
     /// Bytes of ended jobs together, and of one running job.
     pub(crate) keep: u64,
@@ -200,13 +200,13 @@ impl Settings {
 }
 
 impl Config {
-    /// How sources are reached by a client who may read what is allowed.
+    /// Returns the options to open sources for a client that may read the `allowed` prefixes.
     pub(crate) fn store_options(&self, allowed: &Allowed) -> StoreOptions {
         StoreOptions { allowed: Some(allowed.clone()), ..self.store.clone() }
     }
 }
 
-/// How much a file may ask for, where so many bytes may be held for it.
+/// Returns the limits on the structures of a file whose metadata may take `memory` bytes.
 fn limits(memory: u64) -> Limits {
     let usual = Limits::default();
     Limits {
@@ -231,7 +231,7 @@ fn bytes(given: Option<Size>, default: u64) -> u64 {
     given.map_or(default, |size| size.0)
 }
 
-/// Returns what one client may use of `all`: by default a quarter.
+/// Returns the part of `all` that one client may use: by default a quarter.
 fn share(given: Option<usize>, all: usize) -> usize {
     given.unwrap_or(all.div_ceil(4)).clamp(1, all)
 }

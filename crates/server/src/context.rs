@@ -21,7 +21,7 @@ pub(crate) struct Context {
     /// Permits for concurrent requests.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) sources: Arc<Sources>,
-    /// Memory that requests may hold.
+    /// Memory budget of all requests.
     pub(crate) memory: Budget,
     /// Quotas of the clients.
     pub(crate) quotas: Quotas,
@@ -55,7 +55,7 @@ impl Context {
         })
     }
 
-    /// Stops accepting requests, and the jobs.
+    /// Stops the jobs, and refuses further requests for jobs.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(jobs) = &self.jobs {

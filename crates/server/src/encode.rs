@@ -1,4 +1,4 @@
-//! Answers in the coding that a client takes.
+//! Responses in a content coding that the client accepts.
 
 use std::{
     fs::File,
@@ -31,20 +31,20 @@ use crate::{
     conditional::{none_match, of_content},
 };
 
-/// Answers that are shorter are sent as they are.
+/// Minimum size of a response to compress, in bytes.
 const SHORT: u64 = 1024;
-/// Bytes of a piece of a file.
+/// Bytes read from a file at once.
 const PIECE: usize = 64 << 10;
 
-/// The content of an answer.
+/// The content of a response.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Memory(Bytes),
-    /// From its beginning, with its length. It is read by place, so that many answers share it.
+    /// A whole file and its length. Reads are positioned, so that concurrent responses can share the file.
     File(Arc<Kept>, u64),
 }
 
-/// A file that is sent, and what it holds of the disk for as long as it is open.
+/// A file that is being sent, and its share of the disk, which is held while the file is open.
 #[derive(Debug)]
 pub(crate) struct Kept {
     file: File,
@@ -57,7 +57,7 @@ impl Kept {
     }
 }
 
-/// Content that never changes: its tag and its codings are made once.
+/// Static content, whose entity tag and compressed forms are computed once.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     kind: &'static str,
@@ -72,13 +72,13 @@ impl Fixed {
         Self { kind, text, etag: OnceLock::new(), gzip: OnceCell::const_new(), zstd: OnceCell::const_new() }
     }
 
-    /// Its media type and its text.
+    /// Returns the media type and the text.
     #[cfg(test)]
     pub(crate) fn parts(&self) -> (&'static str, &'static str) {
         (self.kind, self.text)
     }
 
-    /// The answer, in the coding that the client takes.
+    /// Builds the response, in a coding that the client accepts.
     pub(crate) async fn answer(&self, headers: &HeaderMap) -> Response {
         let etag = self.etag.get_or_init(|| of_content(self.text.as_bytes()));
         if none_match(headers, etag) {
@@ -102,7 +102,7 @@ impl Fixed {
     }
 }
 
-/// All bytes of content in a coding.
+/// Encodes the whole content.
 async fn whole(coding: Coding, content: Content) -> io::Result<Bytes> {
     let mut bytes = Vec::new();
     match coding {
@@ -137,7 +137,7 @@ impl Content {
     }
 }
 
-/// The answer: not modified, or the content, compressed where the client takes that.
+/// Builds the response: 304, or the content, compressed if the client accepts that.
 pub(crate) fn answer(headers: &HeaderMap, content: Content, kind: &'static str, etag: &str) -> Response {
     if none_match(headers, etag) {
         return not_modified(etag);
@@ -154,7 +154,7 @@ pub(crate) fn answer(headers: &HeaderMap, content: Content, kind: &'static str, 
     finished(body, coding, length, kind, etag)
 }
 
-/// An answer of a body in a coding.
+/// Builds a response from an encoded body.
 fn finished(body: Body, coding: Coding, length: Option<u64>, kind: &'static str, etag: &str) -> Response {
     let mut response = body.into_response();
     let all = response.headers_mut();
@@ -178,20 +178,21 @@ fn finished(body: Body, coding: Coding, length: Option<u64>, kind: &'static str,
     response
 }
 
-/// JSON that was made for this request alone, so that its content is its tag.
+/// Builds a response from JSON that was generated for this request only. Its entity tag is that of its content.
 pub(crate) fn json(headers: &HeaderMap, text: String) -> Response {
     let etag = of_content(text.as_bytes());
     answer(headers, Content::Memory(text.into()), "application/json", &etag)
 }
 
-/// 304.
+/// Builds a 304 response.
 pub(crate) fn not_modified(etag: &str) -> Response {
     let mut response = StatusCode::NOT_MODIFIED.into_response();
     described(response.headers_mut(), etag);
     response
 }
 
-/// What a cache must know. Answers are asked for again each time, which is cheap where nothing changed.
+/// Adds the headers for caches. A cache must revalidate a response before each use, which is cheap if nothing has
+/// changed.
 fn described(headers: &mut HeaderMap, etag: &str) {
     if let Ok(etag) = HeaderValue::from_str(etag) {
         headers.insert(header::ETAG, etag);
@@ -204,7 +205,7 @@ fn stream(reader: impl tokio::io::AsyncRead + Send + 'static) -> Body {
     Body::from_stream(ReaderStream::with_capacity(reader, PIECE))
 }
 
-/// The coding that a client likes best of those that are here (RFC 9110, section 12.5.3); zstd among equals.
+/// Selects the supported coding that the client prefers (RFC 9110, section 12.5.3); zstd among equals.
 fn coding(headers: &HeaderMap) -> Coding {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let wanted: Vec<(String, f32)> = values.flat_map(|value| value.split(',')).map(weighed).collect();
@@ -221,6 +222,7 @@ fn coding(headers: &HeaderMap) -> Coding {
     }
 }
 
+/// Parses a coding and its weight; 1 if the weight is absent, 0 if it is invalid.
 fn weighed(text: &str) -> (String, f32) {
     let (name, parameters) = text.split_once(';').unwrap_or((text, ""));
     let weight =
@@ -228,13 +230,13 @@ fn weighed(text: &str) -> (String, f32) {
     (name.trim().to_ascii_lowercase(), weight)
 }
 
-/// An encoder that takes less than a MiB of memory.
+/// Returns an encoder that needs less than 1 MiB of memory.
 fn lean_zstd<R: AsyncBufRead>(reader: R) -> ZstdEncoder<R> {
     let lean = [CParameter::window_log(17), CParameter::hash_log(15), CParameter::chain_log(15)];
     ZstdEncoder::with_quality_and_params(reader, Level::Default, &lean)
 }
 
-/// Bytes of a file, piece by piece.
+/// Streams a range of a file in pieces.
 pub(crate) fn pieces(
     file: Arc<Kept>,
     range: Range<u64>,
@@ -254,7 +256,7 @@ pub(crate) fn pieces(
     })
 }
 
-/// Reads from a place, which leaves that of the file as it is.
+/// Reads at an offset, without moving the cursor of the file.
 #[cfg(unix)]
 fn read_at(file: &File, piece: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, piece, at)

@@ -2,13 +2,13 @@ use std::{io, net::SocketAddr, path::PathBuf};
 
 use virtualize::StoreError;
 
-/// Why a service cannot be started: one line.
+/// An error that prevents the service from starting; displayed as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// No prefix may be read.
     #[error("nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/")]
     NothingAllowed,
-    /// A prefix that is not one.
+    /// A prefix is not valid.
     #[error("--{setting}: {error}")]
     Prefix {
         /// Name of the setting.
@@ -16,7 +16,7 @@ pub enum ConfigError {
         /// What is wrong with the prefix.
         error: StoreError,
     },
-    /// An address that others reach, without tokens.
+    /// The address is reachable by other machines, but there are no tokens.
     #[error(
         "{address} can be reached from other machines: give --token-file, or --public to serve everybody"
     )]
@@ -24,7 +24,7 @@ pub enum ConfigError {
         /// The address.
         address: SocketAddr,
     },
-    /// A setting of the stores without a key.
+    /// A store setting has no key.
     #[error("--store-option: expected KEY=VALUE")]
     StoreOption,
     /// The configuration file is not valid.
@@ -48,7 +48,7 @@ pub enum ConfigError {
     Token {
         /// The file.
         path: PathBuf,
-        /// Number of the line, from 1 on.
+        /// Number of the line, from 1.
         line: usize,
         /// What is wrong with it.
         error: TokenError,
@@ -59,13 +59,13 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
     },
-    /// Another process uses the folder of jobs.
+    /// Another process uses the jobs folder.
     #[error("--jobs {}: in use by another service", folder.display())]
     JobsInUse {
         /// The folder.
         folder: PathBuf,
     },
-    /// The process may not open enough files.
+    /// The process cannot open enough files.
     #[error(
         "--connections {connections}: together with {reserved} files they exceed the limit of {limit} descriptors: give \
          at most {most}, lower --concurrent, or raise the limit (ulimit -Hn)"
@@ -85,28 +85,28 @@ pub enum ConfigError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// What is wrong with a line of a token file. Messages contain nothing of the token.
+/// Why a line of a token file is not valid. Messages contain no part of the token.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
     /// No scopes.
     #[error("expected a token, its scopes, and optionally the prefixes that it may read")]
     Incomplete,
-    /// A scope that does not exist.
+    /// Unknown scope.
     #[error("expected scopes of read, jobs, metrics, admin, separated by commas")]
     Scopes,
-    /// A token that could be guessed.
+    /// Token that is too short to be safe.
     #[error("expected a token of at least 16 characters")]
     Short,
-    /// A digest of another length, or with other digits.
+    /// Digest of a wrong length or with invalid digits.
     #[error("expected sha256: and 64 hexadecimal digits")]
     Digest,
-    /// A prefix that is not one.
+    /// A prefix is not valid.
     #[error(transparent)]
     Prefix(#[from] StoreError),
 }
 
 impl ConfigError {
-    /// Returns what turns an I/O error about `name` into this error.
+    /// Returns a function that converts an I/O error about `name` into this error.
     pub(crate) fn io(name: impl ToString) -> impl Fn(io::Error) -> Self {
         move |error| Self::Io { name: name.to_string(), error }
     }

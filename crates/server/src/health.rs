@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics`: for those who run the service.
+//! `/healthz`, `/readyz`, `/metrics`: endpoints for operators of the service.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use axum::{
 
 use crate::{Problem, context::Context};
 
-/// The process answers.
+/// `GET /healthz`: reports that the process responds.
 pub(crate) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// More requests are welcome.
+/// `GET /readyz`: reports whether the service accepts more requests.
 pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
     let unready = |why: &str| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", why).retry_after(5).into_response()
@@ -31,7 +31,7 @@ pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
     }
 }
 
-/// What Prometheus scrapes.
+/// `GET /metrics`: returns the metrics for Prometheus.
 pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
     for (state, count) in context.jobs.iter().flat_map(crate::jobs::Jobs::counts) {
         context.metrics.jobs.with_label_values(&[state]).set(count);

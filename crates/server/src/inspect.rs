@@ -1,4 +1,4 @@
-//! `GET /v1/inspect`: what a file holds and how it is mapped.
+//! `GET /v1/inspect`: the content of a file and its mapping.
 
 use std::sync::Arc;
 
@@ -20,17 +20,18 @@ use crate::{
     zarr,
 };
 
-/// Places of chunks that are shown of an array where nothing else is said, and at most.
+/// Default and maximum number of chunk positions per array.
 const PLACES: (u64, u64) = (0, 10_000);
-/// Most places of all arrays together.
+/// Maximum number of chunk positions of all arrays together.
 const ALL_PLACES: usize = 200_000;
 
-/// The parameters that are known.
+/// Returns the accepted parameters.
 pub(crate) fn parameters() -> Vec<&'static str> {
     OF_MAPPING.into_iter().chain(["places", "url"]).collect()
 }
 
-/// The answer: what `virtualize inspect --json` prints, where to read the file as a Zarr store, and places of chunks.
+/// Handles the request. The response is the output of `virtualize inspect --json`, with links to the file as a Zarr
+/// store and with chunk positions.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -49,6 +50,7 @@ pub(crate) async fn get(
     Ok(made.await?.answer(request.headers(), "application/json"))
 }
 
+/// Describes a mapped file, with at most `places` chunk positions per array.
 fn described(mapped: &Mapped, url: &str, places: usize) -> Value {
     let mut described = describe::store(&mapped.store, PARAMETERS);
     let Some(members) = described.as_object_mut() else { return described };
@@ -64,7 +66,7 @@ fn described(mapped: &Mapped, url: &str, places: usize) -> Value {
     described
 }
 
-/// Places of chunks by array.
+/// Lists at most `most` chunk positions per array, by path of the array.
 fn places(mapped: &Mapped, most: usize) -> Value {
     let arrays = mapped.store.hierarchy.arrays();
     let each = most.min(ALL_PLACES.checked_div(arrays.len()).unwrap_or(most)).max(1);

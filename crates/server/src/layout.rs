@@ -1,4 +1,4 @@
-//! `GET /v1/chunks`: where the chunks of one array lie, as columns, for those who draw or count them.
+//! `GET /v1/chunks`: the chunk positions of one array as columns, for clients that draw or count them.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use virtualize::zarr::{Array, ChunkEntry, Source};
 
 use crate::{Problem, api::OF_MAPPING, client::Client, context::Context, query::Parameters, sources::Mapped};
 
-/// Most chunks of an answer. Of more every n-th is told.
+/// Maximum number of chunks in a response. Of a larger array, every n-th chunk is listed.
 const MOST: usize = 200_000;
 
-/// The parameters that are known.
+/// Returns the accepted parameters.
 pub(crate) fn parameters() -> Vec<&'static str> {
     OF_MAPPING.into_iter().chain(["array", "url"]).collect()
 }
 
-/// The answer.
+/// Handles the request.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -44,6 +44,7 @@ pub(crate) async fn get(
     Ok(made.await?.answer(request.headers(), "application/json"))
 }
 
+/// Describes the chunks of the array at a path; `None` if the array does not exist.
 fn table(mapped: &Mapped, path: &str) -> Option<Value> {
     let hierarchy = &mapped.store.hierarchy;
     let array = hierarchy.array(path)?;
@@ -63,7 +64,7 @@ fn table(mapped: &Mapped, path: &str) -> Option<Value> {
     }))
 }
 
-/// Position in the grid (row-major), source, offset and length of chunks that lie in files.
+/// Lists position in the grid (row-major), source, offset and length of the chunks that are stored in files.
 fn columns(array: &Array, step: usize) -> Value {
     let mut columns: [Vec<u64>; 4] = Default::default();
     for (position, chunk) in array.chunks.iter().step_by(step) {

@@ -1,26 +1,26 @@
-//! What Prometheus scrapes.
+//! Metrics for Prometheus.
 
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
 
-/// All that is counted.
+/// The metrics of the service.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// By route and status.
+    /// Requests by route and status.
     pub(crate) requests: IntCounterVec,
-    /// From the head of a request to the end of its answer, by route.
+    /// Duration from the head of a request to the end of its response, by route.
     pub(crate) seconds: HistogramVec,
     pub(crate) in_flight: IntGauge,
-    /// Of answers, by route.
+    /// Bytes of responses, by route.
     pub(crate) bytes: IntCounterVec,
-    /// By which cache (`references`, `stores`) and whether it had it (`hit`, `miss`).
+    /// Lookups by cache (`references`, `stores`) and outcome (`hit`, `miss`).
     pub(crate) cache: IntCounterVec,
-    /// By state, as they were when the metrics were asked for.
+    /// Jobs by state, at the time of the scrape.
     pub(crate) jobs: IntGaugeVec,
-    /// Of the budget, as it was when the metrics were asked for.
+    /// Reserved bytes of the memory budget, at the time of the scrape.
     pub(crate) memory: IntGauge,
     pub(crate) source_requests: IntCounter,
     pub(crate) source_bytes: IntCounter,
@@ -61,12 +61,12 @@ impl Metrics {
         Ok(this)
     }
 
-    /// Counts a lookup.
+    /// Counts a lookup in a cache.
     pub(crate) fn looked_up(&self, cache: &str, found: bool) {
         self.cache.with_label_values(&[cache, if found { "hit" } else { "miss" }]).inc();
     }
 
-    /// The text of the exposition format.
+    /// Encodes the metrics in the text exposition format.
     pub(crate) fn text(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text).ok()?;

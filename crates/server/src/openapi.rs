@@ -1,10 +1,10 @@
-//! `GET /v1/openapi.json`: the description of the API, kept true by tests.
+//! `GET /v1/openapi.json`: the description of the API, which tests compare with the service.
 
 use axum::{extract::Request, response::Response};
 
 use crate::{api::DOCUMENT, encode::Fixed};
 
-/// The answer.
+/// Handles the request.
 pub(crate) async fn get(request: Request) -> Response {
     static ANSWER: Fixed = Fixed::new("application/json", DOCUMENT);
     ANSWER.answer(request.headers()).await

@@ -1,5 +1,5 @@
-//! The page for people at `/`: its files are embedded from `assets/`. Nothing of it comes from elsewhere, and its policy
-//! forbids all that is not in these files.
+//! The web page at `/`. Its files are embedded from `assets/`. It loads nothing from other hosts, and its content
+//! security policy forbids everything else.
 
 use std::sync::Arc;
 
@@ -44,16 +44,17 @@ static FILES: [(&str, Fixed); 20] = [
     ("/assets/use.js", Fixed::new(SCRIPT, include_str!("../assets/use.js"))),
     ("/assets/values.js", Fixed::new(SCRIPT, include_str!("../assets/values.js"))),
     ("/assets/zarr.js", Fixed::new(SCRIPT, include_str!("../assets/zarr.js"))),
-    // What browsers ask for unasked.
+    // Browsers request this path by default.
     ("/favicon.ico", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
 ];
 
-/// What the page may do: run its own scripts, use its own styles, ask its own service. No text becomes markup.
+/// Content security policy: the page may run its own scripts, use its own styles, and send requests to its own
+/// service. Text never becomes markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Headers of each file.
+/// Headers of every file.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -61,7 +62,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Routes of the page and of its files.
+/// Returns the routes of the page's files.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
     let route = |(path, file): &'static (&'static str, Fixed)| {
         (*path, get(move |headers: HeaderMap| async move { answer(&headers, file).await }))
@@ -77,7 +78,8 @@ async fn answer(headers: &HeaderMap, file: &Fixed) -> Response {
     response
 }
 
-/// `GET /v1/about`: the version of the service, below which prefixes the client may read, and whether there are jobs.
+/// `GET /v1/about`: returns the version of the service, the prefixes that the client may read, and whether the service
+/// runs jobs.
 pub(crate) async fn about(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -96,7 +98,7 @@ pub(crate) async fn about(
 mod tests {
     use super::*;
 
-    /// Every file of `assets/` is served, and none is asked of anybody else.
+    /// The service serves every file of `assets/`, and no file refers to another host.
     #[test]
     fn the_page_is_whole() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
@@ -112,7 +114,7 @@ mod tests {
         }
         for (path, file) in &FILES {
             let (kind, text) = file.parts();
-            // Namespaces are names, and are not fetched.
+            // Browsers do not fetch namespaces.
             let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!elsewhere.contains("://") || !elsewhere.contains("src=\"http"), "{path}");
             assert!(

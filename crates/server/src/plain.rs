@@ -1,6 +1,6 @@
-//! `GET /v1/plain/{source}/{key}`: the store of `/v1/zarr` with its chunks decoded, for readers that lack the codecs, as
-//! browsers do. Arrays have the one codec `bytes`. Those that are stored so already are the same as in `/v1/zarr`, and
-//! can be read by range.
+//! `GET /v1/plain/{source}/{key}`: the store of `/v1/zarr` with decoded chunks, for readers without the codecs, such
+//! as browsers. The only codec of every array is `bytes`. Arrays that are already stored this way are the same as in
+//! `/v1/zarr`, and can be read by range.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use crate::{
     zarr::{self, Asked, Chunk, Found},
 };
 
-/// Where the store of a source lies.
+/// Path prefix of the stores.
 const PREFIX: &str = "/v1/plain/";
-/// Most bytes of a decoded chunk, and of a stored one.
+/// Maximum size in bytes of a decoded chunk, and of a stored one.
 const MOST: u64 = 64 << 20;
 
-/// A chunk, or a metadata document.
+/// Handles the request for a chunk or a metadata document.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -47,24 +47,25 @@ pub(crate) async fn get(
     asked.settle(&context, answered).await
 }
 
-/// Whether the chunks of an array are its elements already.
+/// Returns whether the chunks of an array are stored as bare elements.
 fn is_plain(array: &Array) -> bool {
     matches!(array.codecs.as_slice(), [Codec::Bytes { .. }])
 }
 
-/// Whether the chunks of an array can be given as its elements.
+/// Returns whether the elements of an array have a fixed size, so that its chunks can be served decoded.
 fn is_fixed(array: &Array) -> bool {
     array.data_type.size().is_some()
 }
 
+/// Returns the problem of an array whose elements have variable size.
 fn variable() -> Problem {
     let detail = "elements of variable size cannot be served without their codecs";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-plain", detail)
         .hint("read them through /v1/zarr, as they are stored")
 }
 
-/// Metadata with the one codec. Arrays of elements of variable size are refused, and missing where metadata is
-/// consolidated.
+/// Builds a metadata document in which `bytes` is the only codec. The metadata of an array with elements of variable
+/// size is refused, and omitted from consolidated metadata.
 fn document(asked: &Asked, bytes: &Bytes, headers: &HeaderMap) -> Result<Response, Problem> {
     let hierarchy = &asked.mapped.store.hierarchy;
     let path = asked.key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
@@ -81,7 +82,7 @@ fn document(asked: &Asked, bytes: &Bytes, headers: &HeaderMap) -> Result<Respons
     Ok(encode::json(headers, document.to_string()))
 }
 
-/// Says the one codec in the metadata of an array.
+/// Replaces the codecs in the metadata of an array by `bytes`.
 fn say(document: &mut Value, path: &str, hierarchy: &Hierarchy) {
     let is_coded = hierarchy.array(path).is_some_and(|array| !is_plain(array));
     if let Some(codecs) = document.get_mut("codecs").filter(|_| is_coded) {
@@ -89,7 +90,7 @@ fn say(document: &mut Value, path: &str, hierarchy: &Hierarchy) {
     }
 }
 
-/// A chunk as its elements.
+/// Builds the response for a chunk: its decoded elements.
 async fn elements(
     context: &Arc<Context>,
     asked: &Asked,
@@ -111,7 +112,7 @@ async fn elements(
     Ok(answer(headers, Content::Memory(bytes), "application/octet-stream", &etag))
 }
 
-/// Reads and decodes a chunk. Its bytes count as held until they are sent.
+/// Reads and decodes a chunk. The budget share of its bytes is held until they are sent.
 async fn decoded(
     context: &Arc<Context>,
     asked: &Asked,

@@ -11,14 +11,14 @@ use virtualize::{Error, ErrorClass, Notation, Remedy, StoreError};
 
 use crate::api::{MEMBERS, PARAMETERS};
 
-/// An error response: status, stable code, one line, and what the client can do.
+/// An error response: status, stable code, one line of detail, and a hint for the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// HTTP status.
     pub status: StatusCode,
-    /// Stable name.
+    /// Stable name of the error.
     pub code: &'static str,
-    /// One line.
+    /// What failed, in one line.
     pub detail: String,
     /// What the client can do, in one line.
     pub hint: Option<String>,
@@ -47,7 +47,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error; see the log of the service")
     }
 
-    /// Reports that a file of the service's own could not be opened or written. The cause goes to the log only.
+    /// Reports that one of the service's own files could not be opened or written. The cause goes to the log only.
     pub(crate) fn of_io(doing: &str, error: &io::Error) -> Self {
         tracing::error!("{doing}: {error}");
         match error.kind() {
@@ -75,13 +75,13 @@ impl Problem {
         .hint("open it again, under a URL with its version (from /v1/inspect)")
     }
 
-    /// Adds advice.
+    /// Adds a hint.
     #[must_use]
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The same with what the client can do, if it can do anything.
+    /// Adds the remedy as a hint, if there is one.
     #[must_use]
     pub(crate) fn remedy(self, remedy: Option<Remedy>) -> Self {
         Self { hint: remedy.and_then(|remedy| remedy.render(MEMBERS)), ..self }
@@ -101,8 +101,8 @@ impl From<Error> for Problem {
 }
 
 impl Problem {
-    /// What the library refused, with its remedy in the notation of the request. The text of a store may name machines and
-    /// accounts, so it goes to the log only.
+    /// Converts an error of the library, with its remedy in the notation of the request. The text of a store may name
+    /// machines and accounts, so it goes to the log only.
     pub(crate) fn of_error(error: &Error, notation: Notation) -> Self {
         tracing::debug!("{error}");
         let (status, code) = kind(error);

@@ -1,4 +1,4 @@
-//! Query parameters: each must be known, occur once, and be valid before anything is opened.
+//! Query parameters. Each must be known, occur once, and be valid before the service opens a source.
 
 use axum::http::Uri;
 use serde::de::DeserializeOwned;
@@ -28,7 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) url: String,
     pub(crate) options: Options,
     pub(crate) format: Format,
-    /// URL, options and access of the client in one text: everything that a response depends on, except the source itself.
+    /// Cache key of URL, options and access of the client: everything that a response depends on, except the source
+    /// itself.
     pub(crate) key: String,
     pub(crate) client: Client,
 }
@@ -70,7 +71,7 @@ impl Parameters {
             .ok_or_else(|| Problem::parameter(name, format!("expected a number from {least} to {most}")))
     }
 
-    /// Returns the requested source and how to map it, within what the service grants to one file.
+    /// Returns the requested source and the options to map it, within the service's limits for one file.
     pub(crate) fn wanted(&self, config: &Config, client: &Client) -> Result<Wanted, Problem> {
         let url = self.get("url").filter(|url| !url.is_empty());
         let url = url.ok_or_else(|| Problem::parameter("url", "is missing"))?;
@@ -84,7 +85,7 @@ impl Parameters {
         Ok(Wanted { url, options, format, key, client: client.clone() })
     }
 
-    /// Returns how sources are reached and mapped.
+    /// Returns the options to open and map sources.
     fn options(&self, config: &Config, allowed: &Allowed, format: ZarrFormat) -> Result<Options, Problem> {
         let of_mapping =
             self.0.iter().filter(|(name, _)| name != "format" && OF_MAPPING.contains(&name.as_str()));
@@ -93,8 +94,8 @@ impl Parameters {
     }
 }
 
-/// Returns how sources are reached and mapped, from members of [`MappingOptions`], which a problem names as `shown` does.
-/// Values beyond what the service grants to one file are refused.
+/// Converts members of [`MappingOptions`] into the options to open and map sources. Problems name the members as
+/// `shown` does. Values above the service's limits for one file are refused.
 pub(crate) fn options(
     members: Map<String, Value>,
     shown: impl Fn(&str) -> String,
@@ -139,13 +140,13 @@ pub(crate) fn deserialize<T: DeserializeOwned>(
     T::deserialize(Value::Object(members)).map_err(|error| Problem::parameter("body", reason(&error)))
 }
 
-/// Returns what was expected, without what was found: `unknown variant "x", expected "a" or "b"`.
+/// Returns the expected values from a message, without the actual one: `unknown variant "x", expected "a" or "b"`.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(", expected ").map_or(text.clone(), |(_, expected)| format!("expected {expected}"))
 }
 
-/// Returns the format to write, which must be an answer.
+/// Returns the format to write, which must be one that a response can hold.
 fn format(name: Option<&str>) -> Result<Format, Problem> {
     match name.map(str::parse).transpose() {
         Ok(format) => match format.unwrap_or_default() {
@@ -160,7 +161,7 @@ fn format(name: Option<&str>) -> Result<Format, Problem> {
     }
 }
 
-/// The refusal of a format that is a commit.
+/// Returns the problem of a format that commits to a repository.
 #[cfg(feature = "icechunk")]
 fn repository() -> Problem {
     let status = axum::http::StatusCode::NOT_ACCEPTABLE;

@@ -1,4 +1,4 @@
-//! `GET /v1/references`: a file as references.
+//! `GET /v1/references`: references to the chunks of a file.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::{
     sources::Mapped,
 };
 
-/// The parameters that are known.
+/// Returns the accepted parameters.
 pub(crate) fn parameters() -> Vec<&'static str> {
     OF_MAPPING.into_iter().chain(["url"]).collect()
 }
 
-/// The answer.
+/// Handles the request.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -46,7 +46,7 @@ pub(crate) async fn get(
     Ok(sent(&*made.await?, request.headers(), format))
 }
 
-/// Returns references as what they are: JSON, or an archive to keep.
+/// Builds the response: JSON, or an archive to download.
 fn sent(made: &Rendering, headers: &HeaderMap, format: Format) -> Response {
     let mut response = made.answer(headers, format.media_type());
     if format.is_several_files() {

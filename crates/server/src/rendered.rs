@@ -139,21 +139,21 @@ impl Rendered {
         drop(place);
         match (&made, lasts) {
             (Ok(made), true) => self.remember(&name, made),
-            // Other files contributed, which the name does not cover.
+            // The name does not cover the other files that contributed.
             (_, false) => self.answers.invalidate(&name).await,
             _ => {}
         }
         made?.sent_to(client).await
     }
 
-    /// Looks for a rendering on the disk.
+    /// Looks up a rendering in the disk cache.
     async fn find_on_disk(&self, name: &str) -> Result<Option<Content>, Problem> {
         let Some(disk) = self.disk.clone() else { return Ok(None) };
         let name = name.to_owned();
         let found = tokio::task::spawn_blocking(move || disk.get(&name)).await.ok().flatten();
         self.sources.metrics.looked_up("references", found.is_some());
         let Some(found) = found else { return Ok(None) };
-        // Even if it is removed from the folder, it occupies the disk until it has been sent.
+        // An evicted file still occupies the disk until it has been sent.
         let share = self.spool.take(found.bytes).await?;
         Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
     }
@@ -258,7 +258,7 @@ impl Aside {
         written.and_then(|()| out.flush()).map_err(lost)
     }
 
-    /// Completes the rendering, and stores it on the disk if it has a name.
+    /// Completes the rendering, and stores it in the disk cache if it has a name.
     fn finish(mut self, written: Result<(), Problem>, name: Option<String>) -> Result<Rendering, Problem> {
         if self.is_full {
             let detail = format!("the references exceed {} bytes", self.most);
@@ -291,7 +291,7 @@ impl Aside {
     }
 }
 
-/// Converts a failed write, which may also mean that no request waits any more.
+/// Converts the error of a failed write. A write also fails when no request waits for the rendering any more.
 pub(crate) fn lost(error: io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::ConnectionAborted => Problem::internal(),

@@ -1,4 +1,4 @@
-//! The name of a request in logs and answers.
+//! The identifier of a request in logs and responses.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -7,12 +7,12 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderName};
 
-/// The header that carries it.
+/// Header of the identifier, in requests and responses.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest that is taken from a client.
+/// Maximum length of an identifier that a client provides.
 const LONGEST: usize = 128;
 
-/// The client's, where it is a plain word, else a new one.
+/// Returns the identifier that the client provides if it is a plain word, otherwise a new one.
 pub(crate) fn of(headers: &HeaderMap) -> String {
     let given = headers.get(HEADER).and_then(|value| value.to_str().ok());
     let plain = |id: &&str| {
@@ -22,7 +22,7 @@ pub(crate) fn of(headers: &HeaderMap) -> String {
     given.filter(plain).map_or_else(new, str::to_owned)
 }
 
-/// Sixteen hexadecimal digits that nobody foresees.
+/// Returns sixteen unpredictable hexadecimal digits.
 pub(crate) fn new() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{:016x}", RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)))

@@ -117,7 +117,7 @@ impl Sources {
         }
     }
 
-    /// Returns a mapped file as it is now, or was at most `stores_time` ago.
+    /// Returns a mapped file in its current version, or in the version of at most `stores_time` ago.
     pub(crate) async fn mapped(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! `GET /v1/zarr/{source}/{key}`: any source as a plain Zarr v3 store, chunks by range from the source.
+//! `GET /v1/zarr/{source}/{key}`: any source as a Zarr v3 store, whose chunks are read from the source by range.
 
 use std::{ops::Range, sync::Arc};
 
@@ -29,29 +29,29 @@ use crate::{
     sources::Mapped,
 };
 
-/// A chunk that is larger goes out in pieces, each a range of the source.
+/// Maximum bytes of a source to read at once. A larger chunk is sent in pieces.
 const PIECE: u64 = 8 << 20;
-/// Where the store of a source lies.
+/// Path prefix of the stores.
 const PREFIX: &str = "/v1/zarr/";
 
-/// The path of the store of a source; with a version, one that never shows another.
+/// Returns the path of the store of a source. A path with a version never serves another version.
 pub(crate) fn link(url: &str, version: Option<&str>) -> String {
     let version = version.map(|version| format!("~{version}")).unwrap_or_default();
     format!("{PREFIX}{}{version}/", BASE64_URL_SAFE_NO_PAD.encode(url))
 }
 
-/// A source that is asked for by path, and a key of its store.
+/// A requested source, and a key of its store.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) mapped: Arc<Mapped>,
     pub(crate) options: StoreOptions,
     pub(crate) key: String,
-    /// The client's part of the memory.
+    /// The client's part of the memory budget.
     pub(crate) memory: Budget,
     id: String,
 }
 
-/// A chunk, or a metadata document.
+/// Handles the request for a chunk or a metadata document.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -68,7 +68,7 @@ pub(crate) async fn get(
     asked.settle(&context, answered).await
 }
 
-/// Opens what a path below `prefix` names, as its version says.
+/// Opens the source that a path below `prefix` names, in the version that the path requires.
 pub(crate) async fn asked(
     context: &Arc<Context>,
     client: &Client,
@@ -99,7 +99,7 @@ pub(crate) async fn asked(
 }
 
 impl Asked {
-    /// What the key stands for.
+    /// Looks up the key in the store.
     pub(crate) fn entry(&self) -> Result<Found<'_>, Problem> {
         if let Some(bytes) = self.mapped.documents()?.get(&self.key) {
             return Ok(Found::Document(bytes));
@@ -113,7 +113,7 @@ impl Asked {
         })
     }
 
-    /// The answer. A file that changed is forgotten.
+    /// Returns the response unchanged. If it reports that the file has changed, removes the file from the cache.
     pub(crate) async fn settle(
         &self,
         context: &Context,
@@ -126,7 +126,7 @@ impl Asked {
     }
 }
 
-/// A chunk as it is stored.
+/// Builds the response for a chunk in its stored form.
 pub(crate) async fn stored(
     context: &Arc<Context>,
     asked: &Asked,
@@ -139,7 +139,7 @@ pub(crate) async fn stored(
     }
 }
 
-/// Source and key of a path, percent-decoded.
+/// Splits a path into source and key, and decodes percent-encoding.
 fn parts(path: &str, prefix: &str) -> Result<(String, String), Problem> {
     let rest = path.strip_prefix(prefix).ok_or_else(|| Problem::not_found("no such path"))?;
     let (source, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -147,7 +147,8 @@ fn parts(path: &str, prefix: &str) -> Result<(String, String), Problem> {
     Ok((decode("source", source)?, decode("key", key)?))
 }
 
-/// Url and version of a source: base64url of the url, and a version after `~`; or the url itself, percent-encoded.
+/// Parses a source into URL and version: the base64url of the URL, optionally with `~` and a version; or the URL
+/// itself, percent-encoded.
 fn source_of(source: &str) -> Result<(String, Option<String>), Problem> {
     if source.contains("://") {
         return Ok((source.to_owned(), None));
@@ -166,24 +167,25 @@ fn source_of(source: &str) -> Result<(String, Option<String>), Problem> {
     if url.is_empty() { Err(wrong()) } else { Ok((url, version)) }
 }
 
-/// What a key stands for.
+/// The object that a key names.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
     Document(&'a Bytes),
     Chunk(Chunk<'a>),
 }
 
-/// A chunk that is there.
+/// A stored chunk.
 #[derive(Debug)]
 pub(crate) struct Chunk<'a> {
-    /// Of the array.
+    /// Path of the array.
     pub(crate) path: String,
-    /// Row-major in the grid.
+    /// Row-major position in the chunk grid.
     pub(crate) position: u64,
     pub(crate) entry: ChunkEntry<'a>,
 }
 
-/// Path of the array and position of a chunk's key, such as `group/array/c/0/1`. Numbers stand in it as Zarr writes them.
+/// Parses the key of a chunk, such as `group/array/c/0/1`, into path of the array and position in the grid. Numbers
+/// must have the form that Zarr writes.
 fn chunk_of(mapped: &Mapped, key: &str) -> Option<(String, u64)> {
     let steps: Vec<&str> = key.split('/').collect();
     let places = steps.iter().enumerate().rev().filter(|(_, step)| **step == "c").map(|(at, _)| at);
@@ -217,7 +219,7 @@ fn inline(headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Problem> {
     Ok(sent_as(Body::from(sent), length, part, &etag))
 }
 
-/// A chunk that lies in a source, or a part of it.
+/// Builds the response for a chunk that is stored in a source, or for a range of the chunk.
 async fn chunk(
     context: &Arc<Context>,
     asked: &Asked,
@@ -251,7 +253,7 @@ async fn chunk(
                     Ok(share) => piece(&context, &mapped, place, &mut left, &options, share).await,
                     Err(problem) => Err(problem),
                 };
-                // What was sent stays without its end, which the client sees.
+                // The response is cut off, so that the client notices the error.
                 let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
                 Ok::<_, std::io::Error>(Some((bytes, (context, mapped, options, memory, left))))
             });
@@ -260,7 +262,7 @@ async fn chunk(
     Ok(sent_as(body, place.length, part, &etag))
 }
 
-/// The next piece of a chunk.
+/// Reads the next piece of a chunk.
 async fn piece(
     context: &Context,
     mapped: &Mapped,
@@ -278,7 +280,7 @@ async fn piece(
     Ok(share.of(bytes))
 }
 
-/// The part that is wanted; all where it is `None`.
+/// Returns the requested range of a chunk; `None` for the whole chunk.
 fn part(headers: &HeaderMap, length: u64, etag: &str) -> Result<Option<Range<u64>>, Problem> {
     match range(headers, length, etag) {
         Wanted::All => Ok(None),
@@ -290,6 +292,7 @@ fn part(headers: &HeaderMap, length: u64, etag: &str) -> Result<Option<Range<u64
     }
 }
 
+/// Builds a response of a whole chunk or of a part of it.
 fn sent_as(body: Body, length: u64, part: Option<Range<u64>>, etag: &str) -> Response {
     let mut response = body.into_response();
     if part.is_some() {

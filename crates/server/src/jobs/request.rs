@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(crate) options: BatchOptions,
     /// URL to write to; `None` if the result is kept to be fetched.
     pub(crate) output: Option<String>,
-    /// All members as sent by the client.
+    /// All members as sent by the client, with the output in canonical form.
     members: Map<String, Value>,
 }
 
