@@ -1,9 +1,9 @@
-// The service's API: requests, the token, and errors as the service words them (RFC 9457).
+// Client of the service's API: requests, the token, and problem documents (RFC 9457).
 import { parseJson } from "./json.js";
 
 const TOKEN = "virtualize.token";
 
-/** What went wrong, in one line, and what can be done. */
+/** An error: one line of detail, and a hint. */
 export class Problem extends Error {
   constructor(message, { hint = null, status = 0, code = null, request = null } = {}) {
     super(message);
@@ -19,7 +19,7 @@ export const token = {
   set: (text) => (text ? sessionStorage.setItem(TOKEN, text) : sessionStorage.removeItem(TOKEN)),
 };
 
-/** Address of an endpoint below `v1/`, relative to the page, so that the service may lie below a path. */
+/** Returns the address of an endpoint below `v1/`, relative to the page, so that a proxy may serve it below a path. */
 export function address(path, query = {}) {
   const url = new URL(`v1/${path}`, document.baseURI);
   for (const [name, value] of Object.entries(query)) {
@@ -28,7 +28,7 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** A request; what is not a success becomes a `Problem`. */
+/** Sends a request; throws a `Problem` unless it succeeds. */
 export async function request(url, { method = "GET", body, headers = {}, signal, allow = [] } = {}) {
   const all = { ...headers };
   if (token.get()) all.Authorization = `Bearer ${token.get()}`;
@@ -51,7 +51,7 @@ async function problem(response) {
     const parsed = JSON.parse(text);
     if (parsed && typeof parsed === "object") said = parsed;
   } catch {
-    // Not JSON: a proxy's page, for one. Its status alone is shown.
+    // Not JSON, for example a proxy's error page: only the status is shown.
   }
   const fallback = `The service answered ${response.status} ${response.statusText}`.trim();
   return new Problem(said.detail ?? said.title ?? fallback, {

@@ -1,4 +1,4 @@
-// Colour maps, made here in OKLab: lightness rises evenly from end to end, so that equal steps of the data look equal.
+// Colour maps, interpolated in OKLab. Lightness increases evenly, so that equal steps of the data look equal.
 
 /** Control points as lightness, chroma, hue (degrees), evenly spaced; diverging maps are lightest in the middle. */
 const MAPS = {
@@ -13,13 +13,13 @@ export const MAP_NAMES = Object.keys(MAPS);
 
 const tables = new Map();
 
-/** 256 colours, three bytes each. */
+/** Returns 256 colours, three bytes each. */
 export function table(name) {
   if (!tables.has(name)) tables.set(name, build(MAPS[name] ?? MAPS.Lagoon));
   return tables.get(name);
 }
 
-/** The colour at a place from 0 to 1, for style properties. */
+/** Returns the colour at a position from 0 to 1, for style properties. */
 export function css(name, place) {
   const colours = table(name);
   const at = 3 * Math.round(255 * Math.min(1, Math.max(0, place)));
@@ -38,7 +38,7 @@ function build(points) {
   return colours;
 }
 
-/** Too colourful for a screen: the colour is made greyer until it fits. */
+/** Converts a colour to sRGB; reduces the chroma of a colour outside the gamut until it fits. */
 function toBytes([l, a, b]) {
   for (let part = 1; part > 0; part -= 0.04) {
     const linear = toLinear(l, a * part, b * part);
@@ -47,7 +47,7 @@ function toBytes([l, a, b]) {
   return toLinear(l, 0, 0).map(encode);
 }
 
-/** OKLab to linear sRGB. */
+/** Converts OKLab to linear sRGB. */
 function toLinear(l, a, b) {
   const long = (l + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const middle = (l - 0.1055613458 * a - 0.0638541728 * b) ** 3;

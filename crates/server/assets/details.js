@@ -1,9 +1,9 @@
-// What is known of a node: facts, the decision on its fill value, who reads it, attributes, diagnostics.
+// Details of a node: facts, fill value decision, reader compatibility, attributes, diagnostics.
 import { count, fill, h, plural } from "./dom.js";
 import { show } from "./json.js";
 import { sentinel } from "./values.js";
 
-/** Attributes longer than this are folded. */
+/** Maximum length of an attribute that is shown unfolded. */
 const LONG = 160;
 
 const table = (caption, headings, rows, name = "") => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
@@ -13,7 +13,7 @@ const table = (caption, headings, rows, name = "") => h("div", { class: "scroll"
 
 const mono = (text) => h("code", {}, text);
 
-/** Facts of an array, as `[name, value]`. */
+/** Returns the facts of an array, as `[name, value]`. */
 function facts(array) {
   const { chunks, source } = array;
   const axes = array.shape.map((length, axis) => (array.dimensions?.[axis] ? `${array.dimensions[axis]} ${count(length)}` : count(length)));
@@ -45,7 +45,7 @@ const POLICIES = {
   "tiff-nodata": "TIFF: the nodata value becomes the fill value.",
 };
 
-/** How the fill value was decided, and from what. */
+/** Draws the fill value decision and its sources. */
 export function drawFill(host, array) {
   const decision = array.fill_decision;
   if (!decision) return fill(host, h("p", { class: "mute" }, "No decision is recorded: the array was added by the mapping."));
@@ -75,7 +75,7 @@ export function drawAttributes(host, attributes, type = "") {
   return fill(host, table("Attributes", ["Name", "Value"], rows, "attributes"));
 }
 
-/** The number behind a sentinel that is spelled in base64. JSON has no word for all of them. */
+/** Shows the number that a base64 sentinel encodes. JSON cannot represent all of them. */
 function number(name, value, type) {
   const decoded = name === "_FillValue" && typeof value === "string" ? sentinel(value, type) : null;
   if (decoded === null) return null;
@@ -88,7 +88,7 @@ function spellAttribute(value) {
   return h("details", {}, h("summary", {}, mono(`${text.slice(0, 90)}…`)), h("pre", {}, show(value, 2)));
 }
 
-/** Diagnostics; those of `path` alone where one is given. */
+/** Draws the diagnostics: all, or those of `path` if it is not null. */
 export function drawDiagnostics(host, description, path, go) {
   const all = description.diagnostics;
   const own = path === null ? all : all.filter((each) => each.path === path);
@@ -100,7 +100,7 @@ export function drawDiagnostics(host, description, path, go) {
   return fill(host, h("ul", { class: "plain" }, items));
 }
 
-/** What a group holds. */
+/** Draws the children of a group. */
 export function drawChildren(host, node, go) {
   if (!node.children.length) return fill(host, h("p", { class: "mute" }, "The group is empty."));
   const rows = node.children.map((child) => h("tr", {},

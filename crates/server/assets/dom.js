@@ -1,25 +1,25 @@
-// Elements without markup in strings: nothing that comes from a file is ever parsed as HTML.
+// Creates elements without markup in strings: text from a file is never parsed as HTML.
 
-/** Characters that are not seen, or turn the text around them: controls but line breaks and tabs, formats, blank letters. */
+/** Invisible and bidirectional characters: controls except line breaks and tabs, format characters, blank letters. */
 const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
 
-/** Text as it is shown: what would not be seen is escaped, as `\u200b`. */
+/** Escapes invisible characters in text, such as `\u200b`. */
 export const visible = (text) => text.replace(UNSEEN, (letter) => {
   const code = letter.codePointAt(0);
   return code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 });
 
-/** Children that are there, texts as they are shown. */
+/** Drops absent children, and escapes texts. */
 const shown = (children) => children.flat(Infinity)
   .filter((child) => child !== null && child !== undefined && child !== false)
   .map((child) => (typeof child === "string" ? visible(child) : child));
 
-/** Attributes that are read to people. */
+/** Attributes whose text is shown or announced. */
 const READ = new Set(["aria-label", "title"]);
 
 /**
- * Makes an element. Properties that start with "on" are listeners, `class` and names with a dash or that the element
- * does not know are attributes, the rest are properties. Children that are null or false are left out.
+ * Creates an element. Properties that start with "on" are listeners; `class`, names with a dash and names that are not
+ * properties of the element are attributes; the rest are properties. Children that are null or false are omitted.
  */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -44,7 +44,7 @@ export const byId = (id) => document.getElementById(id);
 
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/** "23 bytes", "1.5 MiB". */
+/** Formats a size: "23 bytes", "1.5 MiB". */
 export function size(bytes) {
   let unit = 0;
   let value = Number(bytes);
@@ -56,13 +56,13 @@ export function size(bytes) {
   return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${UNITS[unit]}`;
 }
 
-/** 1234567 as "1,234,567". */
+/** Formats 1234567 as "1,234,567". */
 export const count = (number) => Number(number).toLocaleString("en-GB");
 
-/** "1 chunk", "3 chunks". */
+/** Formats a count with its noun: "1 chunk", "3 chunks". */
 export const plural = (number, noun) => `${count(number)} ${noun}${Number(number) === 1 ? "" : "s"}`;
 
-/** Copies text, and says so on the button for a moment. */
+/** Copies text, and confirms it on the button for a moment. */
 export function copyButton(label, text) {
   const button = h("button", { type: "button", class: "quiet" }, label);
   button.addEventListener("click", async () => {
@@ -76,7 +76,7 @@ export function copyButton(label, text) {
 
 async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Pages over plain HTTP have no clipboard of their own.
+  // The clipboard API is not available over plain HTTP.
   const area = h("textarea", { value: text, class: "away" });
   document.body.append(area);
   area.select();
@@ -86,12 +86,12 @@ async function copy(text) {
   return undefined;
 }
 
-/** Says something to screen readers. */
+/** Announces a text to screen readers. */
 export function announce(text) {
   byId("announcer").textContent = visible(text);
 }
 
-/** Calls `paint` whenever light turns to dark or back, for what is drawn and not styled. */
+/** Calls `paint` when the colour scheme changes, for content that is drawn rather than styled. */
 export function onTheme(paint, signal) {
   window.addEventListener("themechange", paint, { signal });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint, { signal });

@@ -1,4 +1,4 @@
-// Server-sent events by fetch: EventSource cannot carry a token.
+// Server-sent events over fetch, as EventSource cannot send a token.
 import { request } from "./api.js";
 
 /** Calls `heard({event, data})` for each event until the stream ends. */

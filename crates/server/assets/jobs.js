@@ -1,10 +1,10 @@
-// Jobs: what runs in the background, with live progress. Hidden where the service has none.
+// Background jobs with live progress. Hidden if the service runs none.
 import { address, json, request } from "./api.js";
 import { announce, byId, count, fill, h } from "./dom.js";
 import { listen } from "./events.js";
 
 const OVER = ["done", "failed", "cancelled"];
-/** Jobs whose events are followed at once; the rest are asked for now and then. */
+/** Maximum number of jobs whose events are followed; the others are polled. */
 const FOLLOWED = 4;
 const PAUSE = 5000;
 
@@ -19,7 +19,7 @@ export class Jobs {
     byId("jobs-refresh").addEventListener("click", () => this.refresh());
   }
 
-  /** Whether the service runs jobs. It is not tried, since browsers log an answer 404 as failed. */
+  /** Returns whether the service runs jobs. Asks `/v1/about`, since browsers log a 404 of `/v1/jobs` as an error. */
   async available() {
     try {
       return (await json(address("about"))).jobs === true;
@@ -76,12 +76,12 @@ export class Jobs {
       this.followed.set(id, stop);
       const heard = ({ data }) => this.heard(id, data);
       listen(address(`jobs/${encodeURIComponent(id)}/events`), heard, stop.signal)
-        .catch(() => {}) // The list is asked for again in any case.
+        .catch(() => {}) // The job is requested again in any case.
         .finally(() => { this.followed.delete(id); this.one(id); });
     }
   }
 
-  /** Events carry a job as `GET /v1/jobs/{id}` gives it, or a part of it. */
+  /** Handles an event, whose data is a job as in `GET /v1/jobs/{id}`, or a part of it. */
   heard(id, data) {
     try {
       const job = this.jobs.get(id);
@@ -91,7 +91,7 @@ export class Jobs {
       Object.assign(job, said, { id: job.id });
       this.draw();
     } catch {
-      // An event of another kind.
+      // An event of another type.
     }
   }
 
@@ -100,7 +100,7 @@ export class Jobs {
       this.jobs.set(id, await json(address(`jobs/${encodeURIComponent(id)}`)));
       this.draw();
     } catch {
-      // It may have been removed.
+      // The job may have been removed.
     }
   }
 
@@ -146,7 +146,7 @@ function when(created) {
   return Number.isNaN(date.getTime()) ? String(created) : h("time", { dateTime: date.toISOString() }, date.toISOString().slice(0, 19).replace("T", " "));
 }
 
-/** Results: `links` by name, or a list. Only addresses of web pages become links. */
+/** Shows results: `links` by name, or a list. Only web addresses become links. */
 function links(result) {
   if (!result?.links) return "";
   const named = Array.isArray(result.links) ? result.links.map((link) => [link.title ?? link.rel ?? link.href ?? link, link.href ?? link]) : Object.entries(result.links);

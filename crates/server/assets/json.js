@@ -1,4 +1,4 @@
-// JSON whose whole numbers are exact: those that a JavaScript number does not hold become BigInt.
+// JSON with exact integers: those that a JavaScript number cannot represent become BigInt.
 
 export function parseJson(text) {
   return JSON.parse(text, (_, value, context) => {
@@ -7,10 +7,10 @@ export function parseJson(text) {
   });
 }
 
-/** As it stood in the file: whole numbers of any size, text in quotes; one line, or indented. */
+/** Formats a value as in the file: integers of any size, text in quotes; on one line, or indented. */
 export function show(value, indent = 0, depth = 0) {
   if (typeof value === "bigint") return String(value);
-  // Whole numbers of that size are floats: all of their digits would claim too much.
+  // Integral numbers of that size are floats: printing all of their digits would overstate the precision.
   if (typeof value === "number" && Math.abs(value) >= 1e15) return value.toExponential();
   if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "null";
   const pad = indent ? `\n${" ".repeat(indent * (depth + 1))}` : "";

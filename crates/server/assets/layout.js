@@ -1,13 +1,14 @@
-// Where the chunks of an array lie: a strip of each file with chunks coloured by their order in the grid, and a closer view.
+// Positions of an array's chunks: a strip per file with chunks coloured by their order in the grid, and a magnified
+// view.
 import { address, json } from "./api.js";
 import { css } from "./colour.js";
 import { count, fill, h, onTheme, plural, size } from "./dom.js";
 
 const MAP = "Lagoon";
 const HEIGHT = 34;
-/** Chunks that the closer view shows on either side. */
+/** Number of chunks that the magnified view shows on either side. */
 const AROUND = 12;
-/** Files that are drawn; the others are counted. */
+/** Maximum number of files to draw; the others are only counted. */
 const FILES = 12;
 
 /** Draws the picture for an array of a source. */
@@ -51,7 +52,7 @@ function strips(layout, signal) {
   return [drawn, by.size ? legend(layout) : null];
 }
 
-/** The darkest part of the map is left out, so that chunks stand out from the ground of either theme. */
+/** Omits the darkest part of the colour map, so that chunks stand out from the background of either theme. */
 const shade = (place) => css(MAP, 0.2 + 0.8 * place);
 
 function legend(layout) {
@@ -61,7 +62,7 @@ function legend(layout) {
   return h("p", { class: "legend mute" }, "first chunk of the grid ", bar, ` last (${count(layout.count - 1)}); grey: other bytes of the file`);
 }
 
-/** The index of a chunk in the grid. */
+/** Returns the index of a chunk in the grid. */
 export function indexOf(position, grid) {
   const index = [];
   for (let axis = grid.length - 1; axis >= 0; axis -= 1) {
@@ -71,7 +72,7 @@ export function indexOf(position, grid) {
   return index;
 }
 
-/** One file: a strip of all its bytes, a closer view, and words for the chunk that is chosen. */
+/** Draws one file: a strip of all its bytes, a magnified view, and a description of the selected chunk. */
 function strip(layout, file, rows, signal) {
   const { chunks } = layout;
   rows.sort((left, right) => chunks.offset[left] - chunks.offset[right]);
@@ -122,7 +123,7 @@ function strip(layout, file, rows, signal) {
   return h("figure", { class: "file" }, h("figcaption", {}, h("code", {}, file.url), file.size ? h("span", { class: "mute" }, ` ${size(file.size)}`) : null), box, words);
 }
 
-/** The chunk that holds a byte, else the nearest. */
+/** Returns the chunk that contains a byte, otherwise the nearest one. */
 function nearest(rows, chunks, byte) {
   let low = 0;
   let high = rows.length - 1;
@@ -147,7 +148,7 @@ function surface(canvas) {
   return { context, width, height, ratio, ink: style.color, ground: style.caretColor };
 }
 
-/** All bytes; a chunk is at least a pixel wide, and of several in one pixel the first is seen. */
+/** Draws all bytes of a file. A chunk is at least one pixel wide; of several in one pixel, the first is visible. */
 function paintWhole(canvas, rows, chunks, whole, colour, chosen) {
   const { context, width, height, ratio, ink } = surface(canvas);
   let painted = 0;
@@ -173,7 +174,7 @@ function around(rows, chunks, chosen) {
   return { near, from, to, first: Math.max(0, chosen - AROUND) };
 }
 
-/** The neighbours, with gaps between them to scale. */
+/** Draws the neighbouring chunks, with gaps to scale. */
 function paintClose(canvas, rows, chunks, colour, chosen) {
   const { context, width, height, ratio, ink, ground } = surface(canvas);
   const { near, from, to } = around(rows, chunks, chosen);

@@ -1,4 +1,4 @@
-// Arrays of one axis as a line; scalars as their value.
+// Draws arrays with one axis as a line, and scalars as their value.
 
 const HEIGHT = 180;
 

@@ -1,13 +1,13 @@
-// A quick look: one slice of an array, drawn. All numbers are read through the service's plain store.
+// Preview: draws one slice of an array, whose elements are read from the service's plain store.
 import { css, MAP_NAMES, table } from "./colour.js";
 import { count, fill, h, onTheme, plural, size } from "./dom.js";
 import { meaning, physical, spell } from "./values.js";
 import { PlainArray, picture, plan } from "./zarr.js";
 import { drawLine } from "./line.js";
 
-/** Most bytes of decoded chunks that one picture reads, in MiB. */
+/** Maximum size of the decoded chunks that one picture reads, in MiB. */
 const BUDGETS = [16, 64, 256];
-/** Widest that a small picture is enlarged to, in CSS pixels. */
+/** Maximum width to which a small picture is enlarged, in CSS pixels. */
 const WIDE = 640;
 
 const field = (label, control, more = {}) => h("label", { class: "field", ...more }, h("span", {}, label), control);
@@ -19,7 +19,7 @@ export class QuickLook {
     this.coordinates = coordinates;
   }
 
-  /** Shows an array of a source; `plain`: it is stored as bare numbers, so that parts of chunks can be asked for. */
+  /** Shows an array of a source. `plain`: its chunks are stored as bare elements, and can be read in parts. */
   async show(source, path, plain, signal) {
     fill(this.host, h("p", { class: "mute" }, "Reading …"));
     this.signal = signal;
@@ -56,12 +56,12 @@ export class QuickLook {
         return values && { at: (n) => physical(values[n], means, line.type), units: found.attributes.units, attributes: found.attributes, type: line.type };
       } catch (error) {
         if (error.name === "AbortError") throw error;
-        return null; // The picture stands without its coordinates.
+        return null; // The picture is shown without coordinates.
       }
     }));
   }
 
-  /** Latitudes that rise are drawn upwards. */
+  /** Returns whether to flip the picture: increasing latitudes are drawn upwards. */
   wantsFlip() {
     const line = this.axes[0] === null ? null : this.lines[this.axes[0]];
     if (!line) return false;
@@ -134,7 +134,7 @@ export class QuickLook {
     this.load();
   }
 
-  /** Reads the slice anew; what was under way is dropped. */
+  /** Reads the slice again, and aborts the previous read. */
   async load() {
     this.reading?.abort();
     const reading = new AbortController();
@@ -164,7 +164,7 @@ export class QuickLook {
     }
   }
 
-  /** What was read, and what was not. */
+  /** Describes what was read, and what was not. */
   told() {
     const { rows, columns, wanted, all, bytes } = this.planned;
     const piece = this.planned.ranged ? "part" : "chunk";
@@ -177,7 +177,7 @@ export class QuickLook {
     return said.join(" ");
   }
 
-  /** From the smallest to the largest value, but for a part at either end. */
+  /** Sets the range from the smallest to the largest value, excluding a fraction at either end. */
   autoRange(part) {
     const { values, read } = this.slice;
     const known = values.filter((value, n) => read[n] && Number.isFinite(value)).sort();
@@ -222,7 +222,7 @@ export class QuickLook {
     this.canvas.dataset.drawn = String(Number(this.canvas.dataset.drawn ?? 0) + 1);
   }
 
-  /** No data is transparent, what was not read is hatched. */
+  /** Draws the picture: missing data is transparent, unread elements are hatched. */
   paint(pixels) {
     const { width, height, values, read } = this.slice;
     const colours = table(this.map);
@@ -267,7 +267,7 @@ export class QuickLook {
     this.say();
   }
 
-  /** The value under the cursor, with its index, its coordinates, and as it is stored where that differs. */
+  /** Shows the value under the cursor, with its index, its coordinates, and the stored value if it differs. */
   say() {
     const { rows, columns } = this.planned;
     const { x, y } = this.cursor;
@@ -296,7 +296,7 @@ export class QuickLook {
     return `${spell(stored, this.array.type)}${units}`;
   }
 
-  /** A ring around the cursor, drawn beside the picture so that its pixels stay what they are. */
+  /** Places a ring around the cursor; a separate element, so that the pixels of the picture stay unchanged. */
   mark() {
     if (this.array.shape.length < 2) { this.draw(); return; }
     this.ring ??= h("span", { class: "ring", "aria-hidden": "true" });

@@ -1,4 +1,4 @@
-// The page: what is in its address is what it shows.
+// The page. Its address holds the state that it shows.
 import { Problem, address, json, token } from "./api.js";
 import { drawAttributes, drawChildren, drawDiagnostics, drawFacts, drawFill, drawReaders } from "./details.js";
 import { announce, byId, count, fill, h, plural, size } from "./dom.js";
@@ -13,7 +13,7 @@ const form = byId("source-form");
 const input = byId("url");
 const tree = new Tree(byId("tree"), (node) => showNode(node));
 const jobs = new Jobs(showProblem);
-/** What is shown: `{url, description}`. */
+/** The current state: `{url, description}`. */
 let shown = null;
 let reading = new AbortController();
 let readingNode = new AbortController();
@@ -26,7 +26,7 @@ input.addEventListener("input", () => clearProblem());
 window.addEventListener("popstate", () => fromAddress());
 window.addEventListener("hashchange", () => view());
 
-/** Puts a state into the address, and shows it. */
+/** Writes a state to the address, and shows it. */
 function visit(state, { replace = false } = {}) {
   const to = new URL(location.href);
   for (const name of ["url", "path"]) {
@@ -93,7 +93,7 @@ function busy(is) {
   byId("busy").hidden = !is;
 }
 
-/** A problem as it is: its line, and what can be done. */
+/** Shows a problem: its detail and its hint. */
 function showProblem(error) {
   const known = error instanceof Problem;
   fill(byId("problem"), h("p", {}, h("strong", {}, known ? error.message : `This page failed: ${error.message}`)),
@@ -132,7 +132,7 @@ const go = (path) => tree.choose(path, { focus: true });
 
 let chosen = null;
 
-/** Shows a node; what the one before was still reading is dropped. */
+/** Shows a node, and aborts the reads of the previous one. */
 function showNode(node) {
   readingNode.abort();
   readingNode = new AbortController();
@@ -167,7 +167,7 @@ function showNode(node) {
   guarded(byId("look"), () => look.show(segment(description), node.path, isPlain(node.description), signal));
 }
 
-/** A panel that fails says so in its place. */
+/** Shows the error of a failed panel in its place. */
 async function guarded(host, work) {
   try {
     await work();
@@ -177,14 +177,14 @@ async function guarded(host, work) {
   }
 }
 
-/** The segment of paths that names the source in the version that is shown. */
+/** Returns the path segment that names the source in the version shown. */
 const segment = ({ zarr }) => (zarr.versioned ?? zarr.store).split("/").filter(Boolean).at(-1);
 
 const isPlain = ({ codecs }) => codecs.length === 1 && codecs[0].name === "bytes";
 
 const groupOf = (node) => (node.kind === "group" ? node : node.parent).path.replace(/^\//, "");
 
-/** The array of a dimension's coordinates: of its name and one axis, in the group or above. */
+/** Finds the coordinates of a dimension: an array of the same name with one axis, in the group or an ancestor. */
 function coordinates(node, name, length) {
   for (let group = node.parent; group; group = group.parent) {
     const found = group.children.find((child) => child.name === name && child.kind === "array");
@@ -196,7 +196,7 @@ function coordinates(node, name, length) {
   return null;
 }
 
-/** Which of the two views the address asks for. */
+/** Shows the view that the address selects: inspection or jobs. */
 function view() {
   const isJobs = location.hash === "#jobs" && !byId("nav-jobs").hidden;
   byId("jobs").hidden = !isJobs;
@@ -206,7 +206,7 @@ function view() {
   if (isJobs) jobs.refresh();
 }
 
-/** What may be asked for; a service that does not say so has no hint. */
+/** Shows the allowed prefixes; hides the hint if the service does not report them. */
 async function about() {
   try {
     const said = await json(address("about"));
@@ -238,7 +238,7 @@ function themeSwitch() {
       if (select.value === "system") localStorage.removeItem("virtualize.theme");
       else localStorage.setItem("virtualize.theme", select.value);
     } catch {
-      // The choice holds for this visit.
+      // Without storage, the choice applies to this visit only.
     }
     window.dispatchEvent(new Event("themechange"));
   });

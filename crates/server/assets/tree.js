@@ -1,7 +1,7 @@
-// The tree of groups and arrays: the ARIA tree pattern, one tab stop, children made when they are first shown.
+// The tree of groups and arrays: ARIA tree pattern, one tab stop, children created when first shown.
 import { fill, h, plural } from "./dom.js";
 
-/** Few enough nodes to be shown unfolded. */
+/** Maximum number of nodes for a tree to start unfolded. */
 const UNFOLDED = 120;
 
 export class Tree {
@@ -15,7 +15,7 @@ export class Tree {
     host.addEventListener("click", (event) => this.click(event));
   }
 
-  /** Shows a description as `/v1/inspect` gives it. */
+  /** Shows a description, as returned by `/v1/inspect`. */
   show(description) {
     this.items.clear();
     this.root = nodes(description);
@@ -59,7 +59,7 @@ export class Tree {
 
   isOpen = (node) => this.items.get(node.path).element.getAttribute("aria-expanded") === "true";
 
-  /** Chooses the node at a path, unfolding what is above it; false where there is none. */
+  /** Selects the node at a path, and unfolds its ancestors; returns false if there is no such node. */
   choose(path, { focus = false } = {}) {
     let node = this.root;
     while (node && node.path !== path) {
@@ -89,7 +89,7 @@ export class Tree {
     element.querySelector(".row").scrollIntoView({ block: "nearest" });
   }
 
-  /** Nodes in the order in which they are seen. */
+  /** Returns the visible nodes in display order. */
   seen(node = this.root, found = []) {
     found.push(node);
     if (node.children?.length && this.isOpen(node)) for (const child of node.children) this.seen(child, found);
@@ -111,7 +111,7 @@ export class Tree {
     if (this.act(event.key, node)) event.preventDefault();
   }
 
-  /** Whether the key meant something here. */
+  /** Handles a key; returns whether the key has a meaning here. */
   act(key, node) {
     const seen = this.seen();
     const at = seen.indexOf(node);
@@ -141,7 +141,7 @@ export class Tree {
     }
   }
 
-  /** The next node whose name starts with what was typed. */
+  /** Finds the next node whose name starts with the typed text. */
   typeahead(key, seen, at) {
     clearTimeout(this.forget);
     this.forget = setTimeout(() => { this.typed = ""; }, 600);
@@ -152,7 +152,7 @@ export class Tree {
   }
 }
 
-/** Nodes `{path, name, kind, summary, description, children, parent}` of a description; what was left out stands in its place. */
+/** Builds nodes `{path, name, kind, summary, description, children, parent}`, including those for omitted objects. */
 function nodes(description) {
   const root = made("/", description.file?.url?.split("/").at(-1) || "/", description.root, null);
   for (const [path, why] of Object.entries(description.left_out ?? {})) {
@@ -180,7 +180,7 @@ function summary(description) {
   return description.shape.length ? description.shape.join(" × ") : "scalar";
 }
 
-/** What is read between name and shape; colour and marks say it to the eye. */
+/** Returns the text for screen readers between name and shape, for what is otherwise shown by colour and marks. */
 function spoken(node) {
   if (node.kind === "group") return ` group, ${plural(node.children.length, "node")} `;
   return node.kind === "left-out" ? " " : ` array, ${node.description.data_type}, `;

@@ -1,15 +1,15 @@
-// References to download, and the lines that open them.
+// References to download, and code that opens them.
 import { address, request, token } from "./api.js";
 import { announce, copyButton, fill, h } from "./dom.js";
 
-/** Formats that the service gives, with what they are for, and ends of names. */
+/** Formats that the service offers, with their purpose and file extension. */
 const FORMATS = [
   ["kerchunk-json", "kerchunk JSON", "Zarr v2 keys: fsspec, xarray, GDAL", "json"],
   ["zarr3-json", "Zarr v3 references", "the same JSON with Zarr v3 keys", "json"],
   ["kerchunk-parquet", "kerchunk Parquet", "a zip archive; unpacked: fsspec, xarray, read piece by piece", "parquet.zip"],
 ];
 
-/** Draws buttons and lines for a source; `failed` shows what went wrong. */
+/** Draws the buttons and the code for a source; `failed` shows an error. */
 export function drawUse(host, description, url, group, failed) {
   const name = fileName(url);
   const store = new URL(description.zarr.store.replace(/^\/|\/$/g, ""), document.baseURI).href;
@@ -28,7 +28,7 @@ const fileName = (url) => url.split(/[/?#]/).filter(Boolean).at(-1)?.replace(/\.
 function download(url, format, name, label, title, failed) {
   const from = address("references", { url, format }).href;
   if (!token.get()) return h("a", { class: "button", href: from, download: name, title, "data-format": format }, `Download ${label}`);
-  // A link cannot carry the token.
+  // A link cannot send the token.
   const button = h("button", { type: "button", title, "data-format": format }, `Download ${label}`);
   button.addEventListener("click", async () => {
     button.disabled = true;
@@ -62,7 +62,7 @@ function* walk(group) {
 }
 const arrays = (group) => [...walk(group)];
 
-/** Codecs that TIFF files use are registered first. */
+/** Returns the lines that register the codecs of TIFF files, if the file needs them. */
 const codecs = (description) => (needs(description, "imagecodecs") ? ["import imagecodecs.zarr", "imagecodecs.zarr.register_codecs()"] : []);
 const inGroup = (group) => (group ? `, group=${JSON.stringify(group)}` : "");
 
@@ -72,7 +72,7 @@ function openReferences(description, url, name, group) {
     `ds = xr.open_dataset("reference::${name}.json", engine="zarr", consolidated=False${inGroup(group)}${options})`].join("\n");
 }
 
-/** How fsspec reaches the file itself; credentials are the reader's own. */
+/** Returns how fsspec opens the source file; the reader supplies credentials. */
 function storage(url) {
   const scheme = /^([a-z0-9+.-]+):/i.exec(url)?.[1].toLowerCase() ?? "file";
   if (scheme === "file") return "";

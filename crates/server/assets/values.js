@@ -1,14 +1,14 @@
-// Numbers of an array: types, byte order, what means "no data", and packing, as xarray decodes them.
+// Elements of an array: data types, byte order, missing data and packing, as xarray decodes them.
 
 const TYPES = {
   bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array, int32: Int32Array, uint32: Uint32Array,
   int64: BigInt64Array, uint64: BigUint64Array, float16: Uint16Array, float32: Float32Array, float64: Float64Array,
 };
 
-/** Bytes of an element; 0 for types that are not drawn. */
+/** Returns the size of an element in bytes; 0 for types that are not drawn. */
 export const width = (type) => TYPES[type]?.BYTES_PER_ELEMENT ?? 0;
 
-/** Elements of a chunk whose only codec is `bytes`. A buffer that is too short or long is an error, not zeros. */
+/** Decodes a chunk whose only codec is `bytes`. Throws if the buffer is too short or too long. */
 export function decode(buffer, type, endian, elements) {
   const Kind = TYPES[type];
   if (buffer.byteLength !== elements * Kind.BYTES_PER_ELEMENT) {
@@ -23,13 +23,13 @@ function swap(bytes, each) {
   for (let at = 0; at < bytes.length; at += each) bytes.subarray(at, at + each).reverse();
 }
 
-/** An array for elements of a type. */
+/** Returns a typed array for elements of a type. */
 export function room(type, elements) {
   const Kind = type === "float16" ? Float32Array : TYPES[type];
   return new Kind(elements);
 }
 
-/** IEEE 754 binary16. */
+/** Decodes IEEE 754 binary16. */
 export function half(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
@@ -39,7 +39,7 @@ export function half(bits) {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** A fill value as Zarr v3 spells it in JSON, as an element. */
+/** Decodes a fill value of Zarr v3 metadata. */
 export function fillValue(json, type) {
   if (type === "bool") return json ? 1 : 0;
   if (type.endsWith("int64")) return BigInt(json);
@@ -60,7 +60,7 @@ function fromBits(text, type) {
   return view.getFloat64(0);
 }
 
-/** What the attributes say of how numbers are meant: `{missing, scale, offset, unsigned}`. */
+/** Returns how the attributes declare that elements are decoded: `{missing, scale, offset, unsigned}`. */
 export function meaning(attributes, type) {
   const list = [attributes._FillValue, attributes.missing_value].flat().filter((value) => value !== undefined && value !== null);
   const scale = one(attributes.scale_factor, 1);
@@ -74,7 +74,7 @@ function one(value, fallback) {
   return typeof number === "number" && Number.isFinite(number) ? number : fallback;
 }
 
-/** xarray writes sentinels of floats as base64 of a little-endian binary64. */
+/** Decodes a sentinel. xarray writes those of floats as base64 of a little-endian binary64. */
 export function sentinel(value, type) {
   if (type.endsWith("int64")) return typeof value === "bigint" || Number.isInteger(value) ? BigInt(value) : null;
   if (typeof value === "number") return value;
@@ -88,7 +88,7 @@ export function sentinel(value, type) {
   }
 }
 
-/** The number that an element stands for; NaN where it means "no data". */
+/** Returns the physical value of an element; NaN for missing data. */
 export function physical(element, means, type) {
   for (const missing of means.missing) {
     if (element === missing || (missing !== missing && element !== element)) return NaN;
@@ -98,7 +98,7 @@ export function physical(element, means, type) {
   return means.packed ? number * means.scale + means.offset : number;
 }
 
-/** Seven digits where the type has no more. */
+/** Formats a number, with as many digits as its type is precise to. */
 export function spell(number, type = "float64") {
   if (typeof number === "bigint" || Number.isInteger(number)) return String(number);
   if (!Number.isFinite(number)) return String(number);

@@ -1,17 +1,17 @@
-// Reads arrays of the plain store that the service makes of a source (`/v1/plain/`): Zarr v3, chunks of bare numbers.
+// Reads arrays of a source's plain store (`/v1/plain/`): Zarr v3 whose chunks are bare elements.
 import { Problem, address, bytes, json, request } from "./api.js";
 import { decode, fillValue, room, width } from "./values.js";
 
-/** Decoded chunks that are kept, in bytes. */
+/** Maximum size of the cached decoded chunks, in bytes. */
 const KEPT = 64 << 20;
-/** Chunks above this are read in parts, where they are stored plainly. */
+/** Size in bytes above which a chunk is read in parts, if it is stored as bare elements. */
 const PART = 4 << 20;
-/** Requests under way at once. */
+/** Maximum number of concurrent requests. */
 const AT_ONCE = 6;
 
 /** An array of the plain store. */
 export class PlainArray {
-  /** `source` is the segment that names the source in paths, as `/v1/inspect` gives it. */
+  /** `source` is the path segment that names the source, as returned by `/v1/inspect`. */
   static async open(source, path, signal) {
     const base = `plain/${source}${path.split("/").map(encodeURIComponent).join("/")}`;
     return new PlainArray(base, await json(address(`${base}/zarr.json`), { signal }));
@@ -35,7 +35,7 @@ export class PlainArray {
     this.kept = new Map();
   }
 
-  /** Elements of a chunk in row-major order; null where it is missing. */
+  /** Reads the elements of a chunk in row-major order; null if the chunk is missing. */
   async read(index, signal) {
     const key = index.length ? `c/${index.join("/")}` : "c";
     if (this.kept.has(key)) return this.kept.get(key);
@@ -46,7 +46,7 @@ export class PlainArray {
     return chunk;
   }
 
-  /** Elements `from` to `past` of a chunk in row-major order; a server that knows no ranges sends all of them. */
+  /** Reads elements `from` to `past` of a chunk in row-major order; a server without range support sends all. */
   async part(index, from, past, signal) {
     const each = width(this.type);
     const key = index.length ? `c/${index.join("/")}` : "c";
@@ -58,7 +58,7 @@ export class PlainArray {
     return decode(buffer, this.type, this.endian, this.elements).subarray(from, past);
   }
 
-  /** All elements of an array of one axis, where they are few. */
+  /** Reads all elements of an array with one axis, if they are few. */
   async line(signal, most = 65536) {
     if (this.shape.length !== 1 || this.shape[0] > most) return null;
     const values = room(this.type, this.shape[0]).fill(this.fill);
@@ -72,7 +72,7 @@ export class PlainArray {
   }
 }
 
-/** Runs `work` on all items, a few at once. */
+/** Runs `work` on all items, a few concurrently. */
 export async function inTurn(items, work) {
   let next = 0;
   const run = async () => {
@@ -82,9 +82,9 @@ export async function inTurn(items, work) {
 }
 
 /**
- * Which elements a picture needs: every `step`-th along each axis, so that there are at most `most`; and in which pieces
- * they are read: chunks, or parts of large chunks that are stored plainly (`array.plain`). Where that is more than the budget,
- * every n-th piece along both axes is read.
+ * Plans which elements a picture needs, and the pieces to read. The elements are every `step`-th along each axis, at
+ * most `most` per axis. The pieces are chunks, or parts of large chunks that are stored as bare elements
+ * (`array.plain`). If they exceed the budget, only every n-th piece along both axes is read.
  * `axes` are the axes of rows and columns (row axis null for one row), `at` the index along each other axis.
  */
 export function plan(array, axes, at, budget, most = 1024) {
@@ -106,7 +106,7 @@ export function plan(array, axes, at, budget, most = 1024) {
   return { ...planned, wanted, all, bytes, tooLarge: 0 };
 }
 
-/** How an axis is sampled. */
+/** Returns the sampling of an axis. */
 function side(array, axis, most) {
   if (axis === null) return { axis, length: 1, step: 1, samples: 1, chunk: 1 };
   const length = array.shape[axis];
@@ -114,7 +114,7 @@ function side(array, axis, most) {
   return { axis, length, step, samples: Math.ceil(length / step), chunk: array.chunk[axis] };
 }
 
-/** Samples by the chunk that holds them: `{chunk, first, past}`. */
+/** Groups samples by chunk: `{chunk, first, past}`. */
 function spans({ samples, step, chunk }) {
   const found = [];
   for (let n = 0; n < samples; n += 1) {
@@ -125,7 +125,7 @@ function spans({ samples, step, chunk }) {
   return found;
 }
 
-/** Rows of a large chunk in pieces of a bounded number of bytes, at least a row each. */
+/** Splits the rows of a large chunk into pieces of bounded size, of at least one row each. */
 function cut(array, planned, span, across) {
   const pieces = [];
   for (let first = span.first; first < span.past;) {
@@ -139,7 +139,7 @@ function cut(array, planned, span, across) {
 
 const strides = (chunk) => chunk.map((_, axis) => chunk.slice(axis + 1).reduce((all, edge) => all * edge, 1));
 
-/** Row-major place in its chunk of a sample. */
+/** Returns the row-major position of a sample in its chunk. */
 function inChunk(array, { rows, columns, at, strides: each }, row, column, y, x) {
   return array.shape.reduce((sum, _, axis) => {
     if (axis === rows.axis) return sum + (y * rows.step - row.chunk * rows.chunk) * each[axis];
@@ -148,7 +148,7 @@ function inChunk(array, { rows, columns, at, strides: each }, row, column, y, x)
   }, 0);
 }
 
-/** First element of a piece in its chunk, and past the last. */
+/** Returns the first element of a piece in its chunk, and the one past its last. */
 function cover(array, planned, row, column) {
   const corner = (y, x) => inChunk(array, planned, row, column, y, x);
   return [corner(row.first, column.first), corner(row.past - 1, column.past - 1) + 1];
@@ -160,7 +160,7 @@ function bytesOf(array, planned, row, column) {
   return (past - from) * width(array.type);
 }
 
-/** Reads what was planned: `{elements, read, width, height}`; `read` is 1 where an element was read. */
+/** Reads the planned pieces: `{elements, read, width, height}`; `read` is 1 for elements that were read. */
 export async function picture(array, planned, signal, progress) {
   const { rows, columns } = planned;
   const elements = room(array.type, rows.samples * columns.samples).fill(array.fill);

@@ -55,7 +55,7 @@ impl Context {
         })
     }
 
-    /// Stops the jobs, and refuses further requests for jobs.
+    /// Stops the jobs, refuses new ones, and makes `/readyz` report that the service is stopping.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(jobs) = &self.jobs {

@@ -1,4 +1,4 @@
-//! Who may ask for what: each route with each scope, the host that is asked for, and the limits of a client.
+//! Access control: each route with each scope, the requested host, and the limits of a client.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 use virtualize_server::{Peer, Settings, Size};
 
-/// A path of each route, and the scope that it needs.
+/// Returns a path of each route, and the scope that the route requires.
 fn routes() -> Vec<(&'static str, String, &'static str)> {
     let (file, source) = (url("hdf5/chunked.h5"), BASE64_URL_SAFE_NO_PAD.encode(url("hdf5/chunked.h5")));
     vec![
@@ -44,7 +44,7 @@ fn routes() -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// A service with a token of each scope, and one of each scope for another folder.
+/// Builds a service with a token for each scope, and one for each scope that is restricted to another folder.
 fn with_tokens() -> (TempDir, Router) {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = String::new();
@@ -80,7 +80,7 @@ async fn every_route_needs_its_scope() {
                 ),
             }
         }
-        // What may be read is less where the token says so, whichever scope it has.
+        // A token's prefixes restrict what it may read, regardless of its scope.
         let token = format!("Bearer {needed:y<20}");
         let answer = send(&service, method, &target, &[("authorization", &token)]).await;
         if needed == "read" && target != "/v1/about" {
@@ -89,7 +89,7 @@ async fn every_route_needs_its_scope() {
     }
 }
 
-/// No route of the description is missing in the table above.
+/// The table above contains every route of the description.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_has_all_routes() {
     let service = service(&settings());
@@ -120,7 +120,7 @@ async fn status(service: &Router, target: &str, version: Version, hosts: &[&str]
     answer.status().as_u16()
 }
 
-/// RFC 9112, section 3.2.
+/// Host header rules (RFC 9112, section 3.2).
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_is_said_once() {
     let (one, old) = (Version::HTTP_11, Version::HTTP_10);
@@ -172,7 +172,7 @@ async fn all_but_the_sign_of_life_is_limited() {
     }
 }
 
-/// One client that takes none of its answers, and another.
+/// A client that receives none of its responses does not block another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_leaves_places_for_others() {
     let service = service(&Settings { concurrent: Some(8), client_requests: Some(3), ..settings() });
@@ -191,7 +191,7 @@ async fn a_client_leaves_places_for_others() {
         }
         assert_eq!(begun(client).await.unwrap().status(), 429);
     }
-    // Those that wait for one that is done get its place.
+    // A waiting request gets the permit of one that has finished.
     let (next, _) = tokio::join!(begun(1), async {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         held.remove(0);
@@ -199,7 +199,7 @@ async fn a_client_leaves_places_for_others() {
     assert_eq!(next.unwrap().status(), 200);
 }
 
-/// A TIFF of so many strips of a byte (TIFF 6.0, sections 2 and 4): its references are long.
+/// Builds a TIFF of `count` strips of one byte (TIFF 6.0, sections 2 and 4), whose references are long.
 fn strips(count: u32) -> Vec<u8> {
     let (data, offsets) = (8 + count.next_multiple_of(4), count * 4);
     let entries: [(u16, u32, u32); 8] = [
@@ -228,7 +228,7 @@ fn strips(count: u32) -> Vec<u8> {
     bytes
 }
 
-/// Answers that are not taken are bounded on the disk too, and who asks for the same gets the same file.
+/// Responses that are not received are bounded on the disk too, and requests for the same content share one file.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_on_their_way_are_bounded_on_the_disk() {
     let (data, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -266,7 +266,7 @@ fn walk(folder: &std::path::Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
 
-/// The page is compressed as it is asked for, and says so in its tags.
+/// The page is compressed in the requested coding, and its entity tags name the coding.
 #[tokio::test(flavor = "multi_thread")]
 async fn static_files_come_in_each_coding() {
     let service = service(&settings());

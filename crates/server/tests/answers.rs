@@ -1,4 +1,4 @@
-//! What the service answers, without a socket.
+//! Responses of the service, without a socket.
 
 #![allow(
     clippy::unwrap_used,
@@ -111,7 +111,7 @@ async fn a_changed_source_has_another_tag() {
     let second = send(&service, "GET", &target, &[("if-none-match", first.header("etag"))]).await;
     assert_eq!(second.status, 200);
     assert_ne!(second.body, first.body);
-    // Neither the url with the old version nor the one that showed it gives bytes of the new file.
+    // Neither the URL with the old version nor the one without a version serves bytes of the new file.
     for old in [&chunk, &plain, &format!("{}/zarr.json", zarr(&source))] {
         assert_eq!(get(&service, old).await.problem(), (409, "source-changed".to_owned()), "{old}");
     }
@@ -129,7 +129,7 @@ async fn made_references_are_kept_on_the_disk() {
     let target = format!("/v1/references?url={}", url("hdf5/chunked.h5"));
     let first = get(&service(&settings), &target).await;
     let hit = "virtualize_cache_lookups_total{cache=\"references\",outcome=\"hit\"}";
-    // A service that starts anew has them.
+    // A restarted service finds them in the cache.
     let again = service(&settings);
     let second = get(&again, &target).await;
     assert_eq!((&first.body, first.header("etag")), (&second.body, second.header("etag")));
@@ -137,7 +137,7 @@ async fn made_references_are_kept_on_the_disk() {
     let other = get(&again, &format!("{target}&inline-below=100")).await;
     assert_ne!(other.header("etag"), first.header("etag"));
     assert_eq!(metric(&again, hit).await, 1.0);
-    // What was damaged is made anew.
+    // Damaged entries are generated again.
     for entry in fs::read_dir(folder.path()).unwrap() {
         fs::write(entry.unwrap().path(), "{}").unwrap();
     }
@@ -208,7 +208,7 @@ async fn a_file_is_a_zarr_store() {
     assert_eq!(root["node_type"], "group");
     let array = get(&service, &format!("{store}/temperature/zarr.json")).await.json();
     assert_eq!(root["consolidated_metadata"]["metadata"]["temperature"], array);
-    // Each chunk is the bytes that the references name.
+    // Each chunk consists of the bytes that its reference names.
     let references: serde_json::Value =
         serde_json::from_slice(&references(&source, Format::ZARR3_JSON).await).unwrap();
     let file = fs::read(fixtures().join("hdf5/chunked.h5")).unwrap();
@@ -340,8 +340,8 @@ async fn output_is_bounded() {
     assert_eq!(answer.problem(), (422, "output-limit".to_owned()));
 }
 
-/// A source that another file names is read only where it is allowed itself: OME-TIFF, virtual datasets and external data
-/// go through the same door.
+/// A source that another file names is read only if it is allowed itself. OME-TIFF, virtual datasets and external data
+/// pass the same check.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn links_out_of_allowed_folders_are_refused() {

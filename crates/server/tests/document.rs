@@ -1,4 +1,4 @@
-//! Bad input of every parameter of the API's description: never a failure of the service, never a panic.
+//! Invalid values for every parameter of the API's description: none causes an internal error or a panic.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use common::{get, service, settings, url};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-/// Values of all kinds that make trouble.
+/// Returns problematic values of many kinds.
 fn hostile() -> Vec<String> {
     let long = "9".repeat(5000);
     let plain = [
@@ -111,7 +111,7 @@ async fn hostile_values_of_every_parameter_are_refused_or_answered() {
     assert!(asked > 2000, "{asked}");
 }
 
-/// The path with this value of a parameter, and good values of what it cannot do without.
+/// Returns the path with this value of a parameter, and with valid values of the required ones.
 fn target(path: &str, parameter: &Value, value: &str) -> String {
     let (name, source) = (parameter["name"].as_str().unwrap(), url("hdf5/chunked.h5"));
     if parameter["in"] == "path" {

@@ -1,4 +1,4 @@
-//! Requests that mean harm: none fails the service, none reads what is not allowed.
+//! Malicious requests: none makes the service fail, none reads beyond the allowed prefixes.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// Urls that lead out of what is allowed, or to this machine, in other clothes.
+/// Returns disguised URLs that lead outside the allowed prefixes or to this machine.
 fn elsewhere() -> Vec<String> {
     let good = url("hdf5");
     let steps = [
@@ -121,7 +121,7 @@ async fn nothing_leads_elsewhere() {
     }
 }
 
-/// Methods, conditions, ranges and codings of every kind on every route.
+/// Sends methods, conditions, ranges and codings of every kind to every route.
 #[tokio::test(flavor = "multi_thread")]
 async fn methods_and_headers_of_any_kind_are_answered() {
     let service = service(&settings());
@@ -191,7 +191,7 @@ async fn methods_and_headers_of_any_kind_are_answered() {
     }
 }
 
-/// A file that is exchanged for a link to one outside, again and again, between check and opening.
+/// A file is repeatedly replaced by a link to one outside the allowed prefix, between check and opening.
 #[tokio::test(flavor = "multi_thread")]
 async fn links_that_come_and_go_lead_nowhere() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Paths and queries changed at random, of one allowed file: the service always answers, and never with a fault of its own.
+//! Randomly mutated paths and queries of one allowed file: the service always responds, and never with an internal
+//! error.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -20,11 +21,11 @@ const TARGETS: [&str; 9] = [
     "/v1/references?url=file:///etc/passwd&url=@&chunk_grid=rectilinear",
 ];
 
-/// Parts that may come in anywhere.
+/// Fragments that a mutation may insert anywhere.
 const ODD: [&str; 14] =
     ["%", "%2e%2e/", "&&", "=", "?", "#", "@", "//", "%F0%9F", "[]", ";", "+", "-1", "18446744073709551616"];
 
-/// The same numbers on every run.
+/// Returns the next pseudo-random number; the sequence is the same on every run.
 fn next(state: &mut u64, most: usize) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;

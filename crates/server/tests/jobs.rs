@@ -1,4 +1,4 @@
-//! Jobs, without a socket.
+//! Jobs of the service, without a socket.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use virtualize_server::Settings;
 
-/// A folder with copies of a file, and settings that allow it.
+/// A folder with copies of a file, and settings that allow reading it.
 struct Place {
     folder: TempDir,
 }
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// The job at its end.
+/// Waits until the job has ended, and returns it.
 async fn ended(service: &Router, id: &str) -> Value {
     for _ in 0..600 {
         let job = get(service, &format!("/v1/jobs/{id}")).await.json();
@@ -195,7 +195,7 @@ async fn only_what_is_allowed_is_read_and_written() {
     }
     assert_eq!(refused(json!({"output": "s3://bucket/x.json"})).await, (403, "not-allowed".to_owned()));
     assert!(!place.path("elsewhere").exists());
-    // What turns up only as it runs.
+    // Errors that occur only while the job runs.
     for more in [
         json!({"inputs": [place.url("data/link/")]}),
         json!({"inputs": [place.url("data/link/secret.nc")]}),
@@ -337,7 +337,7 @@ async fn jobs_go_on_after_a_restart() {
     };
     let record = place.path(&format!("jobs/{id}/job.json"));
     let undisturbed = fs::read(place.path(&format!("jobs/{id}/result.json"))).unwrap();
-    // As a process leaves it that was killed.
+    // The state that a killed process leaves behind.
     let text = fs::read_to_string(&record).unwrap();
     let text = text.replace("\"state\":\"done\"", "\"state\":\"running\"");
     assert!(text.contains("running"));

@@ -1,4 +1,4 @@
-//! What is held for requests comes out of one budget.
+//! The memory that requests hold is reserved from one budget.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -19,7 +19,7 @@ use virtualize_server::{Peer, Settings, Size};
 
 const MIB: u64 = 1 << 20;
 
-/// A TIFF of one strip of 8 MiB (TIFF 6.0, sections 2 and 4).
+/// Builds a TIFF of one strip of 8 MiB (TIFF 6.0, sections 2 and 4).
 fn strip() -> Vec<u8> {
     let (width, height, strip) = (2048_u32, 4096_u32, 8_u32 << 20);
     let entries: [(u16, u32); 8] =
@@ -38,7 +38,7 @@ fn strip() -> Vec<u8> {
     bytes
 }
 
-/// A service of that file, and the path of its store.
+/// Builds a service of that file, and returns it with the path of the file's store.
 fn large(memory: u64) -> (TempDir, Router, String) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.tif"), strip()).unwrap();
@@ -48,7 +48,7 @@ fn large(memory: u64) -> (TempDir, Router, String) {
     (folder, service(&settings), store)
 }
 
-/// An answer to a client, that it has not taken yet.
+/// Begins a request of a client, and returns the response with an unread body.
 async fn begun_by(client: u8, service: &Router, target: &str) -> Response<Body> {
     let peer = Peer(IpAddr::from([10, 0, 0, client]));
     let request = Request::get(target).header("host", "localhost").extension(peer);
@@ -77,7 +77,7 @@ async fn answers_are_admitted_by_their_bytes() {
     let idle = held(&service).await;
     assert!(idle < 4 * MIB, "{idle}");
     let mut answers = Vec::new();
-    // Each of two clients has half of it.
+    // Each of two clients has half of the budget.
     for client in [1, 2] {
         for _ in 0..2 {
             let answer = begun_by(client, &service, &chunk).await;
@@ -89,7 +89,7 @@ async fn answers_are_admitted_by_their_bytes() {
         let wait = answer.headers()["retry-after"].as_bytes();
         assert_eq!((answer.status().as_u16(), wait), (503, &b"2"[..]));
     }
-    // What needs little is answered still, and who is served makes room.
+    // Small requests still succeed, and a response releases its share when it ends.
     assert_eq!(get(&service, &format!("{store}/zarr.json")).await.status, 200);
     answers.pop();
     assert_eq!(get(&service, &chunk).await.body, &strip()[8..8 + (8 << 20)]);
@@ -106,7 +106,7 @@ async fn a_client_that_leaves_gives_back_what_was_held() {
         let _ = tokio::time::timeout(Duration::from_micros(wait * 50), asked).await;
     }
     assert_eq!(get(&service, &format!("{store}/zarr.json")).await.status, 200);
-    // Only what is kept of the file.
+    // Only the cached file still holds memory.
     for _ in 0..6000 {
         if held(&service).await < MIB {
             return;

@@ -1,4 +1,4 @@
-//! The page's files and the endpoints that it needs, without a socket.
+//! The files of the web page and the endpoints that it uses, without a socket.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -6,7 +6,7 @@ mod common;
 
 use common::{get, send, service, settings, url};
 
-/// The store of decoded chunks of a fixture.
+/// Returns the path of the store of a fixture's decoded chunks.
 async fn plain(service: &axum::Router, name: &str) -> String {
     let inspected = get(service, &format!("/v1/inspect?url={}", url(name))).await.json();
     inspected["zarr"]["versioned"].as_str().unwrap().replace("/v1/zarr/", "/v1/plain/")
@@ -33,8 +33,8 @@ async fn the_page_is_served_with_its_policy() {
     assert_eq!(get(&service, "/assets/../src/lib.rs").await.status, 404);
 }
 
-/// The upper half of `temperature` is 0 to 11 in rows of 6, and the chunk below at the right is missing; h5py says so
-/// in `fixtures/hdf5/chunked.h5.json`.
+/// The upper half of `temperature` is 0 to 11 in rows of 6, and the chunk at the lower right is missing, as h5py reads
+/// the file (`fixtures/hdf5/chunked.h5.json`).
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_are_decoded() {
     let service = service(&settings());
@@ -59,7 +59,7 @@ async fn chunks_are_decoded() {
             (404, "not-found".to_owned())
         );
     }
-    // What is stored plainly is read by range.
+    // Chunks that are stored as bare elements can be read by range.
     let part = send(&service, "GET", &format!("{store}lat/c/0"), &[("range", "bytes=8-15")]).await;
     assert_eq!((part.status.as_u16(), part.body.len()), (206, 8));
 }
@@ -76,7 +76,7 @@ async fn text_is_not_plain() {
     assert!(all.contains_key("time") && !all.contains_key("label"));
 }
 
-/// Places as h5py's `get_chunk_info` has them.
+/// The chunk positions match those of h5py's `get_chunk_info`.
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_are_listed() {
     let service = service(&settings());

@@ -1,4 +1,4 @@
-//! Connections that behave badly, and an end that is orderly.
+//! Misbehaving connections, and an orderly shutdown.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -15,7 +15,7 @@ use tokio::{
 };
 use virtualize_server::{Running, Settings, start};
 
-/// After this long, the service hangs: far beyond what anything takes on a busy machine.
+/// Time after which the service counts as hung; far longer than any step takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 async fn running(settings: Settings) -> Running {
@@ -23,14 +23,14 @@ async fn running(settings: Settings) -> Running {
     start(settings.check().unwrap()).await.unwrap()
 }
 
-/// All that comes until the end.
+/// Reads a connection until its end.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let _ = timeout(LIMIT, stream.read_to_end(&mut text)).await.expect("the connection ends");
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Asks again until it goes well.
+/// Repeats a request until it succeeds.
 async fn until_good(running: &Running, request: &str) {
     let asking = async {
         while !asked(running, request).await.contains(" 200 OK\r\n") {
@@ -67,7 +67,7 @@ async fn slow_heads_are_cut_off() {
         stream.write_all(start.as_bytes()).await.unwrap();
         answer(&mut stream).await;
     }
-    // One that drips is not given more time for it.
+    // A client that sends single bytes gets no extra time.
     let mut stream = TcpStream::connect(running.address).await.unwrap();
     let sent = async {
         while stream.write_all(b"GET").await.is_ok() {
@@ -112,7 +112,7 @@ async fn half_open_connections_hold_nothing_up() {
     running.stop().await;
 }
 
-/// A connection of another client than all others of these tests.
+/// Connects from an address that no other client of these tests uses.
 async fn neighbour(running: &Running) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
@@ -127,7 +127,7 @@ async fn silent_connections_hold_up_nobody_else() {
     for _ in 0..300 {
         held.push(TcpStream::connect(running.address).await.unwrap());
     }
-    // All places of this client are taken for an hour; what is more was told so.
+    // All connections of this client are in use for an hour; further ones were refused.
     let mut told = 0;
     for stream in held.iter_mut().rev().take(200) {
         told += usize::from(answer(stream).await.starts_with("HTTP/1.1 429 "));
@@ -142,7 +142,7 @@ async fn silent_connections_hold_up_nobody_else() {
     running.stop().await;
 }
 
-/// Clients that ask for much and take nothing have their own share, and what they hold is bounded.
+/// Clients that request much and receive nothing use up only their own quota, and what they hold is bounded.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_hold_up_nobody_else() {
@@ -172,8 +172,8 @@ async fn slow_readers_hold_up_nobody_else() {
     running.stop().await;
 }
 
-/// A client that takes what the system holds of its answer, but only then asks again, is not cut off as one whose head
-/// does not come.
+/// A client that first receives the buffered rest of its response, and only then sends the next request, is not
+/// disconnected as if its request head were late.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_may_rest_between_requests() {
     let running = running(Settings { header_time: Some(1), ..settings() }).await;
@@ -194,7 +194,7 @@ async fn clients_that_take_nothing_are_left() {
     let running = running(Settings { write_time: Some(1), ..settings() }).await;
     let target = format!("/v1/inspect?url={}&places=10000", url("hdf5/chunk_indexes.h5"));
     let mut stream = TcpStream::connect(running.address).await.unwrap();
-    // So many answers that no buffer holds them.
+    // More responses than the buffers can hold.
     let request = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(200);
     let sent = async {
         for _ in 0..200 {
@@ -218,7 +218,7 @@ async fn an_idle_connection_does_not_delay_the_end() {
     assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
 }
 
-/// A web server that takes connections, tells of them, and says nothing.
+/// Starts a web server that accepts and counts connections, but never responds.
 async fn silent() -> (String, Arc<Semaphore>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -250,7 +250,7 @@ async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
     let text = asked(&patient, &quick).await;
     assert!(text.contains(" 429 "), "{text}");
     assert!(text.to_lowercase().contains("retry-after: 1") && text.contains("\"requests\""), "{text}");
-    // The client leaves, and its place is free long before its time is over.
+    // The client disconnects, and its permit is free long before the timeout.
     drop(leaving);
     until_good(&patient, &quick).await;
     patient.stop().await;

@@ -1,4 +1,4 @@
-//! A service of the fixtures, asked without a socket.
+//! A service that serves the fixtures, used without a socket.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 use virtualize_server::{Settings, app};
 
-/// What came back.
+/// A complete response.
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -31,7 +31,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Status and code of a problem.
+    /// Returns status and code of a problem.
     pub fn problem(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), "application/problem+json");
         let document = self.json();
@@ -44,12 +44,12 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").canonicalize().unwrap()
 }
 
-/// Url of a fixture.
+/// Returns the URL of a fixture.
 pub fn url(name: &str) -> String {
     format!("file://{}", fixtures().join(name).display())
 }
 
-/// Settings that allow the fixtures, and any number of requests.
+/// Returns settings that allow the fixtures and any number of requests.
 pub fn settings() -> Settings {
     let many = Some(1_000_000);
     Settings { allow: vec![url("hdf5"), url("tiff")], rate: many, burst: many, ..Settings::default() }
@@ -77,14 +77,14 @@ pub async fn send(service: &Router, method: &str, target: &str, headers: &[(&str
     Answer { status: parts.status, headers: parts.headers, body }
 }
 
-/// A number of the metrics.
+/// Returns the value of a metric.
 pub async fn metric(service: &Router, line: &str) -> f64 {
     let text = String::from_utf8(get(service, "/metrics").await.body).unwrap();
     let found = text.lines().find_map(|found| found.strip_prefix(line));
     found.map_or(0.0, |number| number.trim().parse().unwrap())
 }
 
-/// Sends a body of JSON.
+/// Sends a request with a JSON body.
 pub async fn post(service: &Router, target: &str, body: &Value) -> Answer {
     let request = Request::builder().method("POST").uri(target).header("host", "localhost");
     let request = request.header("content-type", "application/json");
