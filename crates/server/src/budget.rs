@@ -213,7 +213,7 @@ pub(crate) struct Reading {
     wanted: CancellationToken,
     /// The share, and the bytes of memory accounted to the reads so far.
     held: Mutex<(Option<Share>, u64)>,
-    /// Most bytes of one file.
+    /// Maximum bytes of memory for one file.
     most: u64,
     refused: AtomicBool,
     too_large: AtomicBool,
@@ -282,7 +282,7 @@ impl Gate for Reading {
 #[derive(Debug)]
 pub(crate) struct JobGate {
     pub(crate) budget: Budget,
-    /// Most bytes of one file.
+    /// Maximum bytes of memory for one file.
     pub(crate) most: u64,
 }
 

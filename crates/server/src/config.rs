@@ -95,11 +95,11 @@ pub(crate) struct JobLimits {
 }
 
 impl Settings {
-    /// Checks the settings. Files can only be read below an allowed prefix, and an address that other machines reach needs
-    /// tokens, unless the service is explicitly public.
+    /// Validates the settings. At least one prefix must be allowed, and an address that other machines can reach
+    /// requires tokens, unless the service is explicitly public.
     ///
     /// # Errors
-    /// The setting that is missing or not valid.
+    /// Names the setting that is missing or not valid.
     pub fn check(&self) -> Result<Config, ConfigError> {
         if self.allow.is_empty() {
             return Err(ConfigError::NothingAllowed);

@@ -139,7 +139,8 @@ fn busy() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many requests in progress").retry_after(1)
 }
 
-/// Returns the host of a request: that of an absolute target, otherwise that of the only Host header (RFC 9112, section 3.2).
+/// Returns the host of a request: that of an absolute target, otherwise that of the only Host header (RFC 9112,
+/// section 3.2).
 fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
     let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "host", detail);
     let mut lines = request.headers().get_all(header::HOST).iter();

@@ -1,12 +1,12 @@
 //! Serves any allowed file over HTTP, as references and as a Zarr v3 store, for pipelines and for people.
 //!
-//! [`app`] builds the service from a [`Config`]; [`serve`] listens. No file outside the allowed prefixes is reached,
-//! whoever names it (`virtualize_store::Allowed`). The table of routes states the access that each requires, and every
-//! request passes one guard, which checks in this order: host, token, rate, scope, concurrent requests (of the client, then
-//! of all), time.
+//! [`app`] builds the service from a [`Config`]; [`serve`] runs it. The service never opens a file outside the allowed
+//! prefixes, whether a client or another file names it (`virtualize_store::Allowed`). The table of routes declares the
+//! access that each route requires. Every request passes one guard, which checks in this order: host, token, rate,
+//! scope, concurrent requests (of the client, then of all), time.
 //!
-//! Architecture invariant: this crate decides nothing about data; a response is the library's output, or its error. A
-//! response begins when everything that can fail has succeeded; otherwise it is cut off so that the client notices.
+//! Architecture invariant: this crate decides nothing about data. A response is the library's output, or its error. It
+//! begins when everything that can fail has succeeded; otherwise it is cut off so that the client notices.
 
 mod api;
 mod auth;
@@ -64,7 +64,7 @@ use context::Context;
 /// Builds the service without a socket. Requests may carry a [`Peer`] as an extension.
 ///
 /// # Errors
-/// A cache folder that cannot be used.
+/// Fails if the cache folder cannot be used.
 pub fn app(config: Config) -> Result<Router, ConfigError> {
     Ok(routes::router(Arc::new(Context::new(config)?)))
 }

@@ -138,8 +138,8 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Returns whether the process or the machine has run out of file descriptors: EMFILE (24) and ENFILE (23), which clients of
-/// stores report as text.
+/// Returns whether the process or the machine has run out of file descriptors: EMFILE (24) and ENFILE (23), which
+/// clients of stores report as text.
 fn is_out_of_descriptors(text: &str) -> bool {
     text.contains("(os error 24)") || text.contains("(os error 23)")
 }

@@ -1,5 +1,5 @@
-//! Renderings of mapped files: generated once for all concurrent requests, into a temporary file from which the responses
-//! are sent, so that a slow client holds no memory.
+//! Renderings of mapped files. A rendering is generated once for all concurrent requests, into a temporary file from
+//! which the responses are sent, so that a slow client holds no memory.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ const HELD: usize = 64 << 10;
 const BUFFER: usize = 64 << 10;
 /// Cache-weight floor of a rendering in a file: the file pins a descriptor.
 const MIN_FILE_WEIGHT: u64 = 4 << 20;
-/// Cache weight of a byte in memory, of which there is less than of disk space.
+/// Cache weight of a byte in memory, which is scarcer than disk space.
 const MEMORY_WEIGHT: u64 = 16;
 /// Maximum weight of the cache, absolute and as a fraction of the disk space.
 const KEPT: u64 = 1 << 30;
@@ -97,8 +97,8 @@ impl Rendered {
         sent.insert(name.to_owned(), (Arc::downgrade(file), *length));
     }
 
-    /// Returns what `write` generates from the current version of a source. `what` names the kind of rendering; `cost` estimates
-    /// the memory, in bytes, that it takes.
+    /// Returns the rendering that `write` generates from the current version of a source. `what` names the kind of
+    /// rendering; `cost` estimates the memory, in bytes, that it takes.
     pub(crate) async fn get<C, W>(
         &self,
         wanted: &Wanted,
@@ -158,7 +158,8 @@ impl Rendered {
         Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
     }
 
-    /// Generates a rendering, and returns whether its name covers all sources. If not, its entity tag is that of its content.
+    /// Generates a rendering, and returns whether its name covers all sources. If not, its entity tag is that of its
+    /// content.
     async fn make<C, W>(
         &self,
         client: &Client,
@@ -205,7 +206,7 @@ impl Rendering {
 pub(crate) struct Aside {
     disk: Option<Arc<Disk>>,
     inner: SpooledTempFile,
-    /// The client's part of the disk, and the share taken from it.
+    /// The client's part of the disk budget, and the share reserved from it.
     spool: Budget,
     share: Option<Share>,
     wanted: CancellationToken,

@@ -178,7 +178,8 @@ impl Sources {
         }
     }
 
-    /// Maps a file once for all concurrent requests for it. If the request that does the work is dropped, another takes over.
+    /// Maps a file once for all concurrent requests for it. If the request that does the work is dropped, another one
+    /// takes over.
     async fn map_once<O, F>(
         &self,
         client: &Client,
@@ -232,8 +233,8 @@ impl Sources {
         Ok(Mapped::new(store, share))
     }
 
-    /// Checks that a source has the version that was served before under a URL without a version, so that a client never
-    /// mixes two versions.
+    /// Checks that a source still has the version that was served under a URL without a version, so that a client
+    /// never mixes two versions.
     pub(crate) async fn hold(&self, key: &str, name: &str, mapped: &Mapped) -> Result<(), Problem> {
         let shown = &self.shown;
         if shown.get(key).await.is_some_and(|shown| shown != mapped.version) {
@@ -249,8 +250,8 @@ impl Sources {
     }
 }
 
-/// Runs a long computation on a thread of its own. Dropping the future cancels the token that `work` receives, and stops the
-/// work wherever it waits.
+/// Runs a long computation on its own thread. Dropping the future cancels the token that `work` receives, and stops
+/// the work wherever it waits.
 pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
     work: impl FnOnce(CancellationToken) -> F + Send + 'static,
     permit: impl Send + 'static,

@@ -250,6 +250,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(80);
     const LONG: Duration = Duration::from_secs(60);
 
+    /// Returns both ends of a connection, of which the first enforces `times`.
     fn pair(times: Times) -> (Timed<DuplexStream>, DuplexStream, Phases) {
         let (ours, theirs) = duplex(1024);
         let phases = Phases::default();

@@ -95,6 +95,7 @@ impl Request {
         self.check_output(config)
     }
 
+    /// Checks the lists of names: bounded, and without empty names.
     fn check_names(&self) -> Result<(), Problem> {
         let layout = &self.options.combine.layout;
         for (name, names) in [
@@ -112,6 +113,7 @@ impl Request {
         Ok(())
     }
 
+    /// Checks that the kind of job and the options to combine files agree.
     fn check_combination(&self) -> Result<(), Problem> {
         let layout = &self.options.combine.layout;
         let is_combined = !layout.concat_dim.is_empty() || !layout.stack_dim.is_empty();
@@ -130,6 +132,7 @@ impl Request {
         }
     }
 
+    /// Checks that commit options are used only for a commit, and are consistent.
     fn check_commit(&self) -> Result<(), Problem> {
         let commit = &self.options.icechunk;
         if !(self.kind == Kind::Batch && self.is_committed()) && *commit != IcechunkOptions::default() {
@@ -147,6 +150,7 @@ impl Request {
         }
     }
 
+    /// Checks that the job may write to its output, and replaces the URL by its canonical form.
     fn check_output(&mut self, config: &Config) -> Result<(), Problem> {
         let Some(output) = &self.output else { return Ok(()) };
         if self.kind == Kind::Scan {
@@ -183,6 +187,7 @@ impl Request {
         self.options.target("").unwrap_or_default()
     }
 
+    /// Returns whether the batch commits to a repository.
     fn is_committed(&self) -> bool {
         !matches!(self.target(), Target::References(_))
     }
@@ -256,8 +261,8 @@ fn url(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks that an input may be read: a file, a whole folder, or everything below the part of a pattern that precedes its
-/// first wildcard.
+/// Checks that an input may be read: a file, a whole folder, or everything below the part of a pattern that precedes
+/// its first wildcard.
 fn check_input(text: &str, allowed: &Allowed) -> Result<(), Problem> {
     url(text)?;
     let web = text.starts_with("http://") || text.starts_with("https://");

@@ -56,7 +56,7 @@ impl Work {
         done.map_err(|problem| Problem { detail: self.hidden(&problem.detail), ..problem })
     }
 
-    /// Returns how files are reached and mapped, where outputs may be written, and the memory budget of a file.
+    /// Returns the options to open and map files, the prefixes that may be written, and the memory gate of the job.
     fn options(&self) -> Result<Options, Problem> {
         let (request, config) = (Arc::clone(&self.job.record().request), &self.inner.config);
         let mut options = request.open_options(config, &self.allowed)?;
@@ -75,6 +75,7 @@ impl Work {
         text.replace(&format!("{folder}/"), "").replace(&folder, "the job")
     }
 
+    /// Runs a scan, writes its report, and returns its summary.
     async fn scan(&self) -> Result<Value, Problem> {
         let is_writing = AtomicBool::new(false);
         let found = tokio::select! {
@@ -125,7 +126,7 @@ impl Work {
         Ok(found)
     }
 
-    /// Returns what records the events of a scan, in which files are read while others are listed.
+    /// Returns the event handler of a scan, which reads files while it lists others.
     fn scan_events(&self) -> impl Fn(Event) + Send + Sync + 'static {
         let (job, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
         let most = self.inner.config.job_limits.files;
@@ -141,6 +142,7 @@ impl Work {
         }
     }
 
+    /// Writes the report of a scan atomically into the job's folder.
     async fn write_report(&self, found: Scan) -> Result<(), Problem> {
         let path = self.folder.join("result.json");
         let write = move || {
@@ -158,13 +160,14 @@ impl Work {
         }
     }
 
+    /// Runs a batch, and returns its summary.
     async fn batch(&self) -> Result<Value, Problem> {
         let batch = self.build_batch()?;
         let (job, metrics) = (Arc::clone(&self.job), self.inner.metrics.clone());
         let most = self.inner.config.job_limits.files;
         let writing = Arc::new(AtomicBool::new(self.job.record().request.options.each));
         let (cancel, is_writing) = (self.job.cancel.clone(), Arc::clone(&writing));
-        // On a thread of its own: a future that it waits for may not be `Send`.
+        // Runs on its own thread: a future that it awaits may not be `Send`.
         let running = tokio::task::spawn_blocking(move || {
             let run = batch.run(move |event| {
                 if matches!(event, Event::Writing { .. }) {
@@ -193,6 +196,8 @@ impl Work {
         }
     }
 
+    /// Builds the batch, which writes to the requested output or to the job's folder, and resumes from the job's
+    /// journal.
     fn build_batch(&self) -> Result<Batch, Problem> {
         let request = Arc::clone(&self.job.record().request);
         let name = if request.is_folder() { "result" } else { "result.json" };
@@ -209,6 +214,7 @@ impl Work {
             .build())
     }
 
+    /// Returns the problem of a batch in which too many files failed.
     fn failures(&self, count: u64, allowed: u64) -> Problem {
         let first = self.job.failures().join("; ");
         let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
@@ -217,6 +223,7 @@ impl Work {
             .hint("set max_failures to allow some failures, skip_failed to allow any number")
     }
 
+    /// Converts the summary of a batch for clients, with a bounded number of notes.
     fn summary(&self, summary: Summary) -> Value {
         let notes = summary.notes.iter().take(NOTES).map(|note| self.hidden(note));
         json!({
@@ -231,8 +238,8 @@ impl Work {
     }
 }
 
-/// Completes when a cancelled run has not stopped by itself. It waits for a run that writes, as blocking work would continue
-/// after the run is dropped.
+/// Completes when a cancelled run has not stopped by itself. It waits for a run that writes, as blocking work would
+/// continue after the run is dropped.
 async fn given_up(cancel: CancellationToken, is_writing: &AtomicBool) {
     cancel.cancelled().await;
     loop {
@@ -243,7 +250,7 @@ async fn given_up(cancel: CancellationToken, is_writing: &AtomicBool) {
     }
 }
 
-/// Counts requests and bytes of a file that was read.
+/// Counts the requests and bytes of reading a file.
 fn count((all_requests, all_bytes): &(IntCounter, IntCounter), event: &Event) {
     if let Event::Read { requests, bytes, .. } = event {
         all_requests.inc_by(*requests);
@@ -293,6 +300,7 @@ fn of_file(url: &str, class: ErrorClass, error: &str) -> String {
     }
 }
 
+/// Returns the problem of a job that was stopped.
 pub(super) fn stopped() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", "the job was stopped")
 }
