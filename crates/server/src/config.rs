@@ -99,7 +99,7 @@ impl Settings {
     /// requires tokens, unless the service is explicitly public.
     ///
     /// # Errors
-    /// Names the setting that is missing or not valid.
+    /// Fails if a setting is missing or not valid.
     pub fn check(&self) -> Result<Config, ConfigError> {
         if self.allow.is_empty() {
             return Err(ConfigError::NothingAllowed);

@@ -151,7 +151,7 @@ impl Sources {
         Ok((object, key))
     }
 
-    /// Maps a file that was just opened. `key` names URL, options and version. The caller holds a permit to map.
+    /// Maps a file that was just opened. `key` identifies URL, options and version. The caller holds a permit to map.
     pub(crate) async fn mapped_now(
         &self,
         client: &Client,

@@ -249,7 +249,7 @@ impl Jobs {
         self.tracker.spawn_on(async move { inner.work(job).await }, runtime.handle());
     }
 
-    /// Creates and starts a job, whose record is durable when this returns. Blocks on the disk.
+    /// Creates and starts a job, whose record has been written to disk when this returns. Blocks on the disk.
     pub(crate) fn submit(&self, request: Request, size: u64, client: &Client) -> Result<Arc<Job>, Problem> {
         let _alone = self.inner.submitting.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_room(&client.name)?;

@@ -48,8 +48,8 @@ impl Request {
         Self::of_members(members)
     }
 
-    /// Reads members, which must be among those of the API's description: others of [`BatchOptions`], such as the path
-    /// of a journal, are the service's own.
+    /// Parses members, which must be among those of the API's description. The service itself sets the others of
+    /// [`BatchOptions`], such as the path of a journal.
     fn of_members(mut members: Map<String, Value>) -> Result<Self, Problem> {
         members.retain(|_, value| !value.is_null());
         for (name, value) in &members {
@@ -251,7 +251,7 @@ fn are_short(value: &Value) -> bool {
     }
 }
 
-/// Refuses paths and standard input, which are the service's own.
+/// Checks that a text is a URL. Paths and standard input would be those of the service, and are refused.
 fn url(text: &str) -> Result<(), Problem> {
     if text.len() > LONGEST || !text.contains("://") {
         let shown: String = text.chars().take(80).collect();
