@@ -1,14 +1,15 @@
-//! The metadata of all nodes in one document.
+//! Consolidated metadata: the documents of all nodes in one.
 
 use serde_json::{Map, Value, json};
 use virtualize_zarr::{Array, Group, Hierarchy, Node, ZarrFormat, node::join};
 
 use crate::{EmitError, is_valid_name};
 
-/// Metadata documents of a hierarchy by their keys, parents first.
+/// Metadata documents of a hierarchy by key, parents first.
 pub(crate) type Documents = Vec<(String, Value)>;
 
-/// All metadata documents: the root's, a consolidated one, and those of each node.
+/// Returns all metadata documents of a hierarchy: the root's, for Zarr v2 the consolidated one, and those of the other
+/// nodes.
 pub(crate) fn documents(hierarchy: &Hierarchy) -> Result<Documents, EmitError> {
     let mut below = Vec::new();
     children("", &hierarchy.root, hierarchy.format, &mut below)?;
@@ -28,7 +29,7 @@ pub(crate) fn documents(hierarchy: &Hierarchy) -> Result<Documents, EmitError> {
     Ok(all)
 }
 
-/// The root's `zarr.json`, with the documents of nodes below it inside.
+/// Returns the root's `zarr.json` with the given documents as consolidated metadata.
 pub(crate) fn consolidated_root(hierarchy: &Hierarchy, below: &Documents) -> Value {
     let metadata: Map<_, _> = below
         .iter()
@@ -42,6 +43,7 @@ pub(crate) fn consolidated_root(hierarchy: &Hierarchy, below: &Documents) -> Val
     root
 }
 
+/// Appends the documents of the nodes below a group, parents first.
 fn children(path: &str, group: &Group, format: ZarrFormat, out: &mut Documents) -> Result<(), EmitError> {
     for (name, node) in &group.children {
         if !is_valid_name(name) {

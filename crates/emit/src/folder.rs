@@ -1,9 +1,10 @@
 //! Zarr v3 as files: `zarr.json` of every node, the chunks of arrays that are inline as a whole, `references.json`.
 //!
-//! A reader that knows nothing of references must not take chunks that lie elsewhere for chunks that were never written,
-//! and show fill values. So the `zarr.json` of such an array says, in the two ways that the specification has, that it
-//! cannot be read without more, and the root's consolidated metadata names only what can. `references.json` has all of it
-//! plainly.
+//! A Zarr reader that does not resolve references must not mistake a virtual chunk for a missing one and return fill
+//! values. The `zarr.json` of an array with virtual chunks therefore declares, by both mechanisms of the
+//! specification, that the array needs an extension: a storage transformer, and a member with `must_understand`. The
+//! root's consolidated metadata lists only nodes that any Zarr v3 reader can read. `references.json` contains the
+//! whole hierarchy without these marks.
 
 use serde_json::{Value, json};
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, ZarrFormat};
@@ -15,9 +16,9 @@ use crate::{
     references::{self, ChunkKeys},
 };
 
-/// The reference file of the whole hierarchy, beside the root's `zarr.json`.
+/// Name of the reference file of the whole hierarchy, beside the root's `zarr.json`.
 const REFERENCES: &str = "references.json";
-/// What says in `zarr.json` that chunks lie elsewhere.
+/// Name of the extension that `zarr.json` declares for an array with virtual chunks.
 const MARK: &str = "virtual_references";
 
 pub(crate) const ZARR3: Entry = Entry {
@@ -33,7 +34,7 @@ pub(crate) const ZARR3: Entry = Entry {
     writer: Writer::Folder(write),
 };
 
-/// Writes everything, the root's `zarr.json` last.
+/// Writes all files, the root's `zarr.json` last.
 fn write(hierarchy: &Hierarchy, _: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
     let mut nodes = documents(hierarchy)?;
     nodes.retain(|(key, _)| key != "zarr.json");
@@ -55,11 +56,12 @@ fn write(hierarchy: &Hierarchy, _: Format, sink: &mut dyn Sink) -> Result<(), Em
     Ok(sink.put("zarr.json", &text(&consolidated_root(hierarchy, &readable)))?)
 }
 
+/// Returns whether an array has a virtual chunk.
 fn has_references(array: &Array) -> bool {
     array.chunks.iter().any(|(_, chunk)| matches!(chunk, ChunkEntry::Reference(_)))
 }
 
-/// Makes readers that follow the specification refuse an array.
+/// Makes readers that follow the specification reject an array.
 fn mark(document: &mut Value) {
     if let Some(members) = document.as_object_mut() {
         let place = json!({"root": REFERENCES});
@@ -68,6 +70,7 @@ fn mark(document: &mut Value) {
     }
 }
 
+/// Writes the inline chunks of an array, one file each.
 fn chunks(path: &str, array: &Array, sink: &mut dyn Sink) -> Result<(), EmitError> {
     let counts = array.chunk_grid.counts(&array.shape);
     let mut keys = ChunkKeys::new(path.as_bytes().to_vec(), counts, ZarrFormat::V3);

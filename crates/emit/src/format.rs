@@ -1,4 +1,4 @@
-//! What an output format is.
+//! Output formats and their properties.
 
 use std::{fmt, io, num::NonZeroU32};
 
@@ -15,20 +15,21 @@ pub struct Format {
     record_size: NonZeroU32,
 }
 
-/// Everything that callers need to know about a format.
+/// Properties and writer of a format.
 pub(crate) struct Entry {
     /// Name in options and queries.
     pub(crate) name: &'static str,
     /// One line for users.
     pub(crate) summary: &'static str,
     pub(crate) zarr_format: ZarrFormat,
-    /// Extensions, without the dot, of output names that select this format; none if another format claims its suffix.
+    /// Extensions, without the dot, of output names that select this format. Empty if another format claims its
+    /// suffix.
     pub(crate) extensions: &'static [&'static str],
     /// Suffix of outputs that are named after their sources.
     pub(crate) suffix: &'static str,
     /// Media type of a download; formats of several files are sent as an archive.
     pub(crate) media_type: &'static str,
-    /// Python that opens an output, from its path or URL and further arguments of `open_dataset`.
+    /// Returns Python code that opens an output, from its path or URL and further arguments of `open_dataset`.
     pub(crate) python: fn(&str, &str) -> String,
     pub(crate) writer: Writer,
 }
@@ -129,12 +130,12 @@ impl fmt::Display for Format {
     }
 }
 
-/// Python for formats that xarray's engine `kerchunk` opens.
+/// Returns Python code for formats that xarray's engine `kerchunk` opens.
 pub(crate) fn kerchunk_python(output: &str, arguments: &str) -> String {
     format!("import xarray as xr\nds = xr.open_dataset({output:?}, engine=\"kerchunk\"{arguments})")
 }
 
-/// Python for references with Zarr v3 keys, which fsspec resolves.
+/// Returns Python code for references with Zarr v3 keys, which fsspec resolves.
 pub(crate) fn fsspec_python(references: &str, arguments: &str) -> String {
     format!(
         "import fsspec, xarray as xr, zarr.storage\n\

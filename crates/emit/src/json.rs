@@ -1,13 +1,13 @@
-//! JSON text piece by piece, into a buffer that is written out when it is full.
+//! Incremental writer of reference JSON. It writes its buffer out when the buffer is full.
 
 use std::io;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// When the buffer is written out.
+/// Size in bytes at which the buffer is written out.
 const FULL: usize = 1 << 16;
 
-/// A writer of `{"version":1,"refs":{…}}`, one reference a line.
+/// Writer of `{"version":1,"refs":{…}}`, one reference per line.
 pub(crate) struct RefsWriter<'a> {
     out: &'a mut dyn io::Write,
     buffer: Vec<u8>,
@@ -21,13 +21,14 @@ impl<'a> RefsWriter<'a> {
         Self { out, buffer, first: true }
     }
 
+    /// Closes the document and flushes the output.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.buffer.extend_from_slice(b"\n}}\n");
         self.out.write_all(&self.buffer)?;
         self.out.flush()
     }
 
-    /// A key with text.
+    /// Writes an entry whose value is text.
     pub(crate) fn text(&mut self, key: &str, text: &str) -> io::Result<()> {
         self.next()?;
         escape(key, &mut self.buffer);
@@ -36,12 +37,13 @@ impl<'a> RefsWriter<'a> {
         Ok(())
     }
 
-    /// Starts an entry and gives the buffer to write it to.
+    /// Starts an entry and returns the buffer to write it to.
     pub(crate) fn entry(&mut self) -> io::Result<&mut Vec<u8>> {
         self.next()?;
         Ok(&mut self.buffer)
     }
 
+    /// Writes the buffer out if it is full, then appends the separator of the next entry.
     fn next(&mut self) -> io::Result<()> {
         if self.buffer.len() >= FULL {
             self.out.write_all(&self.buffer)?;
@@ -53,14 +55,14 @@ impl<'a> RefsWriter<'a> {
     }
 }
 
-/// Text as a JSON string, with its quotation marks.
+/// Appends text as a JSON string, with its quotation marks.
 pub(crate) fn escape(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     escape_inner(text, out);
     out.push(b'"');
 }
 
-/// Text as it stands within a JSON string.
+/// Appends text escaped for a JSON string, without quotation marks.
 pub(crate) fn escape_inner(text: &str, out: &mut Vec<u8>) {
     for byte in text.bytes() {
         match byte {
@@ -74,7 +76,7 @@ pub(crate) fn escape_inner(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of an inline chunk as a JSON string: as they are where they are plain text, else base64.
+/// Appends the bytes of an inline chunk as a JSON string: verbatim if they are plain text, otherwise in base64.
 pub(crate) fn inline(bytes: &[u8], out: &mut Vec<u8>) {
     match std::str::from_utf8(bytes) {
         Ok(text) if is_plain(bytes) => escape(text, out),
@@ -86,12 +88,12 @@ pub(crate) fn inline(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Printable ASCII, tabs and line feeds that readers do not take for base64.
+/// Returns whether bytes are printable ASCII, tabs and line feeds, and do not start with the prefix that marks base64.
 fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) && !bytes.starts_with(b"base64:")
 }
 
-/// A number in decimal.
+/// Appends a number in decimal.
 pub(crate) fn number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

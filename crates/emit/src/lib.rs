@@ -1,6 +1,7 @@
 //! Writes virtual Zarr hierarchies as reference files.
 //!
-//! Architecture invariants: this crate decides nothing and reads no source; the same hierarchy gives the same bytes.
+//! Architecture invariants: this crate makes no decisions and reads no source; the same hierarchy produces the same
+//! bytes.
 
 mod consolidated;
 mod folder;
@@ -22,7 +23,7 @@ pub use sink::Sink;
 
 use format::Writer;
 
-/// Error of writing a hierarchy.
+/// Error while writing a hierarchy.
 #[derive(Debug, thiserror::Error)]
 pub enum EmitError {
     /// The sink failed.
@@ -31,111 +32,111 @@ pub enum EmitError {
     /// The hierarchy was mapped for the other Zarr format.
     #[error("the hierarchy was mapped for Zarr {found:?}, not for Zarr {expected:?}")]
     Format {
-        /// What the output needs.
+        /// Zarr format that the output requires.
         expected: ZarrFormat,
-        /// What the hierarchy is.
+        /// Zarr format of the hierarchy.
         found: ZarrFormat,
     },
-    /// The other of [`write()`] and [`write_files`] writes the format.
+    /// The format needs [`write_files`] instead of [`write()`], or the reverse.
     #[error("the format is {}", if *several { "several files, not one" } else { "one file, not several" })]
     Files {
-        /// Whether the format is several files.
+        /// Whether the format consists of several files.
         several: bool,
     },
     /// The format cannot express an array.
     #[error("array {path}: {error}")]
     Metadata {
-        /// The array.
+        /// Path of the array.
         path: String,
-        /// What it cannot express.
+        /// Property that the format cannot express.
         error: MetadataError,
     },
-    /// No client would find a node of this name.
+    /// A node name that no client could look up.
     #[error("node {path}: the name {name:?} cannot be part of a Zarr key")]
     Name {
-        /// The group it is in.
+        /// Path of the group that contains the node.
         path: String,
-        /// Its name.
+        /// Name of the node.
         name: String,
     },
-    /// Readers would not find the chunks of a node of this name.
+    /// A node name for which readers could not find the chunks.
     #[error(
         "node {path}: names that start with .z or have #, ? or % cannot be written as Parquet, where readers would \
          not find the chunks; write JSON"
     )]
     FileName {
-        /// The node.
+        /// Path of the node.
         path: String,
     },
-    /// Too many rows per Parquet file.
+    /// More rows per Parquet file than permitted.
     #[error("record size {found}: at most {most}")]
     RecordSize {
-        /// The requested number.
+        /// Requested number of rows.
         found: u32,
-        /// The maximum.
+        /// Largest permitted number of rows.
         most: u32,
     },
-    /// An offset or length that a signed integer cannot hold.
+    /// An offset or length that a signed 64-bit integer cannot represent.
     #[error("array {path}: offset or length of chunk {position} is 2^63 or more")]
     Offset {
-        /// The array.
+        /// Path of the array.
         path: String,
         /// Row-major position of the chunk.
         position: u64,
     },
-    /// A chunk that readers of Parquet would mistake for a whole file.
+    /// An empty chunk at offset 0, which readers of Parquet would mistake for a whole file.
     #[error(
         "array {path}: chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
     )]
     Empty {
-        /// The array.
+        /// Path of the array.
         path: String,
         /// Row-major position of the chunk.
         position: u64,
     },
-    /// A Parquet table cannot be written.
+    /// A Parquet table could not be written.
     #[error("array {path}: {reason}")]
     Parquet {
-        /// The array.
+        /// Path of the array.
         path: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// A chunk position outside the array's grid.
     #[error("array {path}: chunk {position} is outside its grid of {counts:?} chunks")]
     Position {
-        /// The array.
+        /// Path of the array.
         path: String,
         /// Row-major position of the chunk.
         position: u64,
-        /// Chunks along each axis.
+        /// Number of chunks along each axis.
         counts: Vec<u64>,
     },
     /// A chunk in a source that the hierarchy does not list.
     #[error("array {path}: chunk {position} lies in source {source_index}, but there are {sources}")]
     Source {
-        /// The array.
+        /// Path of the array.
         path: String,
         /// Row-major position of the chunk.
         position: u64,
         /// Index of its source.
         source_index: u32,
-        /// Number of sources of the hierarchy.
+        /// Number of sources in the hierarchy.
         sources: usize,
     },
 }
 
-/// Returns whether clients find a node of this name: not empty, not `.` or `..`, without slashes (nor backslashes, which
-/// zarr-python converts), and not the name of a metadata document.
+/// Returns whether clients can find a node of this name. A valid name is not empty, `.`, `..` or the name of a
+/// metadata document. It contains neither slashes nor backslashes, which zarr-python converts.
 pub fn is_valid_name(name: &str) -> bool {
     let reserved = ["", ".", "..", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
     !reserved.contains(&name) && !name.contains(['/', '\\'])
 }
 
-/// Writes a hierarchy as one file. Metadata is also consolidated, so that xarray opens the references without a warning.
+/// Writes a hierarchy as one file. The file includes consolidated metadata, so that xarray opens it without a warning.
 ///
 /// # Errors
-/// [`EmitError`]. What was written before an error is not a valid file.
+/// [`EmitError`]. The bytes written before an error are not a valid file.
 pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) -> Result<(), EmitError> {
     check(hierarchy, format)?;
     match format.writer() {
@@ -144,10 +145,10 @@ pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) ->
     }
 }
 
-/// Writes a hierarchy as several files; those that readers open first are written last.
+/// Writes a hierarchy as several files. The files that readers open first are written last.
 ///
 /// # Errors
-/// [`EmitError`]. What was written before an error is not a valid output.
+/// [`EmitError`]. The files written before an error are not a valid output.
 pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
     check(hierarchy, format)?;
     match format.writer() {
@@ -156,8 +157,8 @@ pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -
     }
 }
 
-/// Returns the metadata documents of a hierarchy by key, such as `a/zarr.json`, starting with the root's, which contains the
-/// consolidated metadata.
+/// Returns the metadata documents of a hierarchy by key, such as `a/zarr.json`. The root's document comes first and
+/// contains the consolidated metadata.
 ///
 /// # Errors
 /// [`EmitError`] if the format cannot express a node.

@@ -1,4 +1,4 @@
-//! A column of a Parquet file, in the smallest of several spellings.
+//! A column of a Parquet file, in the smallest of several encodings.
 
 use std::{io, sync::Arc};
 
@@ -17,21 +17,21 @@ use parquet::{
 
 pub(crate) type Out<'a> = Box<dyn io::Write + Send + 'a>;
 
-/// Bytes of a page: all of a column, but for very large inline chunks.
+/// Size limit of a data page in bytes. A page holds a whole column, except for very large inline chunks.
 const PAGE: usize = 64 << 20;
 
-/// How a column is spelled.
+/// Encoding and compression level of a column.
 #[derive(Clone, Copy)]
 pub(crate) struct Spelling {
     pub dictionary: bool,
-    /// zstd's level. Level 1 looks for long repetitions alone and leaves more to its entropy coder: numbers without any
-    /// order, such as sizes of compressed chunks, come out a fifth smaller than at level 3, which fastparquet uses, and
-    /// numbers in steps, such as offsets, a third larger.
+    /// Compression level of zstd. Level 1 searches for long repetitions only and leaves more to the entropy coder.
+    /// Compared with level 3, which fastparquet uses, it compresses unordered numbers, such as sizes of compressed
+    /// chunks, to a fifth less, and regular sequences, such as offsets, to a third more.
     pub level: i32,
 }
 
 impl Spelling {
-    /// Of the file, and of a column that is written in one spelling.
+    /// Returns the writer properties of a file, or of a column in this encoding.
     pub(crate) fn properties(self, statistics: &[&str]) -> WriterProperties {
         let level = ZstdLevel::try_new(self.level).unwrap_or_default();
         let mut builder = WriterProperties::builder()
@@ -43,7 +43,7 @@ impl Spelling {
             .set_max_row_group_row_count(None)
             .set_data_page_size_limit(PAGE)
             .set_data_page_row_count_limit(usize::MAX)
-            // No column changes from dictionary to plain on its way, which would bring back NaN.
+            // A column must not fall back from dictionary to plain encoding midway, which would bring back NaN.
             .set_dictionary_page_size_limit(usize::MAX);
         for column in statistics {
             builder =
@@ -53,17 +53,17 @@ impl Spelling {
     }
 }
 
-/// A column on its way into a row group: values, and levels where it can have none.
+/// A column to append to a row group: its values, and definition levels if the column is nullable.
 pub(crate) struct Column<'a, T: DataType> {
     pub described: ColumnDescPtr,
     pub values: &'a [T::T],
     pub levels: Option<&'a [i16]>,
-    /// Columns whose statistics are written.
+    /// Names of the columns whose statistics are written.
     pub statistics: &'a [&'a str],
 }
 
 impl<T: DataType> Column<'_, T> {
-    /// Writes the column in that of some spellings which takes the fewest bytes; the first of those that take the same.
+    /// Writes the column in the one of several encodings that takes the fewest bytes. The first wins a tie.
     pub(crate) fn write(
         &self,
         spellings: &[Spelling],
@@ -81,6 +81,7 @@ impl<T: DataType> Column<'_, T> {
         rows.append_column(&bytes, close)
     }
 
+    /// Encodes the column in memory.
     fn spell(&self, spelling: Spelling) -> Result<(Bytes, ColumnCloseResult), ParquetError> {
         let mut out = TrackedWrite::new(Vec::new());
         let properties = Arc::new(spelling.properties(self.statistics));

@@ -1,13 +1,15 @@
-//! kerchunk's Parquet layout, as fsspec's `LazyReferenceMapper` reads it: `.zmetadata` with all metadata and the record
-//! size, and for each array `NAME/refs.N.parq` with the columns path, offset, size and raw, one row a chunk position.
+//! kerchunk's Parquet layout, as fsspec's `LazyReferenceMapper` reads it. `.zmetadata` contains all metadata and the
+//! record size. Each array has files `NAME/refs.N.parq` with the columns path, offset, size and raw, and one row per
+//! chunk position.
 //!
-//! fsspec reads the columns through pandas and fastparquet, whose limits decide how they are spelled:
-//! - `path` has a dictionary page where any is missing: without one a missing path comes as NaN, which is taken for a url.
-//! - offsets are plain: its decoder of DELTA_BINARY_PACKED returns wrong numbers from 28 bits on; it has no
-//!   BYTE_STREAM_SPLIT; pages are of version 1.
-//! - offsets and sizes are never null, and their statistics say so: without statistics their columns become floats.
+//! fsspec reads the columns through pandas and fastparquet, whose limitations restrict the encodings:
+//! - `path` has a dictionary page if any path is missing: without one, a missing path reads as NaN and is mistaken for
+//!   a url.
+//! - offsets are plain: fastparquet's decoder of DELTA_BINARY_PACKED returns wrong numbers from 28 bits on, and it has
+//!   no decoder of BYTE_STREAM_SPLIT; pages are of version 1.
+//! - offsets and sizes are never null, and their statistics say so: without statistics, the columns become floats.
 //!
-//! Each column is written in the smallest of the spellings that are left.
+//! Each column is written in the smallest of the remaining encodings.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -35,13 +37,13 @@ use crate::{
     references::grid_total,
 };
 
-/// Most rows of a file, which bounds what is held in memory.
+/// Largest number of rows per file, which bounds memory use.
 pub const MOST_RECORDS: u32 = 1_000_000;
-/// fsspec looks through an array's files in order for the first url, where it is not told the protocol, and fails at one
-/// that is missing. So those before the first url are written even where all their chunks are missing, but for arrays of
-/// more such files than this.
+/// Largest number of leading files without chunks that are written for an array. Unless the protocol is given, fsspec
+/// searches an array's files in order for the first url, and fails at a missing file. Files before the first url are
+/// therefore written even if all their chunks are missing; those beyond this number are omitted.
 const LEADING: u64 = 64;
-/// A dictionary is tried where at most one row in so many has a value of its own.
+/// Average number of rows per distinct value from which a column counts as repetitive, so that a dictionary pays.
 const ROWS_PER_VALUE: usize = 8;
 /// Columns whose statistics are written.
 const STATISTICS: &[&str] = &["offset", "size"];
@@ -62,7 +64,7 @@ pub(crate) const KERCHUNK_PARQUET: Entry = Entry {
     writer: Writer::Folder(write),
 };
 
-/// Writes everything, `.zmetadata` last.
+/// Writes all files, `.zmetadata` last.
 fn write(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
     let record_size = format.record_size();
     if record_size.get() > MOST_RECORDS {
@@ -83,8 +85,8 @@ fn write(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(
     Ok(sink.put(".zmetadata", format!("{document}\n").as_bytes())?)
 }
 
-/// Refuses names under which fsspec does not find chunks, and would show the fill value for them: keys with `/.z` it takes
-/// for metadata, and over HTTP the others end a path or are unescaped.
+/// Rejects names for which fsspec would not find the chunks and return the fill value instead. It mistakes keys that
+/// contain `/.z` for metadata; over HTTP, `#` and `?` end a path, and `%` is unescaped.
 fn check_names(parent: &str, children: &BTreeMap<String, Node>) -> Result<(), EmitError> {
     for (name, node) in children {
         let path = format!("{parent}/{name}");
@@ -98,20 +100,21 @@ fn check_names(parent: &str, children: &BTreeMap<String, Node>) -> Result<(), Em
     Ok(())
 }
 
-/// The chunks of one array on their way into files.
+/// Writer of the chunks of one array.
 struct Chunks<'a> {
     path: &'a str,
     array: &'a Array,
     urls: &'a [ByteArray],
-    /// Rows of a file.
+    /// Number of rows per file.
     records: u64,
-    /// Whether a file with a url was written.
+    /// Whether a file with a url has been written.
     has_url: bool,
-    /// The first file that was neither written nor left out.
+    /// Index of the first file that has been neither written nor omitted.
     next: u64,
 }
 
 impl Chunks<'_> {
+    /// Writes the chunks of the array in order of position, one file after the other.
     fn write(mut self, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         let counts = self.array.chunk_grid.counts(&self.array.shape);
         let total = grid_total(&counts);
@@ -160,7 +163,7 @@ impl Chunks<'_> {
         Ok(())
     }
 
-    /// Writes a file, if it has any chunk, and before it those without any that cannot be left out.
+    /// Writes a file if it has any chunk, preceded by the empty files that cannot be omitted.
     fn put(
         &mut self,
         file: u64,
@@ -178,7 +181,7 @@ impl Chunks<'_> {
         self.file(file, total, table, sink)
     }
 
-    /// Writes files without any chunk up to one that has some, or the end.
+    /// Writes the empty files before `end` that cannot be omitted, unless a file with a url has been written.
     fn leading(
         &mut self,
         end: u64,
@@ -194,7 +197,7 @@ impl Chunks<'_> {
         Ok(())
     }
 
-    /// Writes the rows of a table, and takes them away.
+    /// Writes a table as one file, padded to the number of rows of the file, and clears the table.
     fn file(&self, file: u64, total: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         let rows = (total - file * self.records).min(self.records);
         table.pad(usize::try_from(rows).unwrap_or(usize::MAX));
@@ -213,18 +216,18 @@ impl Chunks<'_> {
     }
 }
 
-/// The rows of a file. Levels are 1 where a row has a value, which then stands in the column's values.
+/// Rows of a file. A definition level is 1 if the row has an entry in the column's values, and 0 otherwise.
 #[derive(Default)]
 struct Table {
     path_levels: Vec<i16>,
     paths: Vec<ByteArray>,
-    /// How often `paths` changes from one to the next.
+    /// Number of runs of equal values in `paths`.
     runs: usize,
     offsets: Vec<i64>,
     sizes: Vec<i64>,
     raw_levels: Vec<i16>,
     raws: Vec<ByteArray>,
-    /// Buffers of `raws`: how many are different.
+    /// Distinct buffers of `raws`, by address and length.
     buffers: HashSet<(usize, usize)>,
 }
 
@@ -240,12 +243,12 @@ impl Table {
         self.buffers.clear();
     }
 
-    /// Whether it has no chunk.
+    /// Returns whether the table has no chunks.
     fn is_empty(&self) -> bool {
         self.paths.is_empty() && self.raws.is_empty()
     }
 
-    /// Missing chunks up to a number of rows.
+    /// Appends missing chunks up to a number of rows.
     fn pad(&mut self, rows: usize) {
         self.path_levels.resize(rows, 0);
         self.offsets.resize(rows, 0);
@@ -253,6 +256,7 @@ impl Table {
         self.raw_levels.resize(rows, 0);
     }
 
+    /// Appends a chunk that is stored in a source.
     fn push_place(&mut self, url: ByteArray, offset: i64, size: i64) {
         self.path_levels.push(1);
         self.runs +=
@@ -263,7 +267,7 @@ impl Table {
         self.raw_levels.push(0);
     }
 
-    /// Readers take what starts with `base64:` for base64.
+    /// Appends an inline chunk. Bytes that start with `base64:` are encoded, since readers would decode them.
     fn push_inline(&mut self, bytes: &Bytes) {
         self.path_levels.push(0);
         self.offsets.push(0);
@@ -277,6 +281,7 @@ impl Table {
         self.raws.push(ByteArray::from(bytes));
     }
 
+    /// Writes the table as a Parquet file with one row group.
     fn write(&self, out: Out<'_>) -> Result<(), ParquetError> {
         let schema = schema()?;
         let described = SchemaDescriptor::new(Arc::clone(&schema));
@@ -304,8 +309,8 @@ impl Table {
         Ok(())
     }
 
-    /// Text that is plain can be smaller where most urls are different; where it may not be, a thorough search for what
-    /// they have in common makes up for some of it.
+    /// Returns the encodings to try for `path`. Plain text can be smaller if most urls are distinct. If a dictionary
+    /// is required, a thorough search for common parts of the urls recovers some of the difference.
     fn path_spellings(&self) -> Vec<Spelling> {
         let many = self.runs > self.paths.len() / ROWS_PER_VALUE;
         let all_there = self.paths.len() == self.path_levels.len();
@@ -317,6 +322,7 @@ impl Table {
         [DICTIONARY].into_iter().chain(others.iter().copied()).collect()
     }
 
+    /// Returns the encodings to try for `size`; a dictionary only if few sizes are distinct.
     fn size_spellings(&self) -> Vec<Spelling> {
         let most = self.sizes.len() / ROWS_PER_VALUE;
         let mut seen = HashSet::new();
@@ -325,13 +331,13 @@ impl Table {
         PLAIN.iter().copied().chain(few.then_some(DICTIONARY)).collect()
     }
 
-    /// One spelling, since inline chunks can be large.
+    /// Returns the encoding of `raw`. Only one is tried, since inline chunks can be large.
     fn raw_spellings(&self) -> [Spelling; 1] {
         [Spelling { dictionary: self.buffers.len() < self.raws.len(), ..DICTIONARY }]
     }
 }
 
-/// Path, offset, size, raw.
+/// Returns the schema: path, offset, size and raw.
 fn schema() -> Result<TypePtr, ParquetError> {
     let field = |name, physical, repetition, logical| {
         let field = Type::primitive_type_builder(name, physical).with_repetition(repetition);

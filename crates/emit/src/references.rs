@@ -31,7 +31,7 @@ pub(crate) const ZARR3_JSON: Entry = Entry {
     ..KERCHUNK_JSON
 };
 
-/// Writes the whole document.
+/// Writes the whole reference document.
 pub(crate) fn write(hierarchy: &Hierarchy, out: &mut dyn io::Write) -> Result<(), EmitError> {
     let mut refs = RefsWriter::new(out);
     for (key, document) in documents(hierarchy)? {
@@ -44,7 +44,7 @@ pub(crate) fn write(hierarchy: &Hierarchy, out: &mut dyn io::Write) -> Result<()
     Ok(refs.finish()?)
 }
 
-/// What stands between a chunk's key and its offset.
+/// Returns the text between a chunk's key and its offset.
 fn reference_start(url: &str) -> Vec<u8> {
     let mut start = b"\":[".to_vec();
     escape(url, &mut start);
@@ -52,7 +52,7 @@ fn reference_start(url: &str) -> Vec<u8> {
     start
 }
 
-/// The chunks of one array.
+/// Writer of the chunks of one array.
 struct ArrayChunks<'a> {
     path: &'a str,
     array: &'a Array,
@@ -92,34 +92,36 @@ impl<'a> ArrayChunks<'a> {
         Ok(())
     }
 
+    /// Returns the error for a chunk in a source that the hierarchy does not list.
     fn nowhere(&self, position: u64, reference: Reference, sources: usize) -> EmitError {
         let path = format!("/{}", self.path);
         EmitError::Source { path, position, source_index: reference.source.0, sources }
     }
 }
 
-/// All chunks of a grid, at most 2⁶³.
+/// Returns the number of chunks of a grid, at most 2⁶³.
 pub(crate) fn grid_total(counts: &[u64]) -> u64 {
     let all = counts.iter().fold(1u128, |product, n| product.saturating_mul(u128::from(*n)));
     u64::try_from(all).unwrap_or(u64::MAX).min(1 << 63)
 }
 
-/// Keys of ascending chunk positions.
+/// Serializer of chunk keys, for ascending positions.
 pub(crate) struct ChunkKeys {
     prefix: Vec<u8>,
     separator: u8,
-    /// Chunks along each axis.
+    /// Number of chunks along each axis.
     counts: Vec<u64>,
-    /// All chunks, at most 2⁶³, so that sums of coordinates do not overflow; positions from here on are outside.
+    /// Number of chunks, at most 2⁶³, so that sums of coordinates do not overflow. Positions from here on are outside
+    /// the grid.
     total: u64,
-    /// Where the last key was.
+    /// Position of the last key.
     last: u64,
     /// Coordinates of `last`, slowest axis first.
     coordinates: Vec<u64>,
 }
 
 impl ChunkKeys {
-    /// Keys of an array's chunks; `start` is its path as it is to be written.
+    /// Returns a serializer for an array's chunks; `start` is the array's path, escaped for the output.
     pub(crate) fn new(start: Vec<u8>, counts: Vec<u64>, format: ZarrFormat) -> Self {
         let mut prefix = start;
         prefix.push(b'/');
@@ -138,7 +140,7 @@ impl ChunkKeys {
         Self { prefix, separator, counts, total, last: 0, coordinates }
     }
 
-    /// Appends the key of a position; `false` where it is outside the grid.
+    /// Appends the key of a position. Returns `false` if the position is outside the grid.
     pub(crate) fn write(&mut self, position: u64, out: &mut Vec<u8>) -> bool {
         if position >= self.total {
             return false;
@@ -154,12 +156,12 @@ impl ChunkKeys {
         true
     }
 
-    /// The error for a position outside the grid.
+    /// Returns the error for a position outside the grid.
     pub(crate) fn outside(&self, path: &str, position: u64) -> EmitError {
         EmitError::Position { path: format!("/{path}"), position, counts: self.counts.clone() }
     }
 
-    /// Carries the difference to the last position from the fastest axis on.
+    /// Moves the coordinates to a position, carrying the difference from the fastest axis upwards.
     fn move_to(&mut self, position: u64) {
         if position < self.last {
             self.coordinates.fill(0);

@@ -2,14 +2,14 @@
 
 use std::io;
 
-/// Receives the files of an output that is a folder or a prefix. Implementations keep them aside until all are written, and
-/// publish the last one last: it is the root's metadata, without which no reader opens the rest.
+/// Receives the files of an output that is a folder or a prefix. Implementations stage the files until all are
+/// written, and publish the last one last: it is the root's metadata, without which no reader opens the rest.
 pub trait Sink {
-    /// Starts the file of a key such as `a/zarr.json`: names separated by slashes. Each key is used once. The file is complete
-    /// when it has been flushed and dropped, which happens before the next one is started.
+    /// Creates the file of a key such as `a/zarr.json`: names separated by slashes. Each key is used once. The caller
+    /// flushes and drops the file, which completes it, before it creates the next one.
     ///
     /// # Errors
-    /// A key that was used before or that leads out of the output, and I/O errors.
+    /// A key that was used before or that leads outside the output, and I/O errors.
     fn create(&mut self, key: &str) -> io::Result<Box<dyn io::Write + Send + '_>>;
 
     /// Writes a whole file.
