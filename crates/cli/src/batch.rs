@@ -10,7 +10,7 @@ use crate::{
     progress::Progress,
 };
 
-/// `virtualize batch INPUT…`.
+/// Runs `virtualize batch INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));

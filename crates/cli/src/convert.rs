@@ -1,6 +1,6 @@
 use crate::{arguments::Convert, exit::Failure, messages, output};
 
-/// `virtualize FILE`.
+/// Runs `virtualize FILE`.
 pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let options = arguments.input.options();
     let format = arguments.input.format;

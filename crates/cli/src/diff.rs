@@ -2,7 +2,7 @@ use std::io::{self, Write};
 
 use crate::{arguments::Compare, exit::Failure, messages::printable};
 
-/// `virtualize diff A B`: whether both say the same.
+/// Runs `virtualize diff A B`, which compares two reference sets or files.
 pub(crate) async fn run(arguments: &Compare) -> Result<(), Failure> {
     let options = arguments.reading.options();
     let found =

@@ -12,7 +12,7 @@ pub(crate) enum Failure {
     Archive(virtualize_archive::Error),
     /// The arguments cannot be carried out.
     Usage(Usage),
-    /// The report, which is printed already, contains differences or problems.
+    /// The report, which is already printed, contains differences or problems.
     Found,
     /// Standard output cannot be written.
     Output(io::Error),

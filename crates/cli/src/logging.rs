@@ -1,6 +1,6 @@
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging to standard error, where it is asked for: by `RUST_LOG`, else by the number of `-v`.
+/// Starts logging to standard error if requested: by `RUST_LOG`, otherwise by the number of `-v`.
 pub(crate) fn start(verbose: u8) {
     let filter = match (std::env::var("RUST_LOG"), verbose) {
         (Ok(filter), _) if !filter.is_empty() => EnvFilter::builder().parse_lossy(filter),

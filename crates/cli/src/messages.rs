@@ -2,25 +2,25 @@ use std::io::Write;
 
 use virtualize::{Diagnostic, Error, Notation};
 
-/// Remedies name options as flags: `--on-mismatch split`.
+/// Notation of remedies as flags: `--on-mismatch split`.
 pub(crate) const FLAGS: Notation = Notation(|option, value| {
     let flag = option.as_str().replace('_', "-");
     Some(value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}")))
 });
 
-/// Prints a line to standard error. Nobody may be listening, which is no reason to fail.
+/// Prints a line to standard error. Failure to write it is ignored, since the reader may be gone.
 pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
-/// Prints warnings, one a line.
+/// Prints warnings, one per line.
 pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Diagnostic>) {
     for warning in warnings {
         line(&format!("warning: {name}: {}", warning.render(FLAGS)));
     }
 }
 
-/// Prints an error: one line, or one for each reason to refuse the file.
+/// Prints an error on one line, or one line per reason if the file is refused.
 pub(crate) fn error(error: &Error) {
     match error {
         Error::Refused { name, diagnostics } if !diagnostics.is_empty() => {
@@ -35,7 +35,7 @@ pub(crate) fn error(error: &Error) {
     line(&format!("error: {}", error.render(FLAGS)));
 }
 
-/// Text from a file without control characters, which could end the line or speak to the terminal.
+/// Returns text from a file without control characters, which could end the line or control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Progress of a run: bars on a terminal, a line now and then elsewhere, JSON lines where they are wanted.
+//! Progress of a run: a bar on a terminal, occasional lines elsewhere, and JSON lines on request.
 
 use std::{
     io::{IsTerminal, Write},
@@ -12,16 +12,17 @@ use virtualize_archive::Event;
 
 use crate::messages::{self, printable};
 
-/// Time between two lines where there is no terminal.
+/// Minimum time between two progress lines without a terminal.
 const BETWEEN: Duration = Duration::from_secs(3);
-/// What is on the bar's line.
+/// Template of the progress bar.
 const TEMPLATE: &str = "{bar:30} {pos}/{len} files, {per_sec}, {eta} left{msg}";
 
-/// Shows what happens.
+/// Display of a run's events.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
-    /// Warnings of single files, and the length of the listing, are not what is asked for.
+    /// Whether the run is a scan. Warnings and failures of single files and the length of the listing are not shown
+    /// then.
     is_scan: bool,
     state: Mutex<State>,
 }
@@ -36,7 +37,7 @@ struct State {
 }
 
 impl Progress {
-    /// To standard error; `log` takes all events as lines of JSON.
+    /// Returns a display on standard error. `log` receives all events as JSON lines.
     pub(crate) fn new(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let bar = shown.then(|| {
@@ -49,12 +50,12 @@ impl Progress {
         Self { bar, quiet, is_scan: false, state: Mutex::new(state) }
     }
 
-    /// Of a scan, which tells what it found at its end.
+    /// Returns the display of a scan, which reports its findings at the end.
     pub(crate) fn of_scan(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
         Self { is_scan: true, ..Self::new(quiet, log) }
     }
 
-    /// Something happened.
+    /// Handles an event.
     pub(crate) fn tell(&self, event: &Event) {
         let Ok(mut state) = self.state.lock() else { return };
         state.write_log(event);
@@ -90,7 +91,7 @@ impl Progress {
         self.show(&mut state);
     }
 
-    /// The run is over.
+    /// Removes the bar and flushes the log.
     pub(crate) fn finish(&self) {
         self.with_bar(ProgressBar::finish_and_clear);
         if let Ok(mut state) = self.state.lock()
@@ -100,6 +101,7 @@ impl Progress {
         }
     }
 
+    /// Updates the bar or, without a terminal, prints a line at intervals.
     fn show(&self, state: &mut State) {
         let done = state.read + state.failed;
         if let Some(bar) = &self.bar {
@@ -113,6 +115,7 @@ impl Progress {
         }
     }
 
+    /// Prints a message, unless the run is quiet.
     fn say(&self, text: &str) {
         match &self.bar {
             _ if self.quiet => {}
@@ -129,7 +132,7 @@ impl Progress {
 }
 
 impl State {
-    /// A line of JSON: the time in seconds since 1970, and the event.
+    /// Writes an event to the log as one JSON line, with the time in seconds since 1970.
     fn write_log(&mut self, event: &Event) {
         let Some(log) = &mut self.log else { return };
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -137,7 +140,7 @@ impl State {
         if let Some(line) = line.as_object_mut() {
             line.insert("time".to_owned(), json!(time));
         }
-        // Nobody may be listening, which is no reason to end.
+        // The run continues if the log's reader is gone.
         let _ = writeln!(log, "{line}");
     }
 }

@@ -11,12 +11,14 @@ use crate::{
     progress::Progress,
 };
 
-/// Stretches that are shown, differences of one, and characters of a difference.
+/// Number of stretches that are printed.
 const STRETCHES: usize = 100;
+/// Number of differences that are printed for a stretch.
 const DIFFERENCES: usize = 10;
+/// Longest printed difference, in characters.
 const LONGEST: usize = 200;
 
-/// `virtualize scan INPUT…`.
+/// Runs `virtualize scan INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
     let progress = Arc::new(Progress::of_scan(arguments.quiet, log(arguments.json_log.as_deref())?));
     let told = Arc::clone(&progress);
@@ -109,6 +111,7 @@ fn stretch(stretch: &Stretch<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns a difference as printable text, truncated.
 fn shown(difference: &Difference) -> String {
     let text = printable(&difference.to_string());
     match text.char_indices().nth(LONGEST) {
@@ -117,7 +120,7 @@ fn shown(difference: &Difference) -> String {
     }
 }
 
-/// What is in the files of an era.
+/// Prints the contents of an era's files.
 fn era(found: &Scan, at: usize, names: &[&str], out: &mut impl Write) -> io::Result<()> {
     let Some(era) = found.eras.eras().get(at) else { return Ok(()) };
     writeln!(out, "\nera {at}: {} bytes, {} chunks", era.bytes, era.chunks)?;
@@ -131,7 +134,7 @@ fn era(found: &Scan, at: usize, names: &[&str], out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-/// `float32 (time, lat 73), chunks (1, 73), bytes (little-endian), zlib`.
+/// Describes an array: `float32 (time, lat 73), chunks (1, 73), bytes (little-endian), zlib`.
 fn array(signed: &ArraySignature) -> String {
     let mut text = signed.to_string();
     if let Some(codecs) = &signed.codecs {

@@ -4,7 +4,7 @@ use virtualize::{convert, read_references};
 
 use crate::{arguments::Translate, exit::Failure, messages, output};
 
-/// `virtualize convert REFS`.
+/// Runs `virtualize convert REFS`.
 pub(crate) async fn run(arguments: &Translate) -> Result<(), Failure> {
     let options = arguments.reading.options();
     output::check(&arguments.output, arguments.format)?;

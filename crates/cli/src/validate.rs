@@ -8,7 +8,7 @@ use crate::{
     messages::{self, printable},
 };
 
-/// `virtualize validate REFS`.
+/// Runs `virtualize validate REFS`.
 pub(crate) async fn run(arguments: &Validate) -> Result<(), Failure> {
     let options = arguments.reading.options();
     let store = read_references(&arguments.references, &options).await?;
@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: &Validate) -> Result<(), Failure> {
     if report.is_valid() { Ok(()) } else { Err(Failure::Found) }
 }
 
-/// A line each for arrays and sources, and one for each problem.
+/// Prints one line per array and source, and one per listed problem.
 fn table(report: &ValidationReport, out: &mut impl Write) -> io::Result<()> {
     for (title, checked) in [("array", &report.arrays), ("source", &report.sources)] {
         writeln!(out, "{:>10} {:>10} {:>10}  {title}", "chunks", "decoded", "problems")?;

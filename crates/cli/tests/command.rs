@@ -1,4 +1,4 @@
-//! Runs the real binary: exit status, messages, outputs.
+//! Runs the built binary: exit status, messages, outputs.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -183,7 +183,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the lines of code that contain one of the words, not counting comments.
+/// Returns the lines of code that contain one of the words; comments do not count.
 fn uses(folder: &Path, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources(folder) {
@@ -233,7 +233,7 @@ fn parsers_mapping_and_emitters_do_not_wait() {
     }
 }
 
-/// Libraries are called from Rust, over HTTP and from Python as well: their errors carry a `Remedy`.
+/// Libraries are also called from Rust, over HTTP and from Python, so their errors carry a `Remedy` instead of a flag.
 #[test]
 fn libraries_do_not_name_flags_of_the_command() {
     let edges = ["virtualize-cli", "virtualize-server"];

@@ -6,7 +6,7 @@ use virtualize_zarr::{Array, FillValue, ZarrFormat};
 
 use crate::{Diagnostic, Mapped, Severity};
 
-/// Name of the attribute. CF has one of the same name.
+/// Name of the attribute. CF has an attribute of the same name.
 const NAME: &str = "missing_value";
 
 /// Adds the attribute, and the entry in `zarr_conventions`, to all arrays that have a sentinel.
@@ -47,7 +47,7 @@ fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> R
     Ok(())
 }
 
-/// Whether both encodings are the same number.
+/// Returns whether both encodings represent the same number.
 fn same(cf: &Value, zarr: &Value) -> bool {
     let is_integer = |value: &Value| value.is_i64() || value.is_u64();
     match is_integer(cf) && is_integer(zarr) {

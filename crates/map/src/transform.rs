@@ -1,4 +1,4 @@
-//! What an [`ElementTransform`] does to the bytes of elements.
+//! Application of [`ElementTransform`] to the bytes of elements.
 
 use crate::{
     ElementTransform,
@@ -6,8 +6,9 @@ use crate::{
 };
 
 impl ElementTransform {
-    /// Makes the array's elements of stored ones, one after the other; `size` is that of one of the array's elements.
-    /// `None` where the bytes are no whole number of stored elements, or a part leaves its element.
+    /// Converts stored elements to elements of the array, one after the other; `size` is that of one array element in
+    /// bytes. Returns `None` if the bytes are not a whole number of stored elements, a part exceeds its element, or a
+    /// number cannot be converted exactly.
     pub fn apply(&self, stored: &[u8], size: usize) -> Option<Vec<u8>> {
         match self {
             Self::None => Some(stored.to_vec()),
@@ -44,6 +45,7 @@ impl ElementTransform {
     }
 }
 
+/// Converts stored elements one by one to elements of `size` bytes.
 fn each(
     stored: &[u8],
     stored_size: u32,
@@ -61,7 +63,7 @@ fn each(
     Some(made)
 }
 
-/// A signed integer of 16 or 32 bits as the float of twice its size, which holds it exactly.
+/// Converts a signed integer of 16 or 32 bits to the float of twice its size, which represents it exactly.
 fn float_of_integer(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> {
     let raw = unsigned(from, big_endian)?;
     let bytes: &[u8] = match (from.len(), to.len()) {
@@ -76,6 +78,7 @@ fn float_of_integer(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> 
     Some(())
 }
 
+/// Copies parts (offset in `from`, offset in `to`, length) of an element.
 fn repack(from: &[u8], to: &mut [u8], parts: &[(u32, u32, u32)]) -> Option<()> {
     for (at, place, length) in parts {
         let (start, count) = (usize::try_from(*at).ok()?, usize::try_from(*length).ok()?);
@@ -85,13 +88,14 @@ fn repack(from: &[u8], to: &mut [u8], parts: &[(u32, u32, u32)]) -> Option<()> {
     Some(())
 }
 
+/// Returns the part of an element at an offset.
 fn part_mut(element: &mut [u8], at: u32, length: u32) -> Option<&mut [u8]> {
     let (at, length) = (usize::try_from(at).ok()?, usize::try_from(length).ok()?);
     element.get_mut(at..at.checked_add(length)?)
 }
 
-/// Makes a string null-padded, as libhdf5 converts it (`H5T__conv_s_s`): one that is null-terminated ends before its first
-/// NUL, one that is space-padded before its trailing blanks.
+/// Makes a string null-padded, as libhdf5 does (`H5T__conv_s_s`). A null-terminated string ends before its first NUL,
+/// a space-padded one before its trailing blanks.
 fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
     let bytes = part_mut(element, string.offset, string.size)?;
     let end = match string.end {
@@ -102,7 +106,7 @@ fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
     Some(())
 }
 
-/// The stored bits as a number, at most 128 of them.
+/// Returns stored bits as a number; `None` for more than 128 bits.
 fn unsigned(bytes: &[u8], big_endian: bool) -> Option<u128> {
     let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
     match bytes.len() {
@@ -112,13 +116,14 @@ fn unsigned(bytes: &[u8], big_endian: bool) -> Option<u128> {
     }
 }
 
+/// Returns the `precision` bits from `bit_offset` on, sign-extended if `signed`.
 fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Option<u128> {
     let unused = 128u32.checked_sub(precision.into()).filter(|n| *n < 128)?;
     let left = raw.checked_shr(bit_offset.into())?.checked_shl(unused)?;
     Some(if signed { (left.cast_signed() >> unused).cast_unsigned() } else { left >> unused })
 }
 
-/// The bits of the IEEE 754 number of the same value; `None` where it has none.
+/// Returns the bits of the IEEE 754 number of the same value; `None` if there is none.
 fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
     let field = |at: u8, size: u8| Some(raw.checked_shr(at.into())? & low_bits(size.into())?);
     let stored_mantissa = u32::from(float.mantissa_size);
@@ -134,7 +139,7 @@ fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u3
             low_bits(exponent_size + 1)? << (mantissa_size.checked_sub(1)?)
         }
         _ => {
-            // A subnormal number is brought to the form 1.m, too.
+            // Subnormal numbers are normalized to the form 1.m, too.
             let shift =
                 if exponent == 0 { mantissa.leading_zeros().checked_sub(127 - stored_mantissa)? } else { 0 };
             let fraction = (mantissa << shift) & low_bits(stored_mantissa)?;
@@ -147,7 +152,7 @@ fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u3
     Some(sign | magnitude)
 }
 
-/// The bits of 1.`fraction` × 2^(`biased` − bias), if exact.
+/// Returns the bits of 1.`fraction` × 2^(`biased` − bias); `None` if the target cannot represent it exactly.
 fn normal_or_subnormal(biased: i64, fraction: u128, mantissa_size: u32, highest: u128) -> Option<u128> {
     match u128::try_from(biased) {
         Ok(biased) if biased >= highest => None,
@@ -160,10 +165,12 @@ fn normal_or_subnormal(biased: i64, fraction: u128, mantissa_size: u32, highest:
     }
 }
 
+/// Returns a number with the lowest `count` bits set.
 fn low_bits(count: u32) -> Option<u128> {
     1_u128.checked_shl(count).map(|bit| bit - 1)
 }
 
+/// Writes a number in the size and byte order of the target element.
 fn write_integer(value: u128, to: &mut [u8], big_endian: bool) -> Option<()> {
     let bytes = value.to_le_bytes();
     to.copy_from_slice(bytes.get(..to.len())?);
@@ -215,7 +222,7 @@ mod tests {
         assert_eq!(outside.apply(&[0; 8], 3), None);
     }
 
-    /// As h5py 3.16 reads such strings into NumPy's.
+    /// Expected values: such strings as h5py 3.16 reads them into NumPy arrays.
     #[test]
     fn strings_become_null_padded() {
         let read = |end, bytes: &[u8]| {

@@ -44,13 +44,13 @@ pub(crate) struct Packing {
     pub(crate) is_time: bool,
 }
 
-/// Why an array stays packed.
+/// Reason why an array stays packed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub(crate) enum UnpackRefusal {
     /// If more than one number became NaN, encoding could not restore them.
     #[error("{0} values mean no data, and the codec cast_value maps only one")]
     SeveralSentinels(usize),
-    /// The bands of an image have scales and offsets of their own.
+    /// The bands of an image have different scales or offsets.
     #[error("scales or offsets differ between bands")]
     Bands,
     /// xarray unpacks to integers, which the codec scale_offset cannot multiply.
@@ -143,7 +143,7 @@ impl Packing {
     }
 }
 
-/// Whether xarray may decode numbers in these units to dates or durations (`_is_time_like`, and more).
+/// Returns whether xarray may decode numbers in these units to dates or durations (`_is_time_like`, and more).
 pub(crate) fn is_time_unit(units: &str) -> bool {
     units.contains("since") || DURATIONS.contains(&units)
 }
@@ -189,7 +189,7 @@ impl UnpackTransform {
         Ok(transform)
     }
 
-    /// Whether the quotient is the product to the last bit: for powers of 2.
+    /// Returns whether the quotient equals the product to the last bit, as it does for powers of 2.
     fn is_exact(&self) -> bool {
         self.divisor.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1
     }

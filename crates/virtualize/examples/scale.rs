@@ -90,7 +90,7 @@ fn hierarchy(format: ZarrFormat, arrays: u64, chunks: u64) -> Hierarchy {
     hierarchy
 }
 
-/// Most memory that the process had, in MiB.
+/// Returns the peak memory of the process in MiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,4 +1,4 @@
-//! A gate stops the opening of a file wherever it is, and never makes it another file.
+//! A gate can stop the opening of a file at any step, and never changes the result of a completed one.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::{
 
 use virtualize::{Error, Gate, Options, ReadError, ReadErrorKind};
 
-/// Permits a number of steps.
+/// Gate that permits a number of steps.
 #[derive(Debug)]
 struct Few(AtomicU64);
 

@@ -1,11 +1,11 @@
-//! The references of each HDF5 fixture are the same, whoever reads the file.
+//! Both HDF5 readers produce the same references for each fixture.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
 
 use virtualize::{Format, Hdf5Reader, MapOptions, Options, open, write_to};
 
-/// What becomes of a file: its references, or why there are none.
+/// Returns the references of a file, or the error.
 fn references(path: &Path, format: Format, hdf5_reader: Hdf5Reader) -> Result<String, String> {
     let map = MapOptions { format: format.zarr_format(), ..MapOptions::default() };
     let options = Options { map, hdf5_reader, ..Options::default() };
@@ -16,7 +16,7 @@ fn references(path: &Path, format: Format, hdf5_reader: Hdf5Reader) -> Result<St
     String::from_utf8(out).map_err(|error| error.to_string())
 }
 
-/// What follows where two results part.
+/// Returns the rest of both results from shortly before their first difference.
 fn first_difference<'a>(
     ours: &'a Result<String, String>,
     theirs: &'a Result<String, String>,

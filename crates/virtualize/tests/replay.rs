@@ -1,5 +1,5 @@
-//! Files that fuzzing made, in folders by what must become of them: `fuzz_cases/FORMAT/refused`, `…/left_out` (something is
-//! left out, with a warning), and `…/crashed` for those that once made a panic, a hang or too much memory.
+//! Replays files from fuzzing, in folders by expected outcome: `fuzz_cases/FORMAT/refused`, `…/left_out` (something is
+//! left out, with a warning), and `…/crashed` for files that once caused a panic, a hang or excessive memory use.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 use virtualize::{Format, MapOptions, Options, open, write_to};
 
-/// How long one case may take.
+/// Time limit of one case.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, PartialEq)]
@@ -34,7 +34,7 @@ fn outcome(path: &Path, format: Format) -> Outcome {
     }
 }
 
-/// The outcome for both formats, which must come in time and without a panic.
+/// Returns the outcome for both formats. Panics if a case exceeds its time limit or panics.
 fn outcomes(path: PathBuf) -> [Outcome; 2] {
     let (sender, receiver) = mpsc::channel();
     let name = path.display().to_string();
@@ -48,7 +48,7 @@ fn outcomes(path: PathBuf) -> [Outcome; 2] {
     }
 }
 
-/// Files of all formats in the folders of a class.
+/// Returns the files of a class, of all formats.
 fn cases(class: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz_cases");
     let formats = std::fs::read_dir(folder).unwrap().map(|format| format.unwrap().path().join(class));

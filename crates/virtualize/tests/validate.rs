@@ -1,4 +1,4 @@
-//! What `validate` finds wrong with references to a file that is as it was.
+//! Problems that `validate` finds in references to an unchanged file.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn array<'a>(hierarchy: &'a mut Hierarchy, path: &str) -> &'a mut Array {
     hierarchy.array_mut(path).unwrap()
 }
 
-/// The references of a file after a change, checked against it.
+/// Changes the references of a file, and validates them against it.
 async fn checked(file: &str, sample: Sample, change: impl FnOnce(&mut Hierarchy)) -> ValidationReport {
     let mut options = Options::default();
     options.map.format = ZarrFormat::V3;
@@ -84,7 +84,7 @@ async fn what_was_recorded_of_a_source() {
         let told = told.await;
         assert!(told.len() == 1 && told[0].contains(word), "{told:?}");
     }
-    // Whole seconds, rounded up, as Icechunk records them.
+    // Icechunk records whole seconds, rounded up.
     let whole = |h: &mut Hierarchy| {
         let time = h.sources[0].modified.unwrap();
         h.sources[0].modified = Some((time + 999) / 1000 * 1000);
@@ -105,7 +105,7 @@ async fn chunks_that_are_inline_are_compared_by_value() {
     assert!(told.contains("chunk 0.0: its values differ from those of a direct read"), "{told}");
 }
 
-/// Text of variable length is compared as text, whatever its compression.
+/// Text of variable length is compared as text, whichever compression is used.
 #[tokio::test]
 async fn text_is_compared_as_text() {
     let is_text = |array: &Array| array.data_type == DataType::String && !array.chunks.inline.is_empty();

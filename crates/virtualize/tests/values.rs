@@ -1,4 +1,4 @@
-//! Decoded values of the fixtures beside what h5py and tifffile say of them.
+//! Compares decoded values of the fixtures with those that h5py and tifffile report.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An expected element as bytes.
+/// Returns an expected element as bytes.
 fn bytes(value: &Value, data_type: &DataType) -> Vec<u8> {
     let float = || match value.as_str() {
         Some("NaN") => f64::NAN,
@@ -85,7 +85,7 @@ fn as_h5py_reads_them() {
             let nodes = said["nodes"].as_object().unwrap();
             for (name, node) in nodes {
                 let name = name.trim_start_matches('/');
-                // A dimension whose name a variable of other dimensions has.
+                // The name of this dimension belongs to a variable of other dimensions.
                 if nodes.contains_key(&format!("/_nc4_non_coord_{name}")) {
                     continue;
                 }
@@ -104,7 +104,7 @@ fn as_h5py_reads_them() {
                 if let Some(list) = list {
                     let expected: Vec<u8> =
                         list.iter().flat_map(|value| leaves(value, &values.data_type)).collect();
-                    // A short variable is padded along its first axis, as netCDF shows it.
+                    // A variable that is shorter than its dimension is padded along its first axis, as in netCDF.
                     let is_padded = node["shape"] != serde_json::json!(values.shape);
                     let shown = if is_padded { &values.bytes[..expected.len()] } else { &values.bytes[..] };
                     assert_eq!(hex(shown), hex(&expected), "{} {name}", path.display());
@@ -123,7 +123,7 @@ fn as_h5py_reads_them() {
     assert!(compared > 2500, "{compared} arrays compared");
 }
 
-/// Elements of values that are lists (of array types).
+/// Returns the elements of values that are lists (of array types).
 fn leaves(value: &Value, data_type: &DataType) -> Vec<u8> {
     match value.as_array() {
         Some(list) if !data_type.is_complex() => {
@@ -133,7 +133,7 @@ fn leaves(value: &Value, data_type: &DataType) -> Vec<u8> {
     }
 }
 
-/// The elements `(band, y, x)` as `(y, x, band)`.
+/// Returns the elements `(band, y, x)` as `(y, x, band)`.
 fn interleaved(values: &ArrayValues) -> Vec<u8> {
     let [bands, rest] =
         [values.shape[0], values.shape[1] * values.shape[2]].map(|n| usize::try_from(n).unwrap());

@@ -3,7 +3,7 @@ use virtualize::zarr::{
     readers::{ChunkFacts, Compatibility, Need, compatibility},
 };
 
-/// Who decodes an array, for people: `zarr-python + imagecodecs; zarrs no (imagecodecs_lzw); …`.
+/// Returns the readers that decode an array, on one line: `zarr-python + imagecodecs; zarrs no (imagecodecs_lzw); …`.
 pub(super) fn line(path: &str, array: &Array, format: ZarrFormat) -> String {
     let all = compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
         match found {

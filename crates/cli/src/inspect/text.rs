@@ -11,10 +11,10 @@ use super::readers;
 use crate::messages::{self, printable};
 use virtualize::describe::{Counts, codec, counts, outcome, scalar, zarr_version};
 
-/// Longest attribute value that is shown whole, in characters.
+/// Longest attribute value that is printed in full, in characters.
 const LONGEST: usize = 100;
 
-/// Prints what is known of a mapped file for people.
+/// Prints the description of a mapped file as text.
 pub(crate) fn write(store: &VirtualStore, out: &mut impl Write) -> io::Result<()> {
     let size = store.hierarchy.sources.first().map_or(0, |source| source.size);
     writeln!(out, "{}", printable(store.object().map_or(store.name(), |object| object.url())))?;
@@ -56,7 +56,7 @@ fn group(
     Ok(())
 }
 
-/// Sizes with their names: `(time 24, y 180, x 360)`.
+/// Returns sizes with their names: `(time 24, y 180, x 360)`.
 fn extent(array: &Array) -> String {
     let names = array.dimension_names.iter().map(Option::as_deref).chain(std::iter::repeat(None));
     let axes = array.shape.iter().zip(names).map(|(size, name)| match name {
@@ -90,7 +90,7 @@ fn array(
     attributes(&array.attributes, depth, out)
 }
 
-/// A codec on one line: its name, and its configuration in brackets.
+/// Returns a codec on one line: its name, and its configuration in brackets.
 fn brief(codec: &Value) -> String {
     let name = ["name", "id"].iter().find_map(|key| codec.get(key)?.as_str());
     let Some(name) = name else { return printable(&codec.to_string()) };
