@@ -25,8 +25,8 @@ const PAGE: usize = 64 << 20;
 pub(crate) struct Spelling {
     pub dictionary: bool,
     /// Compression level of zstd. Level 1 searches for long repetitions only and leaves more to the entropy coder.
-    /// Compared with level 3, which fastparquet uses, it compresses unordered numbers, such as sizes of compressed
-    /// chunks, to a fifth less, and regular sequences, such as offsets, to a third more.
+    /// Compared with level 3, which fastparquet uses, unordered numbers, such as sizes of compressed chunks, become a
+    /// fifth smaller, and regular sequences, such as offsets, become a third larger.
     pub level: i32,
 }
 

@@ -1,4 +1,4 @@
-//! Reads and commits to Icechunk repositories.
+//! Commits to Icechunk repositories, and reads from them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::store::VirtualStore;
 pub use virtualize_icechunk::{CommitOptions, FoundCommit, History, IcechunkError, Mode, Update};
 
 /// Commits a store that was mapped for Zarr v3 to an Icechunk repository: a path, or `s3://`, `gs://`, `az://` with a
-/// prefix. Creates the repository if it does not exist. `options.storage` is derived from `store_options`.
+/// prefix. Creates the repository if it does not exist. Derives `options.storage` from `store_options`.
 ///
 /// # Errors
 /// [`Error::Icechunk`]; the branch is unchanged.
@@ -30,8 +30,8 @@ pub async fn commit(
     virtualize_icechunk::commit(&store.hierarchy, &location, &options).await.map_err(failed(target))
 }
 
-/// Returns the newest commit of a branch that has a property (key, value). `None` if the repository or the branch does not
-/// exist.
+/// Returns the newest commit of a branch that has a property (key, value). Returns `None` if the repository or the
+/// branch does not exist.
 ///
 /// # Errors
 /// [`Error::Icechunk`].
@@ -45,7 +45,7 @@ pub async fn find_commit(
     virtualize_icechunk::find_commit(&location, branch, property, &storage).await.map_err(failed(target))
 }
 
-/// Compares a branch with what an earlier commit wrote.
+/// Compares the current state of a branch with the result of an earlier commit.
 ///
 /// # Errors
 /// [`Error::Icechunk`].
@@ -59,7 +59,7 @@ pub async fn inspect_branch(
     virtualize_icechunk::inspect(&location, branch, update, &storage).await.map_err(failed(target))
 }
 
-/// Returns the metadata documents of a store that is committed as the group at `prefix`, by path.
+/// Returns the metadata documents, by path, of a store to be committed as the group at `prefix`.
 ///
 /// # Errors
 /// [`Error::Icechunk`] for an array that Zarr v3 cannot express.
@@ -67,11 +67,11 @@ pub fn documents_of(store: &VirtualStore, prefix: &str) -> Result<BTreeMap<Strin
     virtualize_icechunk::documents_of(&store.hierarchy, prefix).map_err(failed(store.name()))
 }
 
-/// Reads a group of a branch with the wanted arrays (selected by path below the group, and document), and the base of an
-/// update of these. `None` if the repository does not exist.
+/// Reads the selected arrays of a group of a branch, and the base for an update of these. Arrays are selected by their
+/// path below the group and their document. Returns `None` if the repository does not exist.
 ///
 /// # Errors
-/// [`Error::Icechunk`], also for a wanted array whose type, codecs or grid are not supported.
+/// [`Error::Icechunk`], also if the type, codecs or grid of a selected array are not supported.
 pub async fn read_branch(
     target: &str,
     (branch, group): (&str, &str),
@@ -89,7 +89,7 @@ pub async fn read_branch(
     Ok(Some((VirtualStore::of(hierarchy, target), update)))
 }
 
-/// Reads a branch, tag or snapshot of a repository; `None` if it does not exist.
+/// Reads a branch, tag or snapshot of a repository. Returns `None` if it does not exist.
 pub(crate) async fn read(
     target: &str,
     version: &str,
@@ -113,7 +113,7 @@ async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocati
     Ok((location, storage(target, options).await?))
 }
 
-/// Returns the access to a repository, and the known regions of the buckets of its sources.
+/// Returns the storage options of a repository, with the known regions of its sources' buckets.
 async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
     let mut values = options.values.clone();
     values.extend(other_settings(target, options).await?);
@@ -121,7 +121,7 @@ async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions,
     Ok(StorageOptions { values, anonymous: options.anonymous, endpoint: options.endpoint.clone(), regions })
 }
 
-/// Returns an absolute path, which stays valid where Python runs in another folder.
+/// Returns an absolute path, which stays valid if Python runs in another folder.
 fn absolute(target: &str) -> String {
     let is_url = target.contains("://");
     let path = std::path::absolute(target).ok().filter(|_| !is_url);

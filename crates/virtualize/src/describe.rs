@@ -1,4 +1,4 @@
-//! Describes mapped files as JSON, for `inspect` and the service.
+//! JSON descriptions of mapped files, for `inspect` and the service.
 
 use serde_json::{Map, Value, json};
 use virtualize_map::{ArrayReport, Diagnostic, FillDecision, Outcome};
@@ -11,7 +11,7 @@ use virtualize_zarr::{
 
 use crate::store::VirtualStore;
 
-/// Describes a mapped file. Keys are added over time, never renamed.
+/// Describes a mapped file. New versions may add keys, but never rename them.
 pub fn store(store: &VirtualStore, notation: Notation) -> Value {
     let own = store.hierarchy.sources.first();
     let sources = store.hierarchy.sources.iter();
@@ -83,8 +83,8 @@ fn chunks(array: &Array) -> Value {
     json!({"shape": shape, "grid": grid, "count": count, "stored": stored, "inline": inline})
 }
 
-/// Returns the places of at most `most` chunks of an array, evenly chosen: `{"sampled": 2, "places": [[position, source,
-/// offset, length], …]}`. Positions are row-major in the grid; source and offset of inline chunks are `null`.
+/// Returns the locations of at most `most` evenly chosen chunks of an array: `{"sampled": 2, "places": [[position,
+/// source, offset, length], …]}`. Positions are row-major in the grid; source and offset of inline chunks are `null`.
 pub fn places(array: &Array, most: usize) -> Value {
     let stored = usize::try_from(array.chunks.len()).unwrap_or(usize::MAX);
     let step = stored.div_ceil(most.max(1)).max(1);
@@ -114,14 +114,14 @@ fn names(needs: &[Need]) -> Vec<&'static str> {
     needs.iter().map(|need| need.name()).collect()
 }
 
-/// Numbers of an array's chunks.
+/// Chunk counts of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Positions for chunks along each axis.
+    /// Number of chunk positions along each axis.
     pub grid: Vec<u64>,
-    /// Existing chunks.
+    /// Number of existing chunks.
     pub stored: u64,
-    /// Existing chunks that are inline.
+    /// Number of existing chunks that are inline.
     pub inline: usize,
 }
 
@@ -144,7 +144,7 @@ fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
     })
 }
 
-/// Returns whether a declared fill value was used, and why not.
+/// Returns whether a declared fill value was used, and the reason if it was not.
 pub fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     match outcome {
         Outcome::Used => ("used", None),
@@ -169,7 +169,7 @@ fn left_out(store: &VirtualStore) -> Map<String, Value> {
     arrays.filter_map(|(path, array)| Some((format!("/{path}"), json!(array.left_out.as_ref()?)))).collect()
 }
 
-/// Returns a codec's metadata in a Zarr format, or a description where the format has no name for it.
+/// Returns a codec's metadata in a Zarr format, or a description if the format has no name for it.
 pub fn codec(codec: &Codec, format: ZarrFormat) -> Value {
     let metadata = match format {
         // In v2 the byte order is part of the data type; only v3 has a codec for it.
@@ -179,7 +179,7 @@ pub fn codec(codec: &Codec, format: ZarrFormat) -> Value {
     metadata.unwrap_or_else(|_| json!(codec.describe()))
 }
 
-/// Returns a scalar as Zarr v3 encodes it, which has names for values that JSON lacks ("NaN").
+/// Returns a scalar in the encoding of Zarr v3, which has names for values that JSON lacks ("NaN").
 pub fn scalar(value: &FillValue, data_type: &DataType) -> Value {
     value.to_json(data_type, ZarrFormat::V3).unwrap_or(Value::Null)
 }

@@ -10,11 +10,11 @@ use virtualize_store::{OutputLock, Receipt, Receipted, SideFile, SideFolder, Sto
 use crate::error::Error;
 use crate::store::VirtualStore;
 
-/// Bytes of the write buffer.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// Writes references to a path or the url of an object; a format of several files to a folder or prefix. Earlier content stays
-/// until everything is written. The output is locked against other processes.
+/// Writes references to a path or the url of an object; a format of several files, to a folder or prefix. Existing
+/// content stays until everything is written. The output is locked against other processes.
 pub async fn write(
     store: &VirtualStore,
     format: Format,
@@ -24,8 +24,8 @@ pub async fn write(
     write_folder(store, format, target, false, options).await
 }
 
-/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced if `overwrite` is set, and refused
-/// otherwise.
+/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced if `overwrite` is set, and
+/// otherwise rejected.
 pub async fn write_folder(
     store: &VirtualStore,
     format: Format,
@@ -46,13 +46,13 @@ async fn publish(prepared: Result<PreparedOutput, Error>, options: &StoreOptions
     prepared?.publish(options).await.map(drop)
 }
 
-/// Returns the path of an output that is one local file.
+/// Returns the path of an output that consists of one local file.
 fn local(format: Format, target: &str) -> Option<&Path> {
     let path = target.strip_prefix("file://").or_else(|| (!target.contains("://")).then_some(target));
     path.filter(|_| !format.is_several_files()).map(Path::new)
 }
 
-/// Writes one local file without a receipt: for large outputs a digest takes longer than writing.
+/// Writes one local file without a receipt, since digesting a large output takes longer than writing it.
 fn write_local(
     store: &VirtualStore,
     format: Format,
@@ -64,7 +64,7 @@ fn write_local(
     Ok(file.finish()?)
 }
 
-/// Creates a temporary file beside the output, where writing is permitted.
+/// Creates a temporary file next to the output, if writing is permitted.
 fn start_file(
     store: &VirtualStore,
     (target, path): (&str, &Path),
@@ -76,7 +76,7 @@ fn start_file(
     Ok(file)
 }
 
-/// Refuses an output that may not be written, or that is one of the sources.
+/// Rejects an output that must not be written, or that is one of the sources.
 fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> Result<(), Error> {
     if let Some(writable) = &options.writable {
         writable.check_output(&virtualize_store::url_of(target)?)?;
@@ -87,7 +87,7 @@ fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> R
     }
 }
 
-/// An output that is complete and durable, but not in its place yet. Dropping it removes it.
+/// An output that is complete and durable, but not yet published. Dropping it removes it.
 #[derive(Debug)]
 pub struct PreparedOutput {
     content: Receipt,
@@ -141,7 +141,7 @@ impl PreparedOutput {
         &self.content
     }
 
-    /// Moves the output to its place, and returns the receipt of what is there.
+    /// Moves the output to its final location, and returns its receipt.
     pub async fn publish(self, options: &StoreOptions) -> Result<Receipt, Error> {
         Ok(match self.place {
             Place::File(file) => {
@@ -154,7 +154,7 @@ impl PreparedOutput {
     }
 }
 
-/// Adapts a folder to the emitter.
+/// Adapter from a folder to the emitter's sink.
 struct FolderSink<'a>(&'a mut SideFolder);
 
 impl Sink for FolderSink<'_> {
@@ -199,7 +199,7 @@ fn failed(name: &str, error: EmitError) -> Error {
     }
 }
 
-/// Makes an error name the output rather than the input.
+/// Makes an error name the output instead of the input.
 fn named(target: &str, error: Error) -> Error {
     match error {
         Error::Emit { reason, broken_pipe, .. } => {

@@ -1,4 +1,4 @@
-//! Changes the urls of sources: references are written beside the data and published for another place.
+//! Relocation of source urls, for references that are written next to the data and published elsewhere.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,19 +8,19 @@ use virtualize_zarr::Source;
 
 use crate::error::{Error, RelocationError};
 
-/// How urls of sources are written.
+/// How the urls of sources are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Relocation {
-    /// As they were read.
+    /// Unchanged.
     #[default]
     Keep,
-    /// With other prefixes. The rule with the longest matching prefix applies; every rule has to match a source.
+    /// With replaced prefixes. The rule with the longest matching prefix applies; every rule must match a source.
     Rewrite(Vec<Rewrite>),
-    /// Relative to the folder of an output: its path or url.
+    /// Relative to the folder of an output, given by its path or url.
     RelativeTo(String),
 }
 
-/// A rule that replaces a prefix of urls.
+/// Rule that replaces a prefix of urls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewrite {
     from: String,
@@ -28,10 +28,11 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// Returns the rule between two urls or paths; a path stands for its `file` url. A prefix ends where a name ends.
+    /// Returns the rule between two urls or paths; a path stands for its `file` url. A prefix matches whole names
+    /// only.
     ///
     /// # Errors
-    /// [`Error::Relocation`] where either is neither a url nor a path, or `to` is no absolute one.
+    /// [`Error::Relocation`] if either is neither a url nor a path, or `to` is not absolute.
     pub fn new(from: &str, to: &str) -> Result<Self, Error> {
         if from.is_empty() || !is_place(to) {
             return Err(RelocationError::Rule { from: from.to_owned(), to: to.to_owned() }.into());
@@ -52,8 +53,8 @@ impl Rewrite {
         Ok(Self { from: without_slash(from), to: without_slash(to) })
     }
 
-    /// Parses `FROM=TO`. FROM may contain equals signs: the two are split at the first one that a url or an absolute path
-    /// follows.
+    /// Parses `FROM=TO`. FROM may contain equals signs: the text is split at the first one that precedes a url or an
+    /// absolute path.
     ///
     /// # Errors
     /// As [`Rewrite::new`].
@@ -66,12 +67,12 @@ impl Rewrite {
         }
     }
 
-    /// Returns what follows the prefix.
+    /// Returns the part of a url after the prefix.
     fn rest<'a>(&self, url: &'a str) -> Option<&'a str> {
         url.strip_prefix(&self.from).filter(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Returns the new url of a source with the given rest.
+    /// Returns the new url of a source, given the part after the prefix.
     fn apply(&self, url: &str, rest: &str) -> Result<String, RelocationError> {
         if rest.is_empty() {
             return Ok(self.to.clone());
@@ -162,12 +163,12 @@ fn is_http(url: &str) -> bool {
     matches!(scheme(url), Some("http" | "https"))
 }
 
-/// Returns a url for messages: without its query, which may hold a signature.
+/// Returns a url for messages, without its query, which may contain a signature.
 fn without_query(url: &str) -> &str {
     if is_http(url) { url.split_once('?').map_or(url, |(url, _)| url) } else { url }
 }
 
-/// Escapes a key or path for a url of HTTP.
+/// Escapes a key or path for an HTTP url.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

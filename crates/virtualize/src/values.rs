@@ -25,28 +25,28 @@ pub const MOST_BYTES: u64 = 256 << 20;
 /// All values of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArrayValues {
-    /// Size along each axis, in elements, slowest first.
+    /// Size along each axis in elements, slowest axis first.
     pub shape: Vec<u64>,
     /// Type of an element. Fields of structures are little-endian.
     pub data_type: DataType,
-    /// Elements in row-major order and little-endian byte order. Each element of variable length (text in UTF-8, or a byte
-    /// string) follows its length in bytes, a little-endian 32-bit integer.
+    /// Elements in row-major order and little-endian byte order. Each element of variable length (UTF-8 text or a byte
+    /// string) is preceded by its length in bytes, a little-endian 32-bit integer.
     pub bytes: Bytes,
 }
 
 impl ArrayValues {
-    /// Returns the values of an array from `bytes` that [`read_array`] returned before.
+    /// Creates the values of an array from `bytes` that [`read_array`] returned before.
     pub fn of_array(array: &Array, bytes: Bytes) -> Self {
         Self { shape: array.shape.clone(), data_type: little_endian(&array.data_type), bytes }
     }
 }
 
-/// Reads and decodes all chunks of an array: those of the open file, of other files, which are opened, and inline ones. A
-/// missing chunk reads as the fill value, or as zero where there is none.
+/// Reads and decodes all chunks of an array: those of the open file, those of other files, which are opened, and
+/// inline ones. A missing chunk reads as the fill value, or as zero if there is none.
 ///
 /// # Errors
-/// [`Error::Values`]: there is no such array, it has more than [`MOST_BYTES`], or a chunk is damaged, has a codec that is
-/// not decoded here (of images), or belongs to a file that has changed; [`Error::Store`], [`Error::Read`].
+/// [`Error::Values`] if there is no such array, it has more than [`MOST_BYTES`], or a chunk is damaged, has a codec
+/// without a decoder here (of images), or belongs to a file that has changed; [`Error::Store`], [`Error::Read`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> { futures::executor::block_on(async {
@@ -68,8 +68,8 @@ pub async fn read_array(
     read_array_within(store, path, MOST_BYTES, options).await
 }
 
-/// Reads an array as [`read_array`] does, with another limit in bytes for the array, for its stored chunks together, and for
-/// each chunk.
+/// Reads an array as [`read_array`] does, with a different limit in bytes. The limit applies to the array, to its
+/// stored chunks together, and to each chunk.
 ///
 /// # Errors
 /// As [`read_array`].
@@ -115,7 +115,7 @@ pub fn digest(values: &ArrayValues) -> String {
     hex::encode(hasher.finalize())
 }
 
-/// Returns the type with all numbers in little-endian byte order.
+/// Returns the type with all its numbers in little-endian byte order.
 fn little_endian(data_type: &DataType) -> DataType {
     let DataType::Struct(fields) = data_type else { return data_type.clone() };
     let turned = |field: &Field| Field {
@@ -126,7 +126,7 @@ fn little_endian(data_type: &DataType) -> DataType {
     DataType::Struct(fields.iter().map(turned).collect())
 }
 
-/// Returns a name of a type that never changes, since digests depend on it.
+/// Returns the name of a type in digests. The name must never change.
 fn type_name(data_type: &DataType) -> String {
     let DataType::Struct(fields) = data_type else { return data_type.to_string() };
     let field =

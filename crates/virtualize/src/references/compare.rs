@@ -1,4 +1,4 @@
-//! Compares two locations, each with references or a file.
+//! Comparison of two locations, each a reference set or a file.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::options::Options;
 use crate::source_formats::{Detected, detect};
 use crate::store::VirtualStore;
 
-/// Compares two locations, each of which is a reference set or an HDF5 or TIFF file. A file is mapped for the Zarr format of
-/// the references that it is compared with, two files for v3. Chunks of two files are equal if their offsets are.
+/// Compares two locations, each of which is a reference set or an HDF5 or TIFF file. A file is mapped for the Zarr
+/// format of the references that it is compared with; two files are mapped for v3. Chunks of two files are equal if
+/// their offsets are.
 ///
 /// # Errors
 /// As [`read_references`] and [`crate::open`].
@@ -52,14 +53,14 @@ pub async fn compare(
     Ok(found)
 }
 
-/// Reports arrays that could not be read from references as such, and not as missing there.
+/// Reports arrays that could not be read from references as unread instead of missing.
 fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
     for left_out in store.warnings().filter(|warning| warning.code == "array-left-out") {
         found.unread(left_out.path.trim_start_matches('/'), first, &left_out.message);
     }
 }
 
-/// Opens a location if it is a file of a source format.
+/// Opens a location if it is a file of a source format. Returns `None` otherwise.
 async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
     let Ok(object) = virtualize_store::open(location, &options.store).await else { return Ok(None) };
     let is_known = matches!(detect(object.as_ref()).await?, Detected::Known(_));

@@ -7,10 +7,11 @@ use super::{location::warning, pending};
 use crate::error::Error;
 use crate::store::VirtualStore;
 
-/// Converts a store to a Zarr format. Chunks that the format cannot refer to are read, re-encoded and inlined. Arrays that it cannot express are left out; the report lists what is lost.
+/// Converts a store to a Zarr format. Chunks that the format cannot refer to are read, re-encoded and inlined. Arrays
+/// that it cannot express are omitted; the report lists all losses.
 ///
 /// # Errors
-/// [`Error::Strict`] where there are warnings and `strict` is set; [`Error::Refused`] where no array is left.
+/// [`Error::Strict`] if there are warnings and `strict` is set; [`Error::Refused`] if no array is left.
 pub async fn convert(
     mut store: VirtualStore,
     format: ZarrFormat,

@@ -12,12 +12,12 @@ use super::difference::{ChunkDifference, Difference, NodeDifference};
 use super::meaning::{Aligned, aligned, both_lack_a_chunk, is_full_of, missing_reads};
 use super::pairs::{pairs, place};
 
-/// Chunks of an array shown as examples.
+/// Number of differing chunks that are listed for an array, as examples.
 const EXAMPLES: usize = 3;
-/// Compares two hierarchies: nodes, metadata, attributes, chunks. If their Zarr formats differ, both are compared as Zarr
-/// v3, and another order of axes of the same names, which Zarr v2 cannot express, is no difference. A missing chunk equals
-/// one full of the fill value; fill values matter where both arrays lack a chunk. Unless `urls` is set, chunks at equal
-/// offsets are equal whatever their files.
+/// Compares two hierarchies: nodes, metadata, attributes and chunks. If their Zarr formats differ, both are compared
+/// as Zarr v3, and a different order of identically named axes, which Zarr v2 cannot express, is not a difference. A
+/// missing chunk equals a chunk full of the fill value. Fill values are compared where both arrays lack a chunk.
+/// Unless `urls` is set, chunks at equal offsets are equal, whichever files they are in.
 pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
     let is_one_format = first.format == second.format;
     let in_v3 = |hierarchy: &Hierarchy| {
@@ -48,7 +48,7 @@ pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
 struct Compare<'a> {
     first: &'a Hierarchy,
     second: &'a Hierarchy,
-    /// Whether neither was translated.
+    /// Whether both hierarchies have the same Zarr format.
     is_one_format: bool,
     urls: bool,
     found: Vec<NodeDifference>,
@@ -165,7 +165,7 @@ impl Compare<'_> {
 }
 
 /// Returns whether two arrays of Zarr v2 have the same sentinel, as `fill_value` or as an attribute, and their missing
-/// chunks read alike.
+/// chunks read as the same value.
 fn mask_alike(first: &Array, second: &Array) -> bool {
     let masks = |array: &Array| {
         let mut in_v3 = Array { chunks: ChunkManifest::default(), ..array.clone() };

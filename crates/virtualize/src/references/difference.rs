@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::pairs::key;
 
-/// Longest value that is shown, in characters.
+/// Longest value that is shown in full, in characters.
 const SHOWN: usize = 100;
 
 /// Differences between two hierarchies, in order of path.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Difference {
-    /// Differences, none where the hierarchies are equal.
+    /// Differences; empty if the hierarchies are equal.
     pub nodes: Vec<NodeDifference>,
 }
 
@@ -19,26 +19,26 @@ pub struct Difference {
 pub enum NodeDifference {
     /// A node that exists in one hierarchy only.
     OnlyIn {
-        /// Its path, without a leading slash.
+        /// Path of the node, without a leading slash.
         path: String,
-        /// Whether it exists in the first.
+        /// Whether the first hierarchy contains it.
         first: bool,
     },
     /// An array of one hierarchy that could not be compared.
     Unread {
-        /// Its path.
+        /// Path of the array.
         path: String,
-        /// Whether it belongs to the first.
+        /// Whether it belongs to the first hierarchy.
         first: bool,
-        /// Why it could not be compared.
+        /// Reason why it could not be compared.
         reason: String,
     },
-    /// A group in one, an array in the other.
+    /// A node that is a group in one hierarchy and an array in the other.
     Kind {
-        /// Its path.
+        /// Path of the node.
         path: String,
     },
-    /// A member of a metadata document, or an attribute.
+    /// A member of a metadata document, or an attribute, with different values.
     Member {
         /// Path of the node.
         path: String,
@@ -49,13 +49,13 @@ pub enum NodeDifference {
         /// Value in the second.
         second: Option<Value>,
     },
-    /// Chunks that are stored elsewhere, or exist in one hierarchy only.
+    /// Chunks that are stored in different places, or exist in one hierarchy only.
     Chunks {
         /// Path of the array.
         path: String,
         /// Number of these chunks.
         count: u64,
-        /// The first few.
+        /// The first few of these chunks.
         examples: Vec<ChunkDifference>,
     },
 }
@@ -63,16 +63,16 @@ pub enum NodeDifference {
 /// A chunk that differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChunkDifference {
-    /// Indices in the grid, slowest axis first.
+    /// Indices in the chunk grid, slowest axis first.
     pub indices: Vec<u64>,
-    /// Its place in the first.
+    /// Its place in the first hierarchy.
     pub first: String,
-    /// Its place in the second.
+    /// Its place in the second hierarchy.
     pub second: String,
 }
 
 impl Difference {
-    /// Replaces differences of chunks where one side has to inline what the other refers to.
+    /// Replaces the differences of chunks that one side inlines because its format cannot refer to them.
     pub(super) fn remade(&mut self, path: &str, first: bool) {
         let is_of = |node: &NodeDifference| matches!(node, NodeDifference::Chunks { path: known, .. } if known == path);
         if self.nodes.iter().any(is_of) {
@@ -82,7 +82,7 @@ impl Difference {
         }
     }
 
-    /// Reports an array that could not be read from one side as such, and not as missing there.
+    /// Reports an array that could not be read from one side as unread instead of missing.
     pub(super) fn unread(&mut self, path: &str, first: bool, reason: &str) {
         let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if known == path);
         self.nodes.retain(|node| !is_only(node));
@@ -95,7 +95,7 @@ impl Difference {
     }
 }
 
-/// Path, member and both sides, in one line.
+/// Formats path, member and both sides on one line.
 impl fmt::Display for NodeDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,19 +1,19 @@
-//! Locations of reference sets, and how they are read.
+//! Locations of reference sets, and options of reading them.
 
 use std::path::Path;
 
 use virtualize_map::{Diagnostic, Severity};
 use virtualize_store::StoreOptions;
 
-/// The references of a folder or prefix (`zarr3`).
+/// Name of the reference file in a folder or prefix (`zarr3`).
 pub(super) const IN_FOLDER: &str = "references.json";
 
-/// Options of reading a reference set.
+/// Options for reading a reference set.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// Access to the set and its sources.
+    /// Access to the reference set and its sources.
     pub store: StoreOptions,
-    /// Folder or prefix at which relative urls start; by default that of the references.
+    /// Folder or prefix against which relative urls are resolved; by default that of the references.
     pub relative_to: Option<String>,
     /// Branch, tag or snapshot of an Icechunk repository.
     pub version: String,
@@ -25,7 +25,7 @@ impl Default for ReadOptions {
     }
 }
 
-/// Returns whether a location is no local path.
+/// Returns whether a location is not a local path.
 pub(super) fn is_remote(location: &str) -> bool {
     location.contains("://") && !location.starts_with("file://")
 }
@@ -46,7 +46,7 @@ pub(super) fn folder_of(location: &str) -> String {
     }
 }
 
-/// Returns whether a `references.json` belongs to a store with a `zarr.json`. Remote ones are assumed to.
+/// Returns whether a `references.json` belongs to a store with a `zarr.json`. Remote stores are assumed to have one.
 fn is_store(references: &str) -> bool {
     let path = references.strip_prefix("file://").unwrap_or(references);
     is_remote(references) || Path::new(path).parent().is_some_and(|folder| folder.join("zarr.json").exists())

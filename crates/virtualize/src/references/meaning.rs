@@ -1,4 +1,4 @@
-//! Semantics of arrays, whatever their encoding: the order of axes, and what missing chunks read as.
+//! Semantics of arrays independent of their encoding: the order of axes, and the value of missing chunks.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -7,7 +7,7 @@ use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, FillValue, readers::in_
 use super::pairs::pairs;
 use crate::{decode, variable};
 
-/// Largest chunk that is decoded, in bytes, stored or decoded.
+/// Size limit of a chunk to decode in bytes, both stored and decoded.
 pub(super) const LARGEST: u64 = 1 << 30;
 
 /// Two arrays with their axes in the same order.
@@ -54,7 +54,7 @@ fn stored_names(array: &Array) -> Vec<Option<String>> {
     }
 }
 
-/// Returns the value that missing chunks of an array read as.
+/// Returns the value of the missing chunks of an array.
 pub(super) fn missing_reads(array: &Array) -> FillValue {
     array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type))
 }
@@ -65,7 +65,7 @@ pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
     first.chunks.len().max(second.chunks.len()) < all && (pairs(first, second).count() as u64) < all
 }
 
-/// Returns whether all elements of an encoded chunk that are inside the array have a value.
+/// Returns whether all elements of an encoded chunk that are inside the array equal a value.
 pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
     let Some(shape) = chunk_shape(array, position) else { return false };
     let decoded = match &array.data_type {
@@ -99,7 +99,7 @@ fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
     array.shape.iter().all(|size| places.next().is_none_or(|at| at < *size))
 }
 
-/// Returns the shape of a chunk, unless it is too large to be decoded.
+/// Returns the shape of a chunk; `None` if it is too large to be decoded.
 pub(super) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     let size = array.data_type.size().unwrap_or(1);
     let shape = decode::chunk_shape(array, position)?;

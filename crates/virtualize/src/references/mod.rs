@@ -1,4 +1,4 @@
-//! Existing reference sets: reads, converts, compares and validates them.
+//! Existing reference sets: reading, conversion, comparison and validation.
 
 mod compare;
 mod convert;

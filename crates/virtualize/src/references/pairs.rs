@@ -1,11 +1,11 @@
-//! The chunks of two arrays side by side, and how they are named in messages.
+//! Chunks of two arrays by position, and their names in messages.
 
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, chunk_indices};
 
-/// A position, and the chunks of two arrays there.
+/// A position, and the chunk that each of two arrays has there.
 pub(super) type Pair<'a> = (u64, Option<ChunkEntry<'a>>, Option<ChunkEntry<'a>>);
 
-/// Returns the chunks of two arrays side by side, in order of position.
+/// Pairs the chunks of two arrays, in order of position.
 pub(super) fn pairs<'a>(first: &'a Array, second: &'a Array) -> impl Iterator<Item = Pair<'a>> {
     let (mut ones, mut others) = (first.chunks.iter().peekable(), second.chunks.iter().peekable());
     std::iter::from_fn(move || {
@@ -21,7 +21,7 @@ pub(super) fn pairs<'a>(first: &'a Array, second: &'a Array) -> impl Iterator<It
     })
 }
 
-/// Describes where a chunk is stored, without the query of a url, which may hold a signature.
+/// Describes where a chunk is stored. Omits the query of a url, which may contain a signature.
 pub(super) fn place(hierarchy: &Hierarchy, entry: Option<&ChunkEntry<'_>>) -> String {
     match entry {
         None => "missing".to_owned(),
@@ -39,13 +39,13 @@ pub(super) fn place(hierarchy: &Hierarchy, entry: Option<&ChunkEntry<'_>>) -> St
     }
 }
 
-/// Returns the name of a chunk as in a key: `0.1`.
+/// Returns the name of a chunk in the notation of keys: `0.1`.
 pub(super) fn name(position: u64, counts: &[u64]) -> String {
     chunk_indices(position, counts)
         .map_or_else(|| format!("at position {position}, outside the grid"), |indices| key(&indices))
 }
 
-/// Returns indices as in a key.
+/// Returns indices in the notation of keys.
 pub(super) fn key(indices: &[u64]) -> String {
     match indices {
         [] => "0".to_owned(),

@@ -37,23 +37,23 @@ pub(super) fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Ve
 }
 
 impl Part<'_> {
-    /// Returns the same part of another form of the array, for an array that is whole in the source.
+    /// Returns the same part of another form of the array, if the whole array is in the source.
     pub(super) fn of_whole<'a>(&'a self, array: &'a Array) -> Part<'a> {
         Part { array, columns: array.chunks.references.iter().collect(), ..*self }
     }
 
-    /// Returns its chunks, without references that an inline chunk hides.
+    /// Returns the references of the part, except for those hidden by an inline chunk.
     pub(super) fn references(&self) -> impl Iterator<Item = (u64, Reference)> {
         let inline = &self.array.chunks.inline;
         self.columns.iter().flat_map(|column| column.iter()).filter(|(at, _)| !inline.contains_key(at))
     }
 
-    /// Returns the number of its chunks.
+    /// Returns the number of chunks of the part.
     pub(super) fn count(&self) -> u64 {
         self.references().count() as u64
     }
 
-    /// Returns whether all references of the array are to the source.
+    /// Returns whether all references of the array are to this source.
     pub(super) fn is_whole(&self) -> bool {
         let all = self.array.chunks.references.len();
         self.columns.len() == all && (self.is_only || all > 0)
@@ -68,7 +68,7 @@ pub(super) struct Place<'a> {
     pub(super) position: u64,
 }
 
-/// Chunks by their offset.
+/// Chunks of a direct read by offset.
 pub(super) type Places<'a> = BTreeMap<u64, Place<'a>>;
 
 /// Returns all chunks of a hierarchy of one source.

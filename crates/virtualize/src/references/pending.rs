@@ -1,4 +1,4 @@
-//! Re-encodes and inlines chunks that the target Zarr format cannot refer to.
+//! Re-encoding and inlining of chunks that the target Zarr format cannot refer to.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::array_error::ArrayError;
 use crate::store::VirtualStore;
 use crate::{decode, values::fetch};
 
-/// Makes the chunks of an array. Returns what is lost where they were not made.
+/// Creates the chunks of an array. If they were not created, returns a description of the loss.
 ///
 /// # Errors
-/// The chunks cannot be made; the array has to be left out.
+/// The chunks cannot be created; the array has to be omitted.
 pub(super) async fn make(
     store: &mut VirtualStore,
     path: &str,
@@ -47,8 +47,8 @@ pub(super) async fn make(
     Ok(None)
 }
 
-/// Writes the missing chunks, as the mapping does. If they are too many, the value becomes the fill value, which Zarr v2
-/// masks, and a message is returned.
+/// Writes the missing chunks, as the mapping does. If there are too many, makes the value the fill value, which Zarr
+/// v2 masks, and returns a message.
 fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     if let Some((positions, bytes)) = constant_chunks(array, &value) {
         array.chunks.inline.extend(positions.into_iter().map(|position| (position, bytes.clone())));
@@ -63,7 +63,8 @@ fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     })
 }
 
-/// Returns the positions of missing chunks, and the chunk that they get; `None` where they would take too much memory.
+/// Returns the positions of missing chunks, and the chunk to write there; `None` if they would exceed the memory
+/// limit.
 fn constant_chunks(array: &Array, value: &FillValue) -> Option<(Vec<u64>, Bytes)> {
     let limits = MapOptions::default();
     let ChunkGrid::Regular(shape) = &array.chunk_grid else { return None };
@@ -81,7 +82,7 @@ fn constant_chunks(array: &Array, value: &FillValue) -> Option<(Vec<u64>, Bytes)
     Some(((0..all).filter(is_missing).collect(), chunk.into()))
 }
 
-/// Returns all chunks as stored, in files or inline.
+/// Returns all chunks as stored, from files or inline.
 async fn stored(
     store: &VirtualStore,
     path: &str,
@@ -98,7 +99,7 @@ async fn stored(
     Ok(all)
 }
 
-/// Recodes stored chunks from the codecs of `was` to those of `array`.
+/// Re-encodes stored chunks from the codecs of `was` to those of `array`.
 fn recoded(
     array: &Array,
     was: &Array,

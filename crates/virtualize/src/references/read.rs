@@ -1,4 +1,4 @@
-//! Reads reference sets of all formats.
+//! Reading of reference sets in all formats.
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
@@ -11,14 +11,15 @@ use super::resolve;
 use crate::error::Error;
 use crate::store::VirtualStore;
 
-/// Largest document that is read, in bytes.
+/// Size limit of a document in bytes.
 const LARGEST: u64 = 16 << 30;
-/// The metadata of kerchunk's Parquet layout.
+/// Name of the metadata file in kerchunk's Parquet layout.
 const ZMETADATA: &str = ".zmetadata";
 
-/// Reads references: JSON of kerchunk (versions 0 and 1) or with the keys of Zarr v3, a folder or prefix with
-/// `references.json`, kerchunk's Parquet layout, or an Icechunk repository. Urls of sources become absolute; sizes of files
-/// that are referred to as a whole are looked up, other sources are not opened. The report lists what is left out.
+/// Reads references: kerchunk JSON (versions 0 and 1), JSON with Zarr v3 keys, a folder or prefix with
+/// `references.json`, kerchunk's Parquet layout, or an Icechunk repository. Urls of sources become absolute. The sizes
+/// of files that are referred to as a whole are looked up; other sources are not opened. The report lists all
+/// omissions.
 ///
 /// # Errors
 /// [`Error::Store`], [`Error::References`], [`Error::Icechunk`].
@@ -43,7 +44,7 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
     Ok(store)
 }
 
-/// What a location holds.
+/// Kind of reference set at a location.
 enum Found {
     Json(std::sync::Arc<Object>),
     Parquet(std::sync::Arc<Object>),
@@ -77,7 +78,7 @@ fn below_of(location: &str, key: &str) -> String {
     format!("{}/{key}", location.trim_end_matches('/'))
 }
 
-/// Reads kerchunk's Parquet layout. Each array has files of its own; those without chunks may be missing.
+/// Reads kerchunk's Parquet layout. Each array has its own files; files without chunks may be missing.
 async fn parquet(location: &str, zmetadata: &Object, options: &ReadOptions) -> Result<ReferenceSet, Error> {
     let failed = |key: &str, error: ReferencesError| Error::References {
         name: below_of(location, key),
@@ -128,7 +129,7 @@ fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
     ReferenceSet { hierarchy, whole_files: Vec::new(), ignored: Vec::new(), left_out }
 }
 
-/// Returns a warning for each array and key that was left out.
+/// Returns a warning for each omitted array and key.
 fn left_out(set: &ReferenceSet) -> Vec<Diagnostic> {
     let left_out = set.left_out.iter().map(|(path, reason)| warning("array-left-out", path, reason.clone()));
     let mut all: Vec<_> = left_out.collect();

@@ -1,4 +1,4 @@
-//! Resolves the urls of sources, and the sizes of files that references name as a whole.
+//! Resolution of source urls, and of the sizes of files that references name as a whole.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::sources::source_of;
 use crate::store::VirtualStore;
 
-/// Makes urls absolute: paths become `file` urls. Relative ones start at the folder of the references (as in GDAL) or, where
-/// no file exists there, at the working directory (as in fsspec).
+/// Makes urls absolute: paths become `file` urls. Relative urls are resolved against the folder of the references (as
+/// in GDAL) or, if no file exists there, against the working directory (as in fsspec).
 pub(super) fn urls(
     hierarchy: &mut Hierarchy,
     references: &str,
@@ -58,11 +58,11 @@ fn from_folder(
     }
 }
 
-/// Records the current size, entity tag and time of sources without a recorded version, for formats by which readers detect
-/// changed files.
+/// Records the current size, entity tag and time of sources without a recorded version, for formats by which readers
+/// detect changed files.
 ///
 /// # Errors
-/// [`Error::Store`] where a source cannot be opened.
+/// [`Error::Store`] if a source cannot be opened.
 pub async fn record_sources(store: &mut VirtualStore, options: &StoreOptions) -> Result<(), Error> {
     let sources = &mut store.hierarchy.sources;
     let unknown = |source: &Source| source.etag.is_none() && source.modified.is_none();
@@ -76,7 +76,7 @@ pub async fn record_sources(store: &mut VirtualStore, options: &StoreOptions) ->
     Ok(())
 }
 
-/// Opens sources, several at the same time. Urls stay as given, since servers may normalize them.
+/// Opens sources concurrently. Urls stay as given, since servers may normalize them.
 async fn opened<T>(places: Vec<(T, String)>, options: &StoreOptions) -> Result<Vec<(T, Source)>, Error> {
     stream::iter(places)
         .map(|(id, url)| async move {
@@ -88,7 +88,7 @@ async fn opened<T>(places: Vec<(T, String)>, options: &StoreOptions) -> Result<V
         .await
 }
 
-/// Sets the lengths of chunks that are whole files.
+/// Sets the lengths of chunks that consist of a whole file.
 pub(super) async fn whole_files(set: &mut ReferenceSet, options: &StoreOptions) -> Result<(), Error> {
     if set.whole_files.is_empty() {
         return Ok(());
@@ -116,7 +116,7 @@ pub(super) async fn whole_files(set: &mut ReferenceSet, options: &StoreOptions) 
     Ok(())
 }
 
-/// Sets the lengths of chunks by position.
+/// Sets the lengths of chunks, given by position.
 fn lengthen(chunks: &mut ChunkManifest, sizes: &BTreeMap<u64, u64>) {
     let columns = std::mem::take(&mut chunks.references);
     for column in columns {

@@ -1,4 +1,4 @@
-//! Serializes hierarchies for journals.
+//! Serialization of hierarchies for journals.
 
 use virtualize_emit::{EmitError, Format};
 use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Serializes a hierarchy as JSON, with the keys of its Zarr format. Sources are reduced to their urls.
 ///
 /// # Errors
-/// [`Error::Emit`] where the format cannot express the hierarchy.
+/// [`Error::Emit`] if the format cannot express the hierarchy.
 pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
     let format = match hierarchy.format {
         ZarrFormat::V2 => Format::KERCHUNK_JSON,
@@ -24,10 +24,10 @@ pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Reads what [`to_text`] wrote. Versions of sources come from `sources`.
+/// Reads the output of [`to_text`]. Versions of sources come from `sources`.
 ///
 /// # Errors
-/// [`Error::References`] where part of it cannot be read back.
+/// [`Error::References`] if part of it cannot be read back.
 pub fn from_text(text: &[u8], sources: &[Source], name: &str) -> Result<Hierarchy, Error> {
     let failed = |reason: String| Error::References { name: name.to_owned(), reason };
     let set = virtualize_references::from_json(text).map_err(|error| failed(error.to_string()))?;

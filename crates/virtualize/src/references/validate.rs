@@ -1,4 +1,4 @@
-//! Validates references against their sources: recorded versions match, every reference is inside its file, chunks
+//! Validation of references against their sources: recorded versions match, every reference is inside its file, chunks
 //! decode, and a direct read of the source agrees.
 
 use std::sync::{Arc, OnceLock};
@@ -30,13 +30,13 @@ use crate::sources::{changes, source_of};
 use crate::store::VirtualStore;
 use crate::{decode, variable};
 
-/// Problems of an array that are listed one by one.
+/// Number of problems that are listed for an array.
 const LISTED: usize = 10;
 
-/// Chunks to decode.
+/// Selection of the chunks to decode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sample {
-    /// This many chunks of each array, evenly spread.
+    /// The given number of chunks of each array, evenly spread.
     Chunks(u64),
     /// All chunks.
     Full,
@@ -49,7 +49,7 @@ pub struct ValidationReport {
     pub sources: Vec<Checked>,
     /// Arrays, in order of path.
     pub arrays: Vec<Checked>,
-    /// What could not be validated, and why.
+    /// Parts that could not be validated, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct Checked {
     pub decoded: u64,
     /// Number of problems.
     pub problems: u64,
-    /// The first problems.
+    /// The first problems, described.
     pub listed: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Checked {
     }
 }
 
-/// Validates a store that was read from references, one source after the other, with one chunk in memory at a time.
+/// Validates a store that was read from references, one source after the other. Holds one chunk in memory at a time.
 ///
 /// # Errors
 /// [`Error::Store`] for an invalid option. Problems of sources are part of the report.
@@ -137,7 +137,7 @@ pub async fn validate(
     Ok(report)
 }
 
-/// Maps a source directly; `None` where it is of no source format.
+/// Maps a source directly. Returns `None` if its format is not supported.
 async fn direct(
     object: &Arc<Object>,
     hierarchy: &Hierarchy,
@@ -149,10 +149,10 @@ async fn direct(
         notes.push(format!("{}: {NONE_OF_THEM}, so there is no direct read", object.name()));
         return None;
     }
-    // Unpacked arrays are compared with unpacked ones.
+    // Unpacked arrays are compared with unpacked arrays.
     let calculates = |array: &Array| array.codecs.iter().any(Codec::is_arithmetic);
     let unpack = hierarchy.arrays().iter().any(|(_, array)| calculates(array));
-    // Rectilinear grids are compared with rectilinear ones.
+    // Rectilinear grids are compared with rectilinear grids.
     let is_rectilinear = |array: &Array| matches!(array.chunk_grid, ChunkGrid::Rectilinear(_));
     let chunk_grid = match hierarchy.arrays().iter().any(|(_, array)| is_rectilinear(array)) {
         true => ChunkGridChoice::Rectilinear,
@@ -174,7 +174,7 @@ struct Work<'a> {
     hierarchy: &'a Hierarchy,
     object: &'a Arc<Object>,
     direct: Option<&'a VirtualStore>,
-    /// Chunks of the direct read, listed on first use.
+    /// Chunks of the direct read, built on first use.
     known: &'a OnceLock<Places<'a>>,
     sample: Sample,
 }
@@ -217,7 +217,7 @@ impl Work<'_> {
         }
     }
 
-    /// Compares the whole chunk tables.
+    /// Compares the complete chunk tables.
     fn tables(&self, array: &Array, twin: &Array, direct: &Hierarchy, found: &mut Checked) {
         let counts = array.chunk_grid.counts(&array.shape);
         for (position, one, other) in pairs(array, twin) {
@@ -241,7 +241,7 @@ impl Work<'_> {
         }
     }
 
-    /// Matches arrays of several sources, and of other grids, by the places of their chunks.
+    /// Matches the chunks of arrays with several sources or different grids by place.
     fn places(&self, part: &Part<'_>, found: &mut Checked) {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
@@ -267,14 +267,15 @@ impl Work<'_> {
         types.into_iter().for_each(|twin| kinds(array, twin, found));
     }
 
-    /// Returns the last chunk of the direct read that starts at an offset or before it.
+    /// Returns the last chunk of the direct read that starts at or before an offset.
     fn known_place(&self, offset: u64) -> Option<(u64, &Place<'_>)> {
         let direct = &self.direct?.hierarchy;
         let known = self.known.get_or_init(|| places(direct));
         known.range(..=offset).next_back().map(|(offset, place)| (*offset, place))
     }
 
-    /// Decodes chunks and compares them with those of the direct read: by position with those of a twin, else by place.
+    /// Decodes chunks and compares them with those of the direct read: by position if there is a twin, otherwise by
+    /// place.
     async fn decode(&self, part: &Part<'_>, twin: Option<&Array>, found: &mut Checked) {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
@@ -304,7 +305,7 @@ impl Work<'_> {
         }
     }
 
-    /// Returns the chunk of the direct read with the same bytes of the file.
+    /// Returns the chunk of the direct read that covers the same bytes of the file.
     fn counterpart(&self, entry: &ChunkEntry<'_>) -> Option<(&Array, u64)> {
         let ChunkEntry::Reference(reference) = entry else { return None };
         let (offset, place) = self.known_place(reference.offset)?;
@@ -312,6 +313,7 @@ impl Work<'_> {
         is_same.then_some((place.array, place.position))
     }
 
+    /// Compares the values of a chunk with those of a chunk of the direct read.
     async fn compare(
         &self,
         array: &Array,
@@ -338,7 +340,8 @@ impl Work<'_> {
         }
     }
 
-    /// Returns a chunk's values, or its bytes where no decoder exists; `None` outside the file, which is reported already.
+    /// Returns a chunk's values, or its bytes if there is no decoder. Returns `None` outside the file, which has been
+    /// reported already.
     async fn values(
         &self,
         array: &Array,
@@ -373,7 +376,7 @@ impl Work<'_> {
     }
 }
 
-/// The elements of a chunk in stored order, or its bytes where no decoder exists.
+/// Elements of a chunk in stored order, or its bytes if there is no decoder.
 struct Values {
     /// Shape of the chunk; `None` for undecoded bytes.
     shape: Option<Vec<u64>>,
@@ -381,7 +384,7 @@ struct Values {
 }
 
 impl Values {
-    /// Returns the elements, little-endian: in the order of the array's axes or, for comparison with an array of another
+    /// Returns the little-endian elements in the order of the array's axes or, for comparison with an array of another
     /// order, in stored order.
     fn of(self, array: &Array, as_stored: bool) -> Result<Vec<u8>, ArrayError> {
         let Some(shape) = self.shape else { return Ok(self.stored) };
@@ -393,12 +396,13 @@ impl Values {
     }
 }
 
-/// Returns whether elements of two arrays are equal but for their byte order.
+/// Returns whether the elements of two arrays have the same type, except for byte order.
 fn comparable(array: &Array, twin: &Array) -> bool {
     array.data_type.clone().in_byte_order(Endian::Little)
         == twin.data_type.clone().in_byte_order(Endian::Little)
 }
 
+/// Returns the fill value of an array in the encoding of Zarr v3, for messages.
 fn fill_value(array: &Array) -> String {
     let json = array.fill_value.as_ref().map(|fill| fill.to_json(&array.data_type, ZarrFormat::V3));
     json.map_or_else(
@@ -407,10 +411,10 @@ fn fill_value(array: &Array) -> String {
     )
 }
 
-/// Of what kind values are.
+/// Compares data types, byte orders, and the fields of structures.
 fn kinds(array: &Array, twin: &Array, found: &mut Checked) {
     differ(found, "data type", &array.data_type.to_string(), &twin.data_type.to_string());
-    // Re-encoded chunks may have another one than the source.
+    // Re-encoded chunks may have another byte order than the source.
     if array.chunks.references.iter().all(References::is_empty) {
         return;
     }
@@ -421,13 +425,14 @@ fn kinds(array: &Array, twin: &Array, found: &mut Checked) {
     }
 }
 
+/// Reports a problem if an array and the direct read differ.
 fn differ(found: &mut Checked, what: &str, one: &str, other: &str) {
     if one != other {
         found.problem(format!("{what} is {one}, a direct read of the source says {other}"));
     }
 }
 
-/// Metadata by which values are read.
+/// Compares the metadata that determine how values are read.
 fn metadata(array: &Array, twin: &Array, found: &mut Checked) {
     kinds(array, twin, found);
     if both_lack_a_chunk(array, twin) {

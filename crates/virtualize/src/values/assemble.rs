@@ -1,4 +1,4 @@
-//! Assembles arrays from their chunks.
+//! Assembly of arrays from their chunks.
 
 use bytes::Bytes;
 use virtualize_zarr::{Array, DataType, Endian, FillValue, in_byte_order};
@@ -11,7 +11,7 @@ use crate::decode;
 /// A position, and the stored bytes of its chunk.
 type Chunk<'a> = (u64, &'a Bytes);
 
-/// Returns all elements of an array of fixed size, little-endian.
+/// Returns all elements of an array of fixed-size elements, little-endian.
 pub(super) fn fixed_values<'a>(
     array: &Array,
     grid: &Grid,
@@ -33,7 +33,7 @@ pub(super) fn fixed_values<'a>(
     Ok(whole)
 }
 
-/// Returns all elements of an array of variable size, each with its length before it.
+/// Returns all elements of an array of variable-size elements, each preceded by its length.
 pub(super) fn variable_values<'a>(
     array: &Array,
     grid: &Grid,

@@ -1,4 +1,4 @@
-//! Decodes single chunks.
+//! Decoding of single chunks.
 
 use bytes::Bytes;
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest};
@@ -10,7 +10,7 @@ use crate::decode;
 use crate::error::Error;
 use crate::store::VirtualStore;
 
-/// Returns the size of a decoded chunk in bytes; `None` for types of variable size, and outside the grid.
+/// Returns the size of a decoded chunk in bytes; `None` for types of variable size and for positions outside the grid.
 pub fn chunk_size(array: &Array, position: u64) -> Option<u64> {
     let counts = array.chunk_grid.counts(&array.shape);
     let shape = decode::chunk_shape(array, position)?;
@@ -18,12 +18,12 @@ pub fn chunk_size(array: &Array, position: u64) -> Option<u64> {
     is_inside.then(|| decode::count(&shape)?.checked_mul(array.data_type.size()?)).flatten()
 }
 
-/// Decodes a chunk from its stored bytes: its elements in row-major order and little-endian byte order, also those outside
-/// the array. `position` is row-major in the grid.
+/// Decodes a chunk from its stored bytes. Returns its elements in row-major order and little-endian byte order,
+/// including those outside the array. `position` is row-major in the grid.
 ///
 /// # Errors
-/// [`Error::Values`]: there is no such array or chunk, the chunk has more than `most` bytes, is damaged, or has a type of
-/// variable size or a codec that is not decoded here (of images).
+/// [`Error::Values`] if there is no such array or chunk, or the chunk has more than `most` bytes, is damaged, or has a
+/// type of variable size or a codec without a decoder here (of images).
 pub fn decode_chunk(
     store: &VirtualStore,
     path: &str,
@@ -41,7 +41,7 @@ fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<By
         return Err(ArrayError::NoChunk(position));
     }
     let shape = decode::chunk_shape(array, position).unwrap_or_default();
-    // The chunk is treated as an array of one chunk.
+    // The chunk is decoded as an array of one chunk.
     let alone = Array {
         chunk_grid: ChunkGrid::Regular(shape.clone()),
         shape,

@@ -13,7 +13,7 @@ use crate::array_error::ArrayError;
 use crate::sources::{ReopenError, reopen};
 use crate::store::VirtualStore;
 
-/// Fetches the referenced chunks of an array, by position; all chunks of a file in one call.
+/// Fetches the referenced chunks of an array by position, with one call per file.
 ///
 /// # Errors
 /// The stored chunks have more than `most` bytes together; a file has changed or cannot be read.
@@ -61,7 +61,7 @@ async fn of_source(
     Ok(read)
 }
 
-/// Opens a source under the url of its reading, since it may have been relocated.
+/// Opens a source at the url from which it was read, since it may have been relocated.
 async fn open(store: &VirtualStore, id: SourceId, options: &StoreOptions) -> Result<Arc<Object>, ArrayError> {
     let url = store.source_urls().nth(id.index()).ok_or(ArrayError::NoSource(id.0))?;
     if let Some(own) = store.shared_object().filter(|object| object.url() == url) {

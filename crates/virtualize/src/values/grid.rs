@@ -1,4 +1,4 @@
-//! Places of chunks in an array.
+//! Placement of chunks in an array.
 
 use virtualize_zarr::{Array, ChunkGrid, chunk_indices};
 
@@ -6,11 +6,11 @@ use crate::array_error::ArrayError;
 use crate::copy_region::{Region, copy_region};
 use crate::decode::{self, stored_order};
 
-/// The places of an array's chunks, in elements.
+/// Placement of an array's chunks, in elements.
 pub(super) struct Grid {
-    /// Size along each axis.
+    /// Size of the array along each axis.
     shape: Vec<u64>,
-    /// Chunks along each axis.
+    /// Number of chunks along each axis.
     counts: Vec<u64>,
     /// First element of each chunk along each axis.
     starts: Starts,
@@ -19,7 +19,7 @@ pub(super) struct Grid {
 }
 
 enum Starts {
-    /// Elements from one chunk to the next along each axis.
+    /// Distance between consecutive chunks along each axis.
     Even(Vec<u64>),
     Each(Vec<Vec<u64>>),
 }
@@ -44,7 +44,7 @@ impl Grid {
         Ok(Self { counts, starts, order: stored_order(&array.codecs, rank)?, shape })
     }
 
-    /// Returns all elements of the array, each with the same bytes.
+    /// Returns the elements of an array that is filled with one element.
     pub(super) fn filled(&self, element: &[u8]) -> Result<Vec<u8>, ArrayError> {
         let count = decode::count(&self.shape).and_then(|count| usize::try_from(count).ok());
         let too_large = || ArrayError::TooLarge { what: "it", bytes: u64::MAX, most: usize::MAX as u64 };
@@ -62,14 +62,15 @@ impl Grid {
         Ok(shape)
     }
 
-    /// Adds the indices of a chunk to what is wrong with it.
+    /// Adds the indices of a chunk to an error.
     pub(super) fn wrong(&self, position: u64, error: ArrayError) -> ArrayError {
         let at: Vec<String> =
             chunk_indices(position, &self.counts).unwrap_or_default().iter().map(u64::to_string).collect();
         error.in_chunk(if at.is_empty() { "0".to_owned() } else { at.join(".") })
     }
 
-    /// Copies the elements of a chunk, in stored order, to their places. Those outside the array are ignored.
+    /// Copies the elements of a chunk, in stored order, to their positions in the array. Elements outside the array
+    /// are ignored.
     pub(super) fn place(
         &self,
         whole: &mut [u8],
@@ -114,9 +115,9 @@ fn starts(sizes: &[u64]) -> Vec<u64> {
     sizes.iter().scan(0, sum).collect()
 }
 
-/// Checks that an array or chunk has no more bytes than may be held.
+/// Checks that an array or chunk does not exceed the limit in bytes.
 fn within(array: &Array, shape: &[u64], most: u64, what: &'static str) -> Result<(), ArrayError> {
-    // Elements of variable length are numbered first.
+    // Elements of variable length are replaced by 8-byte numbers first.
     let size = array.data_type.size().unwrap_or(8).max(1);
     let bytes = decode::count(shape).and_then(|count| count.checked_mul(size));
     match bytes {

@@ -49,7 +49,7 @@ fn axes_are_moved_back() {
     let chunks: [(u64, &[u16]); 1] = [(0, &[0, 3, 1, 4, 2, 5])];
     let moved = array(&[1, 2, 3], ChunkGrid::Regular(vec![1, 2, 3]), vec![order], &chunks);
     assert_eq!(read(moved).unwrap(), [0, 1, 2, 3, 4, 5]);
-    // The order (1, 0) twice is none at all; (1, 2, 0) after (2, 0, 1) neither.
+    // The order (1, 0) twice is the identity; so is (1, 2, 0) after (2, 0, 1).
     let orders = vec![Codec::Transpose { order: vec![2, 0, 1] }, Codec::Transpose { order: vec![1, 2, 0] }];
     let chunks: [(u64, &[u16]); 1] = [(0, &[0, 1, 2, 3, 4, 5])];
     let back = array(&[1, 2, 3], ChunkGrid::Regular(vec![1, 2, 3]), orders, &chunks);
@@ -96,7 +96,7 @@ fn a_digest_is_of_type_shape_and_bytes() {
     assert_ne!(one, of(&[2], DataType::Int16, b"abce"));
 }
 
-/// A chunk at the edge is whole, in row-major order, whatever the array's order of axes.
+/// A chunk at the edge is whole and in row-major order, whatever the array's order of axes.
 #[test]
 fn single_chunks() {
     let order = Codec::Transpose { order: vec![1, 0] };

@@ -1,13 +1,13 @@
-//! Collects elements of variable length, which are placed by their numbers.
+//! Collection of variable-length elements, which are placed by number.
 
 use virtualize_zarr::{Array, FillValue};
 
 use crate::array_error::ArrayError;
 use crate::variable;
 
-/// Distinct elements, numbered in the order in which they were found.
+/// Distinct elements, numbered in the order of first occurrence.
 pub(super) struct Variable {
-    /// The first is the fill value.
+    /// Known elements by number. The first is the fill value.
     known: Vec<Vec<u8>>,
     bytes: u64,
     most: u64,
@@ -49,7 +49,7 @@ impl Variable {
         Ok(())
     }
 
-    /// Returns the elements of the given numbers, each with its length before it.
+    /// Returns the elements of the given numbers, each preceded by its length.
     pub(super) fn joined(&self, numbers: &[u8]) -> Result<Vec<u8>, ArrayError> {
         let mut joined = Vec::new();
         for number in numbers.as_chunks::<8>().0 {
