@@ -3,7 +3,7 @@ use virtualize_codec::CodecFailure;
 use virtualize_store::StoreError;
 use virtualize_zarr::DataType;
 
-/// Why the values of an array could not be read. One line that names neither file nor array.
+/// Reason why the values of an array could not be read. A message of one line that names neither file nor array.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ArrayError {
     /// The hierarchy has no array at the path.
@@ -17,25 +17,25 @@ pub enum ArrayError {
     OutsideGrid {
         /// Row-major position.
         position: u64,
-        /// Chunks along each axis.
+        /// Number of chunks along each axis.
         counts: Vec<u64>,
     },
-    /// Array and chunk grid differ in their number of axes.
+    /// The array and its chunk grid differ in their number of axes.
     #[error("{rank} axes, and a chunk grid of {grid}")]
     GridRank {
-        /// Axes of the array.
+        /// Number of axes of the array.
         rank: usize,
-        /// Axes of the grid.
+        /// Number of axes of the grid.
         grid: usize,
     },
-    /// Array or chunk exceed the limit.
+    /// The array or a chunk exceeds the limit.
     #[error("{what} has {bytes} bytes, and at most {most} are read at once")]
     TooLarge {
         /// "it" or "a chunk".
         what: &'static str,
         /// Decoded size in bytes.
         bytes: u64,
-        /// The limit in bytes.
+        /// Limit in bytes.
         most: u64,
     },
     /// The number of elements overflows.
@@ -43,7 +43,7 @@ pub enum ArrayError {
     TooManyElements {
         /// "it" or "a chunk".
         what: &'static str,
-        /// Elements along each axis.
+        /// Number of elements along each axis.
         shape: Vec<u64>,
         /// Type of an element.
         data_type: DataType,
@@ -59,18 +59,18 @@ pub enum ArrayError {
     Order {
         /// The order of the codec.
         order: Vec<usize>,
-        /// Axes of the array.
+        /// Number of axes of the array.
         rank: usize,
     },
-    /// A `transpose` follows a codec that is no `transpose`.
+    /// A `transpose` follows a codec other than `transpose`.
     #[error("transpose behind another codec")]
     LateTranspose,
     /// A chunk is damaged.
     #[error("chunk {indices}: {source}")]
     Chunk {
-        /// Its indices, as in a chunk key.
+        /// Indices of the chunk, as in a chunk key.
         indices: String,
-        /// What is wrong with it.
+        /// Reason.
         source: Box<Self>,
     },
     /// A codec fails.
@@ -81,12 +81,12 @@ pub enum ArrayError {
     VariableLayout {
         /// Offset in the decoded chunk, in bytes.
         at: usize,
-        /// What is there.
+        /// The value found there.
         found: String,
-        /// What should be there.
+        /// The expected value.
         expected: String,
     },
-    /// The fill value is no element of the array's type.
+    /// The fill value is not an element of the array's type.
     #[error("its fill value is no element of its type")]
     FillValue,
     /// Elements of this type have no byte order, or no whole number of elements was decoded.
@@ -98,7 +98,7 @@ pub enum ArrayError {
     /// Elements of the type have no fixed size.
     #[error("its elements have no fixed size")]
     VariableSize,
-    /// The chunks have to be re-encoded, and are too large to be inlined.
+    /// The chunks have to be re-encoded, and are too large to inline.
     #[error("more than {0} bytes would have to be inlined")]
     InlineLimit(u64),
     /// A chunk refers to a source that the hierarchy does not list.
@@ -107,15 +107,15 @@ pub enum ArrayError {
     /// A file changed since it was mapped.
     #[error("{name} has changed")]
     Changed {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// A file ends before the chunk does.
+    /// A file ends before the end of a chunk.
     #[error("{range} of {name} cannot be read: it ends before")]
     Truncated {
-        /// Bytes of the chunk.
+        /// Length of the chunk in bytes.
         range: ByteRange,
-        /// The file.
+        /// Name of the file.
         name: String,
     },
     /// A file could not be opened.
@@ -127,7 +127,7 @@ pub enum ArrayError {
 }
 
 impl ArrayError {
-    /// Adds the indices of a chunk to what is wrong with it.
+    /// Adds the indices of a chunk to an error.
     pub(crate) fn in_chunk(self, indices: String) -> Self {
         Self::Chunk { indices, source: Box::new(self) }
     }

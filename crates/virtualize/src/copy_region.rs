@@ -1,14 +1,14 @@
-//! Copies boxes of elements between arrays in memory.
+//! Copying of boxes of elements between arrays in memory.
 
-/// A box in an array of elements: where it starts, and how far apart its elements are along each axis.
+/// Box of elements in an array: its start, and the distance between its elements along each axis.
 pub(crate) struct Region {
     /// Index of the first element in the buffer.
     start: u64,
-    /// Elements from one to the next along each axis.
+    /// Distance between consecutive elements along each axis.
     strides: Vec<u64>,
 }
 
-/// Why a box was not copied.
+/// Reason why a box was not copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a piece does not fit its chunk")]
 pub(crate) struct RegionError;
@@ -43,7 +43,7 @@ impl Region {
 /// Copies a box of `extent` elements, of `element` bytes each.
 ///
 /// # Errors
-/// Part of the box is outside its buffer. Rows copied before stay.
+/// Part of the box is outside its buffer. Rows that were copied before remain.
 pub(crate) fn copy_region(
     target: (&mut [u8], &Region),
     source: (&[u8], &Region),
@@ -54,7 +54,7 @@ pub(crate) fn copy_region(
         return Ok(());
     }
     let ((target, to), (source, from)) = (target, source);
-    // A row is copied at once where its elements are adjacent in both buffers.
+    // A row is copied in one piece if its elements are adjacent in both buffers.
     let is_adjacent = |region: &Region| region.strides.last() == Some(&1);
     let (rows, run) = match extent.split_last() {
         Some((row, outer)) if is_adjacent(from) && is_adjacent(to) => (outer, *row),

@@ -1,4 +1,4 @@
-//! Decodes the elements of single chunks.
+//! Decoding of the elements of single chunks.
 
 use virtualize_codec::CodecFailure;
 use virtualize_zarr::{Array, ChunkGrid, Codec, chunk_indices};
@@ -6,7 +6,7 @@ use virtualize_zarr::{Array, ChunkGrid, Codec, chunk_indices};
 use crate::array_error::ArrayError;
 use crate::copy_region::{Region, copy_region};
 
-/// Returns the shape of the chunk at a position; at the edges of a regular grid that of a whole chunk.
+/// Returns the shape of the chunk at a position. At the edges of a regular grid, this is the shape of a whole chunk.
 pub(crate) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
     match &array.chunk_grid {
         ChunkGrid::Regular(chunk) => Some(chunk.clone()),
@@ -54,7 +54,7 @@ pub(crate) fn elements(array: &Array, shape: &[u64], bytes: &[u8]) -> Result<Vec
     virtualize_codec::decode_values(&array.data_type, &complete_codecs(array, shape), bytes, count)
 }
 
-/// Returns decoded elements in the order of the array's axes. Elements of variable length stay as they are.
+/// Returns decoded elements in the order of the array's axes. Elements of variable length are returned unchanged.
 pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<Vec<u8>, ArrayError> {
     let order = stored_order(&array.codecs, shape.len())?;
     let size = array.data_type.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
@@ -67,7 +67,7 @@ pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<
     Ok(ordered)
 }
 
-/// Returns the codecs, completed by what follows from the array and the chunk's shape.
+/// Returns the codecs, completed by properties that follow from the array and the chunk's shape.
 fn complete_codecs(array: &Array, shape: &[u64]) -> Vec<Codec> {
     let mut chain = array.codecs.clone();
     Codec::complete(&mut chain, &array.data_type, shape);

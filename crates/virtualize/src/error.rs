@@ -5,7 +5,7 @@ use virtualize_store::StoreError;
 
 use crate::array_error::ArrayError;
 
-/// Says that a file is of no source format.
+/// Description of a file whose format is not supported.
 pub(crate) const NONE_OF_THEM: &str = "neither HDF5 nor TIFF";
 
 /// Error of reading, mapping or converting a file, or of writing references. One line that names the file.
@@ -22,7 +22,7 @@ pub enum Error {
     Format {
         /// The file.
         name: String,
-        /// What the file looks like, as a clause.
+        /// Description of the file's content, as a clause.
         found: String,
     },
     /// A structure of an HDF5 file is damaged or not supported.
@@ -46,7 +46,7 @@ pub enum Error {
     References {
         /// Path or url of the reference set.
         name: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
     /// The mapping refuses the file.
@@ -54,10 +54,10 @@ pub enum Error {
     Refused {
         /// The file.
         name: String,
-        /// The reasons, at least one.
+        /// Reasons, at least one.
         diagnostics: Vec<Diagnostic>,
     },
-    /// There are warnings, and `strict` is set.
+    /// The mapping raised warnings, and `strict` is set.
     #[error("{name}: refused because of {} warning{} ", diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
     Strict {
         /// The file.
@@ -77,7 +77,7 @@ pub enum Error {
     Icechunk {
         /// The repository.
         name: String,
-        /// Why.
+        /// Reason.
         source: virtualize_icechunk::IcechunkError,
     },
     /// The values of an array could not be read.
@@ -87,7 +87,7 @@ pub enum Error {
         name: String,
         /// The array.
         path: String,
-        /// Why.
+        /// Reason.
         source: Box<ArrayError>,
     },
     /// The urls of sources cannot be changed as requested.
@@ -104,17 +104,18 @@ pub enum Error {
     Emit {
         /// The output.
         name: String,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// The reader of the output pipe is gone.
+        /// The reader of the output pipe has exited.
         broken_pipe: bool,
     },
 }
 
-/// Why the urls of sources could not be changed. Urls are without their queries, which may hold signatures.
+/// Reason why the urls of sources could not be changed. Urls are given without their queries, which may contain
+/// signatures.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelocationError {
-    /// A rule is not between two places.
+    /// A rule does not connect two places.
     #[error("{from:?} to {to:?}: expected a url or path, and a url or absolute path")]
     Rule {
         /// The prefix to replace.
@@ -127,16 +128,16 @@ pub enum RelocationError {
     Path {
         /// The path.
         path: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A text is no rule.
+    /// A text is not a rule.
     #[error("{text:?}: expected FROM=TO, where TO is a url or an absolute path")]
     Syntax {
         /// The text.
         text: String,
     },
-    /// Two sources would be confused.
+    /// Two sources would become indistinguishable.
     #[error("two sources would have one url")]
     SameUrl,
     /// Names cannot be appended to a url with a query.
@@ -153,7 +154,7 @@ pub enum RelocationError {
         /// The source.
         url: String,
     },
-    /// The escapes of a url decode to no text.
+    /// The escapes of a url do not decode to text.
     #[error("{url} cannot be rewritten: its url is not UTF-8")]
     NotUtf8 {
         /// The source.
@@ -192,7 +193,7 @@ pub enum ErrorClass {
     Unavailable,
     /// The file is damaged, of another format, or cannot be mapped.
     File,
-    /// The reader of the output is gone.
+    /// The reader of the output has exited.
     BrokenPipe,
 }
 
@@ -229,7 +230,7 @@ impl Error {
         }
     }
 
-    /// Returns what the user can do.
+    /// Returns the action that is open to the user.
     pub fn remedy(&self) -> Option<Remedy> {
         let advice = match self {
             Self::Store(error) => return error.remedy(),

@@ -1,5 +1,5 @@
-//! Inlines chunks that references could express, so that readers need fewer requests: small ones, and those of
-//! coordinates. Their bytes stay as they are.
+//! Inlining of chunks that references could express, so that readers need fewer requests: small chunks, and those of
+//! coordinates. The encoded bytes stay unchanged.
 
 mod coordinates;
 
@@ -14,20 +14,20 @@ use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
 use crate::inline::{ChunkError, ChunkMaker, Fetched};
 use crate::options::InlineOptions;
 
-/// Bytes that are fetched together, so that memory stays bounded.
+/// Number of bytes that are fetched together, which bounds memory use.
 const BATCH: u64 = 64 << 20;
-/// Memory of a chunk besides its bytes, which counts towards the total.
+/// Memory overhead of a chunk besides its bytes, which counts towards the total.
 const OVERHEAD: u64 = 128;
 
 /// A chunk to inline.
 struct Chosen {
-    /// Its array, as an index into the list of paths.
+    /// Index of its array in the list of paths.
     array: usize,
     position: u64,
     place: Reference,
 }
 
-/// Fetches the chunks to inline and puts them into the hierarchy. Chunks that cannot be read stay references, with a
+/// Fetches the chunks to inline and adds them to the hierarchy. Chunks that cannot be read remain references, with a
 /// warning.
 pub(crate) async fn run(
     maker: &ChunkMaker<'_>,
@@ -62,7 +62,7 @@ impl Chosen {
         ByteRange::new(self.place.offset, self.place.length)
     }
 
-    /// Returns a copy of its bytes, since the fetched ones may be a small part of a large page.
+    /// Returns a copy of the bytes, since the fetched ones may be a small part of a large page.
     fn bytes(&self, fetched: &Fetched) -> Result<Bytes, ChunkError> {
         fetched.range(self.place.source, self.range()).map(|bytes| Bytes::copy_from_slice(bytes))
     }
@@ -98,7 +98,7 @@ fn choose(
     (chosen, refused)
 }
 
-/// Returns the chunks of an array that are smaller than `below` bytes, and their memory; `None` where it exceeds `most`.
+/// Returns the chunks of an array that are smaller than `below` bytes, and their memory; `None` if it exceeds `most`.
 fn small(array: &Array, below: u64, most: u64) -> Option<(Vec<(u64, Reference)>, u64)> {
     let (mut chunks, mut cost) = (Vec::new(), 0_u64);
     for (position, entry) in array.chunks.iter() {
@@ -140,7 +140,7 @@ fn not_read(path: &str, why: &str) -> Diagnostic {
     }
 }
 
-/// Cuts chunks into batches of at most [`BATCH`] bytes; a batch of one chunk may have more.
+/// Splits chunks into batches of at most [`BATCH`] bytes. A batch of one chunk may be larger.
 fn batches(mut chunks: &[Chosen]) -> impl Iterator<Item = &[Chosen]> {
     std::iter::from_fn(move || {
         let mut sum = 0_u64;

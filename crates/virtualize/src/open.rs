@@ -12,10 +12,10 @@ use crate::source_formats::{Detected, SourceFile, detect};
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 
-/// Opens a path or url and maps the file. A file in which nothing can be mapped is refused.
+/// Opens a path or url and maps the file. A file in which nothing can be mapped is rejected.
 ///
 /// # Errors
-/// [`Error::Store`] where the file cannot be opened, else those of [`open_object`].
+/// [`Error::Store`] if the file cannot be opened, otherwise those of [`open_object`].
 pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Error> {
     open_object(virtualize_store::open(location, &options.store).await?, options).await
 }
@@ -23,9 +23,9 @@ pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Err
 /// Maps a file that is open already.
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Hdf5`], [`Error::Tiff`] where the file cannot be read; [`Error::Refused`] where nothing can
-/// be mapped or the user has to decide; [`Error::Strict`] where there are warnings; [`Error::Read`] where the file or one
-/// that it refers to changed or became unreadable.
+/// [`Error::Format`], [`Error::Hdf5`], [`Error::Tiff`] if the file cannot be read; [`Error::Refused`] if nothing can
+/// be mapped or the user has to decide; [`Error::Strict`] if there are warnings and `strict` is set; [`Error::Read`]
+/// if the file or one that it refers to changed or became unreadable.
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
     let budget = Budget::new(&options.limits, options.gate.as_deref());
     budget.add_file(object.bytes());
@@ -39,7 +39,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related))
 }
 
-/// Reads the metadata of a file and of those that it refers to.
+/// Reads the metadata of a file and of the files that it refers to.
 async fn read(object: &Arc<Object>, sources: &Sources<'_>, options: &Options) -> Result<SourceFile, Error> {
     let budget = sources.budget();
     let format = match detect(&Budgeted::new(object.as_ref(), budget)).await? {
@@ -49,12 +49,12 @@ async fn read(object: &Arc<Object>, sources: &Sources<'_>, options: &Options) ->
     let mut file = format.read(object, options, budget).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     file.read_related(sources, options).await;
-    // Without this check, files that the gate kept from being read would count as unreadable.
+    // Without this check, files that the gate prevented from being read would count as unreadable.
     budget.go_on().map_err(|error| named(object.name(), error))?;
     Ok(file)
 }
 
-/// Maps a file, and makes the chunks that references cannot express.
+/// Maps a file, and creates the chunks that references cannot express.
 async fn map(
     object: &Arc<Object>,
     file: &SourceFile,

@@ -1,5 +1,6 @@
-//! Opens the files that others refer to: sources of virtual datasets, targets of external links, raw data files, planes
-//! of an OME-TIFF. This module alone decides which of them may be opened and whether two openings found the same version.
+//! Opening of the files that others refer to: sources of virtual datasets, targets of external links, raw data files,
+//! planes of an OME-TIFF. Only this module decides which of these files may be opened, and whether two openings found
+//! the same version.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +11,16 @@ use virtualize_bytes::{Budget, ByteRange, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::Source;
 
-/// Files that are opened or read at the same time.
+/// Number of files that are opened or read concurrently.
 const PARALLEL: usize = 8;
 
-/// Bytes returned by [`head`].
+/// Number of bytes that [`head`] returns.
 const HEAD: u64 = 64 << 10;
 
-/// Most files kept open by one [`Pool`].
+/// Largest number of files that one [`Pool`] keeps open.
 const OPEN: usize = 64;
 
-/// Runs futures in the order given, several at the same time.
+/// Runs futures concurrently, and returns their results in the given order.
 pub(crate) fn several<F: Future>(
     futures: impl IntoIterator<Item = F>,
 ) -> impl futures::Stream<Item = F::Output> {
@@ -41,7 +42,7 @@ pub(crate) fn source_of(object: &Object) -> Source {
     }
 }
 
-/// Returns what shows that a file is another version than the recorded one, one line each. Members that are not recorded
+/// Returns the evidence that a file is not the recorded version, one line per member. Members without a recorded value
 /// are not compared. Some formats record times in whole seconds, rounded up.
 pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
     let mut found = Vec::new();
@@ -61,20 +62,20 @@ pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
     found
 }
 
-/// Why a file was not opened again.
+/// Reason why a file was not opened again.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReopenError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is not the recorded version any more.
+    /// It is no longer the recorded version.
     #[error("{name} has changed")]
     Changed {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
 }
 
-/// Opens a file again, which must be the recorded version.
+/// Opens a file again and checks that it is the recorded version.
 pub(crate) async fn reopen(
     url: &str,
     recorded: Option<&Source>,
@@ -122,7 +123,7 @@ pub(crate) struct Sources<'a> {
     pool: Pool,
 }
 
-/// Why a file was not opened.
+/// Reason why a file was not opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unopened {
     /// It does not exist.
@@ -131,16 +132,16 @@ pub(crate) enum Unopened {
     /// It is outside the folder of the file that refers to it.
     #[error("{url} lies outside the folder of the file")]
     Outside {
-        /// The other file.
+        /// Name of the other file.
         url: String,
     },
-    /// The query of the referring file's url is not valid for other files.
+    /// The url of the referring file has a query that is not valid for other files.
     #[error("files beside one whose url has a query cannot be named")]
     Query,
     /// It exists, but could not be opened.
     #[error("{0}")]
     Failed(StoreError),
-    /// It is another version than when it was first opened.
+    /// It is not the version that was opened first.
     #[error("{0}")]
     Changed(ReadError),
 }
@@ -160,7 +161,7 @@ impl<'a> Sources<'a> {
         self.budget
     }
 
-    /// Opens a file, which must be the version that was opened first.
+    /// Opens a file and checks that it is the version that was opened first.
     pub(crate) async fn open(&self, url: &str) -> Result<Arc<Object>, Unopened> {
         if let Some(object) = self.pool.get(url) {
             return Ok(object);
@@ -175,7 +176,7 @@ impl<'a> Sources<'a> {
         Ok(object)
     }
 
-    /// Returns the version of each file, several opened at the same time; the reason where one may or could not be opened.
+    /// Returns the version of each file, or the reason why it was not opened. Several files are opened concurrently.
     ///
     /// # Errors
     /// A file changed since it was first opened.
@@ -200,8 +201,8 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Checks that no file changed since it was first opened, as far as this takes no requests: reads of remote files are
-    /// checked one by one.
+    /// Checks that no file changed since it was first opened, as far as this takes no requests. Reads of remote files
+    /// are checked one by one.
     pub(crate) async fn verify(&self) -> Result<(), ReadError> {
         let urls: Vec<String> = lock(&self.versions).keys().cloned().collect();
         for url in urls.iter().filter(|url| url.starts_with("file:")) {
@@ -235,7 +236,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Checks that a file may be opened: it has to be in the folder of the file that refers to it, or below.
+/// Checks that a file may be opened: it must be in the folder of the file that refers to it, or below.
 fn check_allowed(own: &str, url: &str) -> Result<(), Unopened> {
     let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
     let is_http = own.starts_with("http://") || own.starts_with("https://");
@@ -287,7 +288,7 @@ mod tests {
             block_on(sources.open(&url(&path(n)))).unwrap();
         }
         block_on(sources.verify()).unwrap();
-        // The first is closed by now.
+        // The first file has been closed by now.
         std::fs::write(path(0), b"other").unwrap();
         assert!(matches!(block_on(sources.open(&url(&path(0)))), Err(Unopened::Changed(_))));
         let error = block_on(sources.verify()).unwrap_err();

@@ -10,7 +10,7 @@ use crate::relocate::{self, Relocation};
 /// A virtual Zarr hierarchy, complete and ready to be written.
 #[derive(Clone, Debug)]
 pub struct VirtualStore {
-    /// Groups, arrays, and the places of their chunks.
+    /// Groups, arrays, and the locations of their chunks.
     pub hierarchy: Hierarchy,
     /// Decisions and diagnostics.
     pub report: Report,
@@ -20,12 +20,12 @@ pub struct VirtualStore {
     object: Option<Arc<Object>>,
     /// Urls of the sources as they were read.
     source_urls: Vec<String>,
-    /// Whether everything comes from one file.
+    /// Whether all content comes from one file.
     is_of_one_file: bool,
 }
 
 impl VirtualStore {
-    /// Returns a store of a hierarchy that comes from no single file; `name` is for messages.
+    /// Returns the store of a hierarchy that does not come from a single file; `name` appears in messages.
     pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
         let source_urls = source_urls(&hierarchy);
         Self {
@@ -72,13 +72,13 @@ impl VirtualStore {
         self.object.clone()
     }
 
-    /// Returns whether everything comes from one file, which refers to no others, existing or not.
+    /// Returns whether all content comes from one file that refers to no other files, existing or not.
     pub fn is_of_one_file(&self) -> bool {
         self.is_of_one_file
     }
 
-    /// Returns a text that changes with the version of any file that holds chunks. `None` where the file's store reports
-    /// no version.
+    /// Returns a text that changes with the version of any file that contains chunks. Returns `None` if the store of a
+    /// file reports no version.
     pub fn stamp(&self) -> Option<String> {
         let own = self.object.as_ref()?.stamp()?;
         let others = self.hierarchy.sources.iter().skip(1);
@@ -95,7 +95,7 @@ impl VirtualStore {
     /// Changes the urls of the sources in the references to be written.
     ///
     /// # Errors
-    /// [`Error::Relocation`] where a url cannot be written that way, or a rule applies to none.
+    /// [`Error::Relocation`] if a url cannot be written that way, or a rule applies to no source.
     pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
         relocate::relocate(&mut self.hierarchy.sources, relocation)
     }

@@ -1,5 +1,5 @@
-//! Text and bytes of variable length in the layout of `vlen-utf8` and `vlen-bytes`: the number of elements, then length
-//! and bytes of each, all numbers as little-endian 32-bit integers.
+//! Text and bytes of variable length in the layout of `vlen-utf8` and `vlen-bytes`: the number of elements, then the
+//! length and bytes of each element. All numbers are little-endian 32-bit integers.
 
 use virtualize_codec::CodecFailure;
 use virtualize_zarr::{Array, Codec, DataType};
@@ -7,7 +7,7 @@ use virtualize_zarr::{Array, Codec, DataType};
 use crate::array_error::ArrayError;
 use crate::decode;
 
-/// Returns the elements of a chunk in that layout, without what may follow them: equal elements are equal bytes, however
+/// Returns the elements of a chunk in that layout, without trailing bytes. Equal elements are equal bytes, however
 /// they are compressed.
 pub(crate) fn values(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> Result<Vec<u8>, ArrayError> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -65,7 +65,7 @@ fn end(bytes: &[u8], count: usize, is_text: bool) -> Result<usize, ArrayError> {
 mod tests {
     use super::*;
 
-    /// As `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))` writes it.
+    /// Expected bytes: `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))`.
     const TWO: [u8; 14] = [2, 0, 0, 0, 2, 0, 0, 0, 0xC3, 0xA4, 0, 0, 0, 0];
 
     #[test]

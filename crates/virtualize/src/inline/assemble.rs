@@ -75,7 +75,7 @@ pub(super) fn place(
     copy_region((chunk, &to), (elements, &from), &piece.extent, element)
 }
 
-/// Returns the number of elements of a shape, if they may be held in memory.
+/// Returns the number of elements of a shape, if they fit the memory limit.
 pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, ChunkError> {
     let count = shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
     let fits =
@@ -110,8 +110,8 @@ fn place_of(piece: &Piece) -> String {
     }
 }
 
-/// Encodes a buffer in stored order: with the array's codecs but for those that only order its elements, and those that
-/// calculate, since pieces of a file are stored numbers.
+/// Encodes a buffer in stored order with the array's codecs. Skips codecs that only order elements, and those that
+/// calculate, since the pieces of a file are stored numbers.
 pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, ChunkError> {
     let applies = |codec: &&Codec| {
         !codec.is_arithmetic()

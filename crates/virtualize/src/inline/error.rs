@@ -4,16 +4,16 @@ use virtualize_codec::CodecFailure;
 use crate::copy_region::RegionError;
 use crate::source_formats::Unresolved;
 
-/// Why a chunk could not be made or fetched.
+/// Reason why a chunk could not be created or fetched.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The chunk's own fault: its array is left out.
+    /// A fault of the chunk itself: its array is omitted.
     Chunk(ChunkError),
-    /// The file cannot be read any more: nothing can be trusted.
+    /// The file can no longer be read, so none of the results are reliable.
     Read(ReadError),
 }
 
-/// What is wrong with a chunk.
+/// Fault of a chunk.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChunkError {
     #[error("there is no such array")]
@@ -74,8 +74,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure of a read from another file, which costs the arrays that need it and not the whole hierarchy,
-    /// unless the file changed.
+    /// Returns the failure of a read from another file. It affects only the arrays that need that file, unless the
+    /// file changed.
     pub(crate) fn of_other_read(error: ReadError) -> Self {
         match error.kind {
             ReadErrorKind::Changed => Self::Read(error),

@@ -1,4 +1,4 @@
-//! Fetches the stored bytes of chunks: those of the file that is mapped, and of the files that it refers to.
+//! Fetching of stored chunk bytes, from the file that is mapped and from the files that it refers to.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,24 +15,24 @@ use super::error::{ChunkError, Failure};
 use crate::source_formats::{Pointed, Pointers, SourceFile, Unresolved};
 use crate::sources::{Sources, Unopened, several};
 
-/// What making chunks needs besides their recipes.
+/// Inputs of chunk creation besides the recipes.
 pub(crate) struct ChunkMaker<'a> {
     /// The file that is mapped.
     pub(crate) own: &'a dyn ReadRanges,
     pub(crate) limits: &'a Limits,
-    /// Its metadata.
+    /// Metadata of the file.
     pub(crate) file: &'a SourceFile,
     pub(crate) sources: &'a Sources<'a>,
     /// Urls of the sources of the hierarchy.
     pub(crate) urls: Vec<String>,
 }
 
-/// Fetched bytes, or the reason why those of a file could not be fetched.
+/// Fetched bytes, or the reason why the bytes of a file could not be fetched.
 #[derive(Default)]
 pub(crate) struct Fetched {
     bytes: BTreeMap<(SourceId, ByteRange), Bytes>,
     failed: BTreeMap<SourceId, String>,
-    /// Most bytes of a range.
+    /// Limit of a range in bytes.
     most: u64,
 }
 
@@ -59,8 +59,8 @@ impl Fetched {
 }
 
 impl ChunkMaker<'_> {
-    /// Fetches ranges, those of a file together and several files at the same time. A range that is too long to be
-    /// believed is omitted.
+    /// Fetches ranges: those of one file together, and several files concurrently. Omits a range that is implausibly
+    /// long.
     pub(crate) async fn fetch(
         &self,
         wanted: impl Iterator<Item = (SourceId, ByteRange)>,
@@ -109,7 +109,7 @@ impl ChunkMaker<'_> {
         })
     }
 
-    /// Returns the elements that stored pointers of a file lead to.
+    /// Returns the elements that stored pointers of a file refer to.
     pub(super) async fn resolve(
         &self,
         source: SourceId,

@@ -1,4 +1,4 @@
-//! Decodes and encodes LERC chunks.
+//! Decoding and encoding of LERC chunks.
 
 use bytes::Bytes;
 use virtualize_bytes::Limits;
@@ -27,7 +27,7 @@ pub(super) fn without_mask(
     Ok(virtualize_codec::encode(outer, &blob)?.into())
 }
 
-/// Returns the numbers of a strip or tile, as libtiff shows them.
+/// Returns the numbers of a strip or tile, as libtiff returns them.
 pub(super) fn decoded(
     limits: &Limits,
     data_type: &DataType,
@@ -35,7 +35,7 @@ pub(super) fn decoded(
     bytes: &[u8],
     layout: &LercLayout,
 ) -> Result<Vec<u8>, ChunkError> {
-    // A blob is not much longer than its values: header, mask and flags of blocks come on top.
+    // A blob is not much longer than its values: it adds a header, a mask and flags of blocks.
     let most = size_of(limits, data_type, layout)?.saturating_mul(2).saturating_add(1 << 16);
     let blobs = lerc::unwrap(outer, bytes, most)?;
     Ok(lerc::decode(&blobs, data_type, &codec_layout(layout))?)
@@ -46,7 +46,7 @@ pub(super) fn codec_layout(layout: &LercLayout) -> Layout {
     Layout { rows, columns, samples, has_alpha }
 }
 
-/// Returns the bytes of a strip or tile, if they may be held in memory.
+/// Returns the bytes of a strip or tile, if they fit the memory limit.
 fn size_of(limits: &Limits, data_type: &DataType, layout: &LercLayout) -> Result<usize, ChunkError> {
     let size = layout.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
     size.filter(|size| *size <= limits.structure_bytes)

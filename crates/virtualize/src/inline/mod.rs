@@ -1,5 +1,5 @@
-//! Makes the chunks that references cannot express: fetches their pieces, decodes and places them, and encodes the result
-//! with the array's own codecs. An array is left out whole if one chunk fails, never shown in part.
+//! Creation of chunks that references cannot express: fetches their pieces, decodes and places them, and encodes the
+//! result with the array's own codecs. If one chunk fails, the whole array is omitted, never shown in part.
 
 mod assemble;
 mod error;
@@ -20,16 +20,16 @@ pub(crate) use self::error::{ChunkError, Failure};
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
 pub(crate) use self::probe::answer;
 
-/// Encoded bytes that are fetched together, so that memory stays bounded.
+/// Number of encoded bytes that are fetched together, which bounds memory use.
 const BATCH: u64 = 64 << 20;
 
-/// Memory of an inline chunk besides its bytes.
+/// Memory overhead of an inline chunk besides its bytes.
 const POSITION: u64 = 64;
 
-/// Makes all chunks of a mapped file that have a recipe, and puts them into its hierarchy.
+/// Creates all chunks of a mapped file that have a recipe, and adds them to its hierarchy.
 pub(crate) async fn run(maker: &ChunkMaker<'_>, mapped: &mut Mapped) -> Result<(), ReadError> {
     let mut tasks = std::mem::take(&mut mapped.tasks);
-    // Files are opened one after the other, so that few have to be open at a time.
+    // Files are opened one after the other, so that few are open at a time.
     tasks.sort_by_key(|task| task.content.sources().next());
     let mut failed: BTreeMap<NodePath, String> = BTreeMap::new();
     for batch in batches(&tasks) {
@@ -54,7 +54,7 @@ pub(crate) async fn run(maker: &ChunkMaker<'_>, mapped: &mut Mapped) -> Result<(
     Ok(())
 }
 
-/// Cuts the tasks into batches of at most [`BATCH`] encoded bytes; a batch of one task may have more.
+/// Splits the tasks into batches of at most [`BATCH`] encoded bytes. A batch of one task may be larger.
 fn batches(mut tasks: &[InlineTask]) -> impl Iterator<Item = &[InlineTask]> {
     std::iter::from_fn(move || {
         let mut sum = 0_u64;

@@ -1,5 +1,5 @@
-/// Returns one stream of bits, the least significant bit of a byte first: `prefix_bits` of the prefix, then the rest, then zero
-/// bits up to a whole word of `word` bytes.
+/// Returns one stream of bits, the least significant bit of a byte first: `prefix_bits` of the prefix, the rest, and
+/// zero bits up to a whole word of `word` bytes.
 pub(super) fn join(prefix: &[u8], prefix_bits: u32, rest: &[u8], word: u32) -> Vec<u8> {
     let whole = usize::try_from(prefix_bits / 8).unwrap_or(usize::MAX);
     let shift = prefix_bits % 8;
@@ -33,7 +33,7 @@ mod tests {
         );
     }
 
-    /// 12 bits 0x321, then 0x54 and 0x76, is 0x7654321.
+    /// The 12 bits 0x321, followed by 0x54 and 0x76, are 0x7654321.
     #[test]
     fn bits_follow_bits() {
         assert_eq!(join(&[0x21, 0xf3], 12, &[0x54, 0x76], 8), [0x21, 0x43, 0x65, 0x07, 0, 0, 0, 0]);

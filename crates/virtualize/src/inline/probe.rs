@@ -1,4 +1,4 @@
-//! Examines the stored bytes of chunks where the mapping asks for it.
+//! Examination of stored chunk bytes on request of the mapping.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::error::{ChunkError, Failure};
 use super::fetch::ChunkMaker;
 use super::lerc::{codec_layout, decoded};
 
-/// Chunks whose first bytes are fetched together.
+/// Number of chunks whose first bytes are fetched together.
 const FRONTS: usize = 1 << 12;
-/// Chunks that are fetched whole together.
+/// Number of whole chunks that are fetched together.
 const WHOLES: usize = 1 << 4;
 /// Bytes that Deflate may need for its own tables.
 const DEFLATED_HEAD: u64 = 1 << 10;
-/// Bytes that usually contain the frame header of a JPEG stream.
+/// Number of bytes that usually contain the frame header of a JPEG stream.
 const JPEG_FRONT: u64 = 1 << 11;
 
 type Chunks = Vec<(u64, Reference)>;
@@ -56,7 +56,7 @@ fn note<T>(
     Ok(())
 }
 
-/// Returns the chunks that Zarr readers show otherwise than libtiff.
+/// Returns the chunks that Zarr readers decode differently from libtiff.
 async fn masked(maker: &ChunkMaker<'_>, array: &Array, chunks: Chunks) -> Result<Chunks, Failure> {
     let outer = lerc_outer_codecs(&array.codecs).ok_or(ChunkError::NoLerc)?;
     let data_type = stored_type(array);
@@ -133,7 +133,7 @@ fn is_nan(number: &[u8]) -> bool {
     }
 }
 
-/// Returns as much of a LERC chunk as its header needs.
+/// Returns the byte range of a LERC chunk that is needed to read its header.
 fn lerc_front(outer: &[Codec], chunk: &Reference) -> ByteRange {
     let needed = match outer {
         [] => Head::BYTES as u64,

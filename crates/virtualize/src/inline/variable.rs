@@ -6,7 +6,7 @@ use super::error::{ChunkError, Failure};
 use super::fetch::{ChunkMaker, Fetched};
 use crate::source_formats::Pointed;
 
-/// Returns the elements of a chunk, each looked up in the file of its pointer. Elements that no piece covers are empty.
+/// Returns the elements of a chunk, each read from the file of its pointer. Elements that no piece covers are empty.
 pub(super) async fn chunk(
     maker: &ChunkMaker<'_>,
     shape: &[u64],
@@ -36,8 +36,8 @@ pub(super) async fn chunk(
     Ok(numbers.filter_map(element).collect())
 }
 
-/// Encodes elements in the layout that `vlen-utf8` and `vlen-bytes` share: the number of elements, then length and bytes
-/// of each, all numbers as little-endian 32-bit integers.
+/// Encodes elements in the common layout of `vlen-utf8` and `vlen-bytes`: the number of elements, then the length and
+/// bytes of each element. All numbers are little-endian 32-bit integers.
 ///
 /// # Errors
 /// More than about `most` bytes; bytes that are not UTF-8 in `vlen-utf8`.
@@ -67,7 +67,7 @@ fn length(count: usize) -> Result<[u8; 4], ChunkError> {
 mod tests {
     use super::*;
 
-    /// As `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))` writes it.
+    /// Expected bytes: `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))`.
     #[test]
     fn layout_of_vlen_utf8() {
         let elements = [Pointed::Text("ä".to_owned()), Pointed::Text(String::new())];

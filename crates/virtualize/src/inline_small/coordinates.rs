@@ -1,4 +1,4 @@
-//! Finds the arrays that are coordinates.
+//! Detection of coordinate arrays.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! HDF5 files, and the files in which virtual datasets find their sources and to which external links lead.
+//! HDF5 files, and the files that contain sources of virtual datasets or targets of external links.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +20,16 @@ use crate::sources::{Sources, Unopened, head, several, source_of};
 /// At offset 0 or any power of two from 512 on (HDF5 file format specification, II.A).
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 
-/// Most other files that one file may make us read.
+/// Largest number of other files that are read for one file.
 const FILES: usize = 4096;
 
-/// An HDF5 file, and the others that it refers to.
+/// An HDF5 file, and the files that it refers to.
 pub(crate) struct Files {
     file: Box<File>,
     others: OtherFiles,
 }
 
-/// Returns whether a file has the signature, at its start or behind a user block.
+/// Returns whether a file has the signature, at its start or after a user block.
 pub(super) async fn has_signature(source: &dyn ReadRanges, head: &[u8]) -> Result<bool, ReadError> {
     if head.starts_with(SIGNATURE) {
         return Ok(true);
@@ -51,8 +51,8 @@ impl Files {
         Ok(Self { file: Box::new(file), others: OtherFiles::default() })
     }
 
-    /// Reads the sources of virtual datasets and, if they are followed, the targets of external links; then those that
-    /// these refer to in turn. Virtual datasets of unlimited extent get the extent of their sources.
+    /// Reads the sources of virtual datasets and, if links are followed, the targets of external links, then the files
+    /// that these refer to in turn. Virtual datasets of unlimited extent get the extent of their sources.
     pub(super) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
         let mut search = Search {
             sources,
@@ -98,7 +98,7 @@ impl Files {
                         ReferenceText::Part => reference_part(&reference)
                             .map_or(String::new(), |part| serde_json::Value::Object(part).to_string()),
                     };
-                    // Many references may lead to one object with a long path.
+                    // Many references may point to one object with a long path.
                     text = text.saturating_add(shown.len() as u64);
                     if text > most {
                         return Err(Unresolved::TooMuchText { most });
@@ -112,13 +112,13 @@ impl Files {
     }
 }
 
-/// A search for the files that a file refers to.
+/// Search for the files that a file refers to.
 struct Search<'a> {
     sources: &'a Sources<'a>,
     options: &'a Options,
     /// Urls still to be read.
     wanted: BTreeSet<String>,
-    /// Series of files, each of which has to be read before the next one is known to exist.
+    /// Series of files. Each has to be read before it is known whether the next one exists.
     numbered: BTreeSet<NumberedFiles>,
     found: OtherFiles,
 }
@@ -148,7 +148,7 @@ impl Search<'_> {
         }
     }
 
-    /// Reads all files that are wanted, several at the same time.
+    /// Reads all requested files concurrently.
     async fn read_wanted(&mut self) {
         let own = self.sources.own();
         let mut wanted = std::mem::take(&mut self.wanted);
@@ -171,7 +171,7 @@ impl Search<'_> {
         }
     }
 
-    /// Reads a file unless that was done before. Returns whether it could be read.
+    /// Reads a file, unless it has been read already. Returns whether it could be read.
     async fn read_one(&mut self, url: String) -> bool {
         if url == self.sources.own() {
             return true;
@@ -203,7 +203,7 @@ async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Othe
     }
 }
 
-/// Reads a file with the reader that the user chose.
+/// Reads a file with the selected reader.
 async fn read(
     object: &Object,
     options: &Options,

@@ -1,5 +1,5 @@
-//! The source formats. Each is a variant of [`SourceFormat`] and of [`SourceFile`], and a module with its signature, its
-//! reader, and the files that a file refers to.
+//! Source formats. Each has a variant of [`SourceFormat`] and of [`SourceFile`], and a module with its signature, its
+//! reader, and the resolution of the files that a file refers to.
 
 mod hdf5;
 mod pointers;
@@ -17,18 +17,18 @@ use crate::sources::{Sources, head};
 
 pub(crate) use pointers::{Pointed, Pointers, Unresolved};
 
-/// A format that is read here.
+/// A supported source format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SourceFormat {
     Hdf5,
     Tiff,
 }
 
-/// What the content of a file shows.
+/// Result of format detection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Detected {
     Known(SourceFormat),
-    /// What the file looks like, as a clause.
+    /// Description of the file's content, as a clause.
     Unknown(String),
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Detected, ReadErro
     })
 }
 
-/// The metadata of a file, and those of the files that it refers to.
+/// Metadata of a file, and of the files that it refers to.
 pub(crate) enum SourceFile {
     Hdf5(hdf5::Files),
     Tiff(tiff::Files),
@@ -73,7 +73,7 @@ impl SourceFormat {
 }
 
 impl SourceFile {
-    /// Reads the files that the file refers to, before anything is mapped.
+    /// Reads the files that the file refers to. Runs before anything is mapped.
     pub(crate) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
         match self {
             Self::Hdf5(files) => files.read_related(sources, options).await,

@@ -7,20 +7,20 @@ use virtualize_zarr::SourceId;
 /// Stored pointers to elements of variable length.
 #[derive(Clone, Copy)]
 pub(crate) struct Pointers<'a> {
-    /// The file that holds both pointers and elements.
+    /// File that contains both pointers and elements.
     pub(crate) reader: &'a dyn ReadRanges,
     /// The same file among the sources.
     pub(crate) source: SourceId,
-    /// Its url.
+    /// Url of the file.
     pub(crate) url: &'a str,
-    /// Pointers, as stored.
+    /// Pointers as stored.
     pub(crate) raw: &'a [u8],
-    /// What the mapping recorded about them.
+    /// Mapping's record of the pointers.
     pub(crate) context: &'a (dyn Any + Send + Sync),
-    /// Text of references to objects.
+    /// Text of object references.
     pub(crate) references: Option<ReferenceText>,
     pub(crate) limits: &'a Limits,
-    /// Most bytes of text.
+    /// Limit of the text in bytes.
     pub(crate) most: u64,
 }
 
@@ -31,25 +31,25 @@ pub(crate) enum Pointed {
     Bytes(Vec<u8>),
 }
 
-/// Why pointers could not be followed.
+/// Reason why pointers could not be followed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unresolved {
     /// The format has no elements of variable length.
     #[error("the source format has no elements of variable length")]
     NoPointers,
-    /// The file is no HDF5 file that was read.
+    /// The file is not an HDF5 file that was read.
     #[error("source {} is no HDF5 file that was read", _0.0)]
     NotRead(SourceId),
-    /// A reference leads nowhere that can be named.
+    /// A reference points to no object with a name.
     #[error(transparent)]
     Reference(virtualize_map::Error),
     /// The text of references takes too much memory.
     #[error("its text takes more than {most} bytes")]
     TooMuchText {
-        /// Most bytes.
+        /// Limit in bytes.
         most: u64,
     },
-    /// An element is no string.
+    /// An element is not a string.
     #[error("an element is neither text nor bytes")]
     NotText,
     /// The file cannot be read.

@@ -1,4 +1,4 @@
-//! TIFF files, and the files in which an OME-TIFF has further planes.
+//! TIFF files, and the files that contain further planes of an OME-TIFF.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use virtualize_zarr::Source;
 use crate::options::Options;
 use crate::sources::{Sources, head, several, source_of};
 
-/// Most other files that one file may make us read.
+/// Largest number of other files that are read for one file.
 const FILES: usize = 4096;
 
-/// A TIFF file, and the others that it refers to.
+/// A TIFF file, and the files that it refers to.
 pub(crate) struct Files {
     file: Box<File>,
     others: OtherTiffs,
@@ -37,7 +37,7 @@ impl Files {
         Ok(Self { file: Box::new(file), others: OtherTiffs::default() })
     }
 
-    /// Reads the files with planes of the OME-TIFF, unless single images were chosen.
+    /// Reads the files with planes of the OME-TIFF, unless single images were selected.
     pub(super) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
         if !options.map.ifds.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! Files of formats that are not read here.
+//! Files of unsupported formats.
 
-/// Describes what a file looks like, as a clause.
+/// Describes the apparent content of a file, as a clause.
 pub(super) fn describe(head: &[u8]) -> String {
     const SIGNATURES: &[(&[u8], &str)] = &[
         (b"CDF\x01", "NetCDF-3 classic"),
