@@ -6,32 +6,32 @@ use virtualize_remedy::Notation;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::readers::Client;
 
-/// Options of opening and mapping a file.
+/// Options for opening and mapping a file.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Access to files: credentials, endpoints, concurrency, cache.
     pub store: StoreOptions,
-    /// Mapping. Its Zarr format has to fit the output ([`crate::Format::zarr_format`]).
+    /// Mapping. Its Zarr format must match the output ([`crate::Format::zarr_format`]).
     pub map: MapOptions,
     /// Upper bounds on counts and sizes in untrusted input.
     pub limits: Limits,
-    /// Which chunks are inlined although references could express them.
+    /// Selection of chunks to inline although references could express them.
     pub inline: InlineOptions,
-    /// Fail where there are warnings.
+    /// Whether any warning is an error.
     pub strict: bool,
-    /// Readers that have to decode every array. An array that one of them does not decode gets other metadata where that
-    /// suffices, is made anew inline where it is small, and is left out otherwise.
+    /// Readers that must be able to decode every array. An array that one of them cannot decode gets other metadata if
+    /// that suffices, is re-encoded and inlined if it is small, and is omitted otherwise.
     pub readable_by: Vec<Client>,
     /// Reader of HDF5 files.
     pub hdf5_reader: Hdf5Reader,
-    /// Asked repeatedly, while a file is opened, whether to go on.
+    /// Gate that is asked repeatedly, while a file is opened, whether to continue.
     pub gate: Option<Arc<dyn Gate>>,
-    /// How remedies name options, where an error becomes text in a journal or an event.
+    /// Notation of options in remedies, for errors that become text in a journal or an event.
     pub notation: Notation,
 }
 
 impl Options {
-    /// Returns the options for one of many files, which gets a gate of its own.
+    /// Returns the options for one of many files, with a separate gate if the gate provides one.
     #[must_use]
     pub fn for_file(&self) -> Self {
         let gate = self.gate.as_ref().map(|gate| gate.for_file().unwrap_or_else(|| Arc::clone(gate)));
@@ -39,16 +39,16 @@ impl Options {
     }
 }
 
-/// Which chunks are inlined although references could express them, so that readers need fewer requests.
+/// Selection of chunks to inline although references could express them, so that readers need fewer requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InlineOptions {
     /// Inline chunks stored in fewer bytes than this; 0 for none.
     pub below: u64,
-    /// Inline all chunks of coordinates: arrays that have the name of their only dimension, and those that an attribute
-    /// `coordinates` names.
+    /// Inline all chunks of coordinates: arrays that have the name of their only dimension, and those listed in an
+    /// attribute `coordinates`.
     pub coordinates: bool,
-    /// Most bytes of all these chunks together, plus 128 for each. The chunks of an array that would exceed it stay
-    /// references, with a warning.
+    /// Limit in bytes of all these chunks together; each counts 128 bytes more than its length. The chunks of an array
+    /// that would exceed the limit remain references, with a warning.
     pub total: u64,
 }
 

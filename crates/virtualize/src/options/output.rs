@@ -7,7 +7,7 @@ use virtualize_zarr::ZarrFormat;
 use super::value::InvalidValue;
 use crate::relocate::{Relocation, Rewrite};
 
-/// An output format by its name: references, or a commit to a repository.
+/// An output format, selected by name: references, or a commit to a repository.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputFormat {
     /// References in one file or in several.

@@ -1,4 +1,4 @@
-//! Values of options as text: from the command line, a query, a JSON member.
+//! Option values as text: from the command line, a query or a JSON member.
 
 use std::{borrow::Cow, fmt::Display, str::FromStr};
 
@@ -13,13 +13,13 @@ pub struct InvalidValue {
 }
 
 impl InvalidValue {
-    /// The error of an option that accepts `expected` only.
+    /// Returns the error of an option that accepts only `expected`.
     pub fn expected(expected: impl Into<Cow<'static, str>>) -> Self {
         Self { expected: expected.into() }
     }
 }
 
-/// Parses a number of bytes from 1 on, such as `1000`, `64K`, `512M` or `2G`.
+/// Parses a number of bytes, at least 1, such as `1000`, `64K`, `512M` or `2G`.
 ///
 /// # Errors
 /// Any other text, and sizes of 2⁶⁴ bytes or more.
@@ -63,7 +63,7 @@ pub fn parse_count(text: &str) -> Result<usize, InvalidValue> {
     count.ok_or(InvalidValue::expected("a number from 1 on"))
 }
 
-/// Parses decimal digits alone: no sign, no space.
+/// Parses decimal digits only: no sign, no space.
 pub(super) fn parse_digits<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -77,13 +77,13 @@ pub(super) fn switch<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Erro
     }
 }
 
-/// Deserializes a whole number, or its digits as text.
+/// Deserializes an integer, or its digits as text.
 pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = parse_digits(&scalar(from)?);
     number.map(Some).ok_or_else(|| D::Error::custom("expected a whole number"))
 }
 
-/// Deserializes text with commas between values.
+/// Deserializes comma-separated values from text.
 pub(super) fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -93,7 +93,7 @@ where
     text.split(',').map(|one| one.parse().map_err(D::Error::custom)).collect()
 }
 
-/// Deserializes text with commas between values, of which empty ones are ignored.
+/// Deserializes comma-separated values from text, and ignores empty ones.
 pub(super) fn sparse_list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -124,7 +124,7 @@ pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>
     Ok(std::collections::BTreeMap::deserialize(from)?.into_iter().collect())
 }
 
-/// Text, or a JSON value that has one obvious spelling as text.
+/// Deserializes text, or a JSON value that has one obvious notation as text.
 fn scalar<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     match Value::deserialize(from)? {
         Value::String(text) => Ok(text),

@@ -48,7 +48,7 @@ pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
 struct Compare<'a> {
     first: &'a Hierarchy,
     second: &'a Hierarchy,
-    /// Whether both hierarchies have the same Zarr format.
+    /// Whether both hierarchies had the same Zarr format, so that neither was converted.
     is_one_format: bool,
     urls: bool,
     found: Vec<NodeDifference>,
