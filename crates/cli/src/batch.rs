@@ -28,6 +28,7 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     if summary.failed > 0 && arguments.options.each { Err(Failure::Found) } else { Ok(()) }
 }
 
+/// Builds the batch that the arguments describe; signals cancel it.
 fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let target = arguments.target()?;
     let format = target.zarr_format();

@@ -72,6 +72,7 @@ pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
+/// Prints an error and returns its exit status.
 fn report(error: &Error, status: u8) -> ExitCode {
     messages::error(error);
     ExitCode::from(status)

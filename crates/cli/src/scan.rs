@@ -49,6 +49,7 @@ fn json(found: &Scan, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
+/// Prints the report as text: the stretches of files, the contents of the first era, and the number of failed files.
 fn table(found: &Scan, out: &mut impl Write) -> io::Result<()> {
     let eras = found.eras.eras();
     let names: Vec<&str> = found.layout.along.iter().map(|along| along.name()).collect();
@@ -89,6 +90,7 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Prints a stretch of files with its differences.
 fn stretch(stretch: &Stretch<'_>, out: &mut impl Write) -> io::Result<()> {
     let range = |range: &Option<(&str, &str)>| {
         range.map(|(first, last)| format!("{} … {}", printable(first), printable(last)))

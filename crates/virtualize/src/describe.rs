@@ -131,6 +131,7 @@ pub fn counts(array: &Array) -> Counts {
     Counts { grid: array.chunk_grid.counts(&array.shape), stored: chunks.len(), inline: chunks.inline.len() }
 }
 
+/// Describes the fill value and sentinel of an array, and the outcome of each declaration in the source.
 fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
     let sources = fill.sources.iter().map(|source| {
         let (outcome, reason) = outcome(&source.outcome);
@@ -144,7 +145,7 @@ fn decision(fill: &FillDecision, data_type: &DataType) -> Value {
     })
 }
 
-/// Returns whether a declared fill value was used, and the reason if it was not.
+/// Returns the outcome of a declared fill value, and the reason if it was dropped.
 pub fn outcome(outcome: &Outcome) -> (&'static str, Option<&str>) {
     match outcome {
         Outcome::Used => ("used", None),
@@ -164,6 +165,7 @@ pub fn diagnostic(diagnostic: &Diagnostic, notation: Notation) -> Value {
     })
 }
 
+/// Returns the omitted arrays by path, with the reasons.
 fn left_out(store: &VirtualStore) -> Map<String, Value> {
     let arrays = store.report.arrays.iter();
     arrays.filter_map(|(path, array)| Some((format!("/{path}"), json!(array.left_out.as_ref()?)))).collect()

@@ -110,6 +110,7 @@ pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Resul
     Ok(())
 }
 
+/// Returns the urls of sources after applying the rules. Fails if a rule matches no source.
 fn rewritten(sources: &[Source], rules: &[Rewrite]) -> Result<Vec<String>, RelocationError> {
     let mut used = BTreeSet::new();
     let mut urls = Vec::with_capacity(sources.len());
@@ -133,6 +134,7 @@ fn rewritten(sources: &[Source], rules: &[Rewrite]) -> Result<Vec<String>, Reloc
     }
 }
 
+/// Returns the urls of sources relative to the folder of an output. Fails for sources outside that folder.
 fn relative(sources: &[Source], output: &str) -> Result<Vec<String>, Error> {
     let output = url_of(output.trim_end_matches('/'))?;
     let folder = output.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -153,6 +155,7 @@ fn is_place(text: &str) -> bool {
     text.starts_with('/') || scheme(text).is_some()
 }
 
+/// Returns the scheme of a url; `None` if the text is not a url.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once("://")?;
     let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -193,6 +196,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
+/// Decodes percent escapes; `None` if the text is malformed.
 fn unescaped(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

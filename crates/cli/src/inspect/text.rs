@@ -100,6 +100,7 @@ fn brief(codec: &Value) -> String {
     if said.is_empty() { name.to_owned() } else { printable(&format!("{name}({})", said.join(", "))) }
 }
 
+/// Describes an array's chunk grid, with the numbers of stored and inline chunks.
 fn chunks(array: &Array) -> String {
     let Counts { grid, stored, inline } = counts(array);
     let all: u64 = grid.iter().product();
@@ -110,6 +111,7 @@ fn chunks(array: &Array) -> String {
     format!("{shape}, {all} in grid {grid:?}, {stored} stored, {inline} of them inline")
 }
 
+/// Prints the fill value and sentinel of an array, and the outcome of each declaration in the source.
 fn decision(fill: &FillDecision, data_type: &DataType, indent: &str, out: &mut impl Write) -> io::Result<()> {
     let said = |value: &Option<_>| {
         value.as_ref().map_or("none".to_owned(), |value| scalar(value, data_type).to_string())
@@ -125,6 +127,7 @@ fn decision(fill: &FillDecision, data_type: &DataType, indent: &str, out: &mut i
     Ok(())
 }
 
+/// Prints attributes, one per line, with long values truncated.
 fn attributes(attributes: &Map<String, Value>, depth: usize, out: &mut impl Write) -> io::Result<()> {
     for (name, value) in attributes {
         let mut text = value.to_string();
@@ -137,6 +140,7 @@ fn attributes(attributes: &Map<String, Value>, depth: usize, out: &mut impl Writ
     Ok(())
 }
 
+/// Prints the omitted arrays with the reasons.
 fn left_out(store: &VirtualStore, out: &mut impl Write) -> io::Result<()> {
     let arrays = store.report.arrays.iter();
     let reasons = arrays.filter_map(|(path, array)| Some((path, array.left_out.as_ref()?)));

@@ -67,6 +67,7 @@ async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object
     Ok(is_known.then_some(object))
 }
 
+/// Maps a file for a Zarr format, with default options.
 async fn map(object: Arc<Object>, format: ZarrFormat, options: &ReadOptions) -> Result<VirtualStore, Error> {
     let map = MapOptions { format, ..MapOptions::default() };
     open_object(object, &Options { store: options.store.clone(), map, ..Options::default() }).await

@@ -55,6 +55,7 @@ struct Compare<'a> {
 }
 
 impl Compare<'_> {
+    /// Compares the attributes and children of two groups.
     fn groups(&mut self, path: &str, first: &Group, second: &Group) {
         self.members(path, "attribute ", &first.attributes, &second.attributes);
         let names: BTreeSet<&String> = first.children.keys().chain(second.children.keys()).collect();
@@ -69,6 +70,7 @@ impl Compare<'_> {
         }
     }
 
+    /// Compares the metadata, attributes and chunks of two arrays, after aligning their axes.
     fn arrays(&mut self, path: &str, first: &Array, second: &Array) {
         let Aligned { first, second, .. } = self.align(path, first, second);
         let format = self.first.format;
@@ -110,6 +112,7 @@ impl Compare<'_> {
         aligned
     }
 
+    /// Reports each member that has different values, with `kind` before its name.
     fn members(&mut self, path: &str, kind: &str, first: &Map<String, Value>, second: &Map<String, Value>) {
         let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
         for name in names.into_iter().filter(|name| !same(first.get(*name), second.get(*name))) {
@@ -122,6 +125,7 @@ impl Compare<'_> {
         }
     }
 
+    /// Compares the chunks of two arrays of the same grid, and reports their number and a few examples.
     fn chunks(&mut self, path: &str, counts: &[u64], first: &Array, second: &Array) {
         let (mut count, mut examples) = (0, Vec::new());
         for (position, one, other) in pairs(first, second) {
@@ -151,6 +155,7 @@ impl Compare<'_> {
         }
     }
 
+    /// Returns whether two chunks are stored in the same place, or inline with the same bytes.
     fn is_same(&self, one: Option<&ChunkEntry<'_>>, other: Option<&ChunkEntry<'_>>) -> bool {
         match (one, other) {
             (Some(ChunkEntry::Inline(one)), Some(ChunkEntry::Inline(other))) => one == other,

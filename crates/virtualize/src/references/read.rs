@@ -52,6 +52,7 @@ enum Found {
     Repository(Box<virtualize_icechunk::ReadRepository>),
 }
 
+/// Detects the kind of reference set at a location, and opens its first file.
 async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
     let open = |place: String| async move { virtualize_store::open(&place, &options.store).await };
     let below = below_of(location, IN_FOLDER);
@@ -113,6 +114,7 @@ async fn repository(_: &str, _: &ReadOptions, otherwise: Error) -> Result<Found,
     Err(otherwise)
 }
 
+/// Reads a whole document of at most [`LARGEST`] bytes.
 async fn whole(object: &Object) -> Result<Bytes, Error> {
     let size = object.size();
     if size > LARGEST {

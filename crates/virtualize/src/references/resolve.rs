@@ -32,6 +32,7 @@ pub(super) fn urls(
     Ok(warnings)
 }
 
+/// Resolves a relative url. Fails if different files match it in the folder and in the working directory.
 fn from_folder(
     relative: &str,
     references: &str,

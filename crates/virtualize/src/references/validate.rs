@@ -76,6 +76,7 @@ impl ValidationReport {
 }
 
 impl Checked {
+    /// Counts a problem, and lists it if it is among the first.
     fn problem(&mut self, text: impl Into<String>) {
         self.problems += 1;
         if self.listed.len() < LISTED {
