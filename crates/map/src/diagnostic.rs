@@ -42,10 +42,7 @@ impl Diagnostic {
     /// Renders the diagnostic as one line, `path: message (remedy) [code]`.
     pub fn render(&self, notation: Notation) -> String {
         let Self { path, message, code, .. } = self;
-        match self.remedy.as_ref().and_then(|remedy| remedy.render(notation)) {
-            Some(remedy) => format!("{path}: {message} ({remedy}) [{code}]"),
-            None => format!("{path}: {message} [{code}]"),
-        }
+        format!("{path}: {} [{code}]", notation.append(message, self.remedy.as_ref()))
     }
 }
 

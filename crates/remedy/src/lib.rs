@@ -5,7 +5,7 @@
 
 mod option_name;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Display};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,16 @@ impl Default for Notation {
             let name = option.as_str();
             Some(value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}")))
         })
+    }
+}
+
+impl Notation {
+    /// Returns a text with the remedy behind it in parentheses, or the text alone if this notation cannot express one.
+    pub fn append(self, text: impl Display, remedy: Option<&Remedy>) -> String {
+        match remedy.and_then(|remedy| remedy.render(self)) {
+            Some(remedy) => format!("{text} ({remedy})"),
+            None => text.to_string(),
+        }
     }
 }
 

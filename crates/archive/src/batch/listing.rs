@@ -122,11 +122,9 @@ impl Batch {
             let is_kept = self.run.append && !self.run.drop_unwritten;
             let fate = if is_kept { "included" } else { "forgotten" };
             let remedy = Remedy::turn_on(OptionName::DropUnwritten, "forget them");
-            let remedy = remedy.render(self.options.notation).filter(|_| is_kept);
-            let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();
-            let text = format!(
-                "{count} files that earlier runs added, and that no output has, are {fate}: {first}{remedy}"
-            );
+            let text =
+                format!("{count} files that earlier runs added, and that no output has, are {fate}: {first}");
+            let text = self.options.notation.append(text, is_kept.then_some(&remedy));
             events.tell(Event::Note { text });
         }
         Ok(())

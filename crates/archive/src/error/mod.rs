@@ -180,10 +180,7 @@ impl Error {
 
     /// Renders the error as one line, with its remedy in parentheses.
     pub fn render(&self, notation: Notation) -> String {
-        match self.remedy().and_then(|remedy| remedy.render(notation)) {
-            Some(remedy) => format!("{self} ({remedy})"),
-            None => self.to_string(),
-        }
+        notation.append(self, self.remedy().as_ref())
     }
 }
 

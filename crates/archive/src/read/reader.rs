@@ -44,9 +44,7 @@ impl Failure {
             virtualize::Error::Values { path, .. } => {
                 let remedy =
                     Remedy::set(OptionName::AssumeEqual, path.clone(), "take the first file's values");
-                remedy
-                    .render(notation)
-                    .map_or_else(|| error.to_string(), |remedy| format!("{error} ({remedy})"))
+                notation.append(&error, Some(&remedy))
             }
             _ => error.render(notation),
         };
@@ -55,9 +53,7 @@ impl Failure {
 
     /// Returns the failure of a file that does not fit the layout.
     pub(crate) fn of_layout(error: &CombineError, notation: Notation) -> Self {
-        let remedy = error.remedy().and_then(|remedy| remedy.render(notation));
-        let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();
-        Self::of_file(format!("{error}{remedy}"))
+        Self::of_file(notation.append(error, error.remedy().as_ref()))
     }
 
     /// Returns a failure that is due to the file.

@@ -13,7 +13,7 @@
 //! Elements after the last multiple of 8 are stored unchanged.
 
 use super::{
-    hdf5_lz4::{lz4_block, take_block},
+    hdf5_lz4::{lz4_block, take_block, take_sizes, truncated},
     zstd,
 };
 use crate::{CodecFailure, corrupt, parameters};
@@ -57,14 +57,8 @@ fn plain(bytes: &[u8], size: usize, block: usize) -> Vec<u8> {
 }
 
 fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let short = || corrupt(NAME, "the chunk is truncated");
-    let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
-    let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-    let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
-    if total > limit {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
-    let block = usize::try_from(u32::from_be_bytes(*block)).unwrap_or(usize::MAX);
+    let short = || truncated(NAME);
+    let (total, block, mut rest) = take_sizes(NAME, bytes, limit)?;
     if block == 0 || !block.is_multiple_of(8 * size) {
         return Err(corrupt(NAME, format!("blocks of {block} bytes with elements of {size}")));
     }

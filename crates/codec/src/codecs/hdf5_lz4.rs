@@ -13,14 +13,9 @@ const NAME: &str = "HDF5 LZ4";
 
 /// Decodes a chunk of at most `limit` bytes.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let short = || corrupt(NAME, "the chunk is truncated");
-    let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
-    let (block, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-    let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
-    if total > limit {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
-    let block = usize::try_from(u32::from_be_bytes(*block)).unwrap_or(usize::MAX).min(total);
+    let short = || truncated(NAME);
+    let (total, block, mut rest) = take_sizes(NAME, bytes, limit)?;
+    let block = block.min(total);
     if block == 0 && total > 0 {
         return Err(corrupt(NAME, "blocks of no bytes"));
     }
@@ -36,6 +31,26 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
         rest = after;
     }
     Ok(out)
+}
+
+/// Splits off the decoded sizes of the chunk, at most `limit`, and of a block.
+pub(super) fn take_sizes<'a>(
+    codec: &'static str,
+    bytes: &'a [u8],
+    limit: usize,
+) -> Result<(usize, usize, &'a [u8]), CodecFailure> {
+    let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| truncated(codec))?;
+    let (block, rest) = rest.split_first_chunk::<4>().ok_or_else(|| truncated(codec))?;
+    let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
+    if total > limit {
+        return Err(CodecFailure::TooLong { codec: codec.to_owned(), limit });
+    }
+    Ok((total, usize::try_from(u32::from_be_bytes(*block)).unwrap_or(usize::MAX), rest))
+}
+
+/// Returns the error of a chunk that ends too early.
+pub(super) fn truncated(codec: &'static str) -> CodecFailure {
+    corrupt(codec, "the chunk is truncated")
 }
 
 /// Splits off a block: a size of 4 bytes, then as many bytes.
