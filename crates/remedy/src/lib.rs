@@ -46,7 +46,7 @@ impl Default for Notation {
 }
 
 impl Notation {
-    /// Returns a text with the remedy behind it in parentheses, or the text alone if this notation cannot express one.
+    /// Returns the text followed by the remedy in parentheses; the text alone if nothing of the remedy can be rendered.
     pub fn append(self, text: impl Display, remedy: Option<&Remedy>) -> String {
         match remedy.and_then(|remedy| remedy.render(self)) {
             Some(remedy) => format!("{text} ({remedy})"),
