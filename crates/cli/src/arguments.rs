@@ -21,7 +21,7 @@ pub(crate) use scan::Scan;
 ///
 /// No data are copied: each chunk of the Zarr view is a (URL, offset, length) in the original file.
 #[derive(Parser)]
-#[command(name = "virtualize", version, disable_help_subcommand = true)]
+#[command(name = "virtualize", bin_name = "virtualize", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

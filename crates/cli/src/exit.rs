@@ -1,4 +1,4 @@
-use std::{io, process::ExitCode};
+use std::io;
 
 use virtualize::{Error, ErrorClass};
 
@@ -47,33 +47,33 @@ impl From<io::Error> for Failure {
 
 /// Prints the error, if any, and returns the exit status: 0 success, 1 failure, 2 wrong usage. A closed pipe (`| head`) is
 /// not an error.
-pub(crate) fn of(result: Result<(), Failure>) -> ExitCode {
+pub(crate) fn of(result: Result<(), Failure>) -> u8 {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(Failure::Library(error)) => match error.class() {
-            ErrorClass::BrokenPipe => ExitCode::SUCCESS,
+            ErrorClass::BrokenPipe => 0,
             ErrorClass::Usage => report(&error, 2),
             _ => report(&error, 1),
         },
         Err(Failure::Archive(error)) => {
             messages::line(&format!("error: {}", error.render(messages::FLAGS)));
-            ExitCode::from(if error.class() == ErrorClass::Usage { 2 } else { 1 })
+            if error.class() == ErrorClass::Usage { 2 } else { 1 }
         }
         Err(Failure::Usage(reason)) => {
             messages::line(&format!("error: {reason}"));
-            ExitCode::from(2)
+            2
         }
-        Err(Failure::Found) => ExitCode::from(1),
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Found) => 1,
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(Failure::Output(error)) => {
             messages::line(&format!("error: standard output: {error}"));
-            ExitCode::from(1)
+            1
         }
     }
 }
 
 /// Prints an error and returns its exit status.
-fn report(error: &Error, status: u8) -> ExitCode {
+fn report(error: &Error, status: u8) -> u8 {
     messages::error(error);
-    ExitCode::from(status)
+    status
 }

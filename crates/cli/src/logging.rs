@@ -9,5 +9,6 @@ pub(crate) fn start(verbose: u8) {
         (_, 2) => EnvFilter::new("info,virtualize=debug,virtualize_store=debug,object_store=debug"),
         _ => EnvFilter::new("trace"),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Fails if the program that contains the command has a log already.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }

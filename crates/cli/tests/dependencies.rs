@@ -46,11 +46,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-archive", &["virtualize", "virtualize-remedy", "virtualize-store"]),
     ("virtualize-server", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-store"]),
     ("virtualize-cli", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-server"]),
+    (
+        "virtualize-python",
+        &["virtualize", "virtualize-archive", "virtualize-cli", "virtualize-remedy", "virtualize-store"],
+    ),
 ];
 
 /// Crates that may use a runtime or an object store: the store and the edges.
-const MAY_DO_IO: &[&str] =
-    &["virtualize-store", "virtualize-icechunk", "virtualize-archive", "virtualize-server", "virtualize-cli"];
+const MAY_DO_IO: &[&str] = &[
+    "virtualize-store",
+    "virtualize-icechunk",
+    "virtualize-archive",
+    "virtualize-server",
+    "virtualize-cli",
+    "virtualize-python",
+];
 
 /// Source folders without asynchronous code.
 const WITHOUT_ASYNC: &[&str] =
