@@ -1,0 +1,147 @@
+//! An open file and its mapping: the core of `virtualize.VirtualStore`.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use pyo3::{prelude::*, types::PyList};
+use virtualize::{
+    Options, VirtualStore, describe,
+    options::{IcechunkOptions, OutputFormat, WriteOptions},
+    zarr::ZarrFormat,
+};
+
+use crate::{
+    error,
+    options::{FileOptions, parse},
+    runtime,
+};
+
+/// An open file and its mapping to Zarr v3.
+#[pyclass(frozen, module = "virtualize._virtualize")]
+pub(crate) struct File {
+    pub(crate) store: Arc<VirtualStore>,
+    location: String,
+    options: FileOptions,
+}
+
+/// Opens and maps a file. `options` is a JSON object.
+#[pyfunction]
+pub(crate) fn open<'py>(
+    py: Python<'py>,
+    location: String,
+    options: &str,
+    wait: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: FileOptions = parse(options)?;
+    runtime::run(py, wait, async move {
+        let store = mapped(&location, &options.options(ZarrFormat::V3)).await?;
+        Ok(File { store: Arc::new(store), location, options })
+    })
+}
+
+#[pymethods]
+impl File {
+    /// Path or url without its query, for messages.
+    #[getter]
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    /// "HDF5" or "TIFF".
+    #[getter]
+    fn source_format(&self) -> &str {
+        self.store.source_format
+    }
+
+    /// A text that changes with the version of the file; `None` if its store reports none.
+    #[getter]
+    fn version(&self) -> Option<String> {
+        self.store.stamp()
+    }
+
+    /// Warnings and other diagnostics of the mapping.
+    #[getter]
+    fn diagnostics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        error::diagnostics_of(py, &self.store.report.diagnostics)
+    }
+
+    /// Returns what `virtualize inspect --json` prints.
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let store = Arc::clone(&self.store);
+        let described = py.detach(|| describe::store(&store, error::KEYWORDS));
+        runtime::loads(py, &described)
+    }
+
+    /// Writes references, or commits them to an Icechunk repository. Returns the id of the snapshot of a commit.
+    fn write<'py>(
+        &self,
+        py: Python<'py>,
+        format: &str,
+        target: String,
+        overwrite: bool,
+        options: &str,
+        wait: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let format: OutputFormat =
+            format.parse().map_err(|error| error::option(format!("format: {error}")))?;
+        let write: WriteTo = parse(options)?;
+        let (location, mapping) = (self.location.clone(), self.options.clone());
+        let store = Arc::clone(&self.store);
+        runtime::run(py, wait, async move {
+            let options = mapping.options(format.zarr_format());
+            let store = match format.zarr_format() {
+                ZarrFormat::V3 => VirtualStore::clone(&store),
+                ZarrFormat::V2 => mapped_again(&location, &options, &store).await?,
+            };
+            write.run(store, format, &target, overwrite, &options).await
+        })
+    }
+}
+
+/// How and where references are written.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+struct WriteTo {
+    #[serde(flatten)]
+    write: WriteOptions,
+    #[serde(flatten)]
+    icechunk: IcechunkOptions,
+}
+
+impl WriteTo {
+    /// Writes references or commits them.
+    async fn run(
+        self,
+        mut store: VirtualStore,
+        format: OutputFormat,
+        target: &str,
+        overwrite: bool,
+        options: &Options,
+    ) -> PyResult<Option<String>> {
+        store.relocate(&self.write.relocation(Some(target))).map_err(|error| error::of(&error))?;
+        match format {
+            OutputFormat::References(format) => {
+                let format = self.write.format(format);
+                let written = virtualize::write_folder(&store, format, target, overwrite, &options.store);
+                written.await.map_err(|error| error::of(&error))?;
+                Ok(None)
+            }
+            OutputFormat::Icechunk => {
+                let commit = self.icechunk.options(store.name());
+                let done = virtualize_archive::commit_or_append(&store, target, &commit, &options.store);
+                Ok(Some(done.await.map_err(|error| error::of_archive(&error))?.snapshot))
+            }
+        }
+    }
+}
+
+/// Opens and maps a file.
+async fn mapped(location: &str, options: &Options) -> PyResult<VirtualStore> {
+    virtualize::open(location, options).boxed().await.map_err(|error| error::of(&error))
+}
+
+/// Maps a file that is already open to another Zarr format.
+async fn mapped_again(location: &str, options: &Options, first: &VirtualStore) -> PyResult<VirtualStore> {
+    let again = mapped(location, options).await?;
+    if again.stamp() == first.stamp() { Ok(again) } else { Err(error::changed(first.name())) }
+}

@@ -1,0 +1,132 @@
+//! One tokio runtime for the process, and the two ways to wait for it: blocking without the GIL, and as a future of
+//! Python.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+
+use pyo3::{IntoPyObjectExt, prelude::*};
+use tokio::{runtime::Runtime, task::AbortHandle};
+
+use crate::error;
+
+/// Time between two looks at pending signals, such as Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// The runtime, and the process in which its threads run.
+static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
+
+/// Returns the runtime of this process. The threads of a runtime do not survive a fork, so a child gets its own.
+pub(crate) fn runtime() -> PyResult<Arc<Runtime>> {
+    let mut current = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some((of, runtime)) = current.as_ref()
+        && *of == process
+    {
+        return Ok(Arc::clone(runtime));
+    }
+    let made = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
+    // Dropping the parent's runtime would wait for threads that this process does not have.
+    std::mem::forget(current.replace((process, Arc::clone(&made))));
+    Ok(made)
+}
+
+/// Runs a future and waits for its result: blocking without the GIL if `wait` is set, otherwise by returning a
+/// `concurrent.futures.Future`.
+pub(crate) fn run<'py, T, F>(py: Python<'py>, wait: bool, future: F) -> PyResult<Bound<'py, PyAny>>
+where
+    T: Send + 'static + for<'p> IntoPyObject<'p>,
+    F: Future<Output = PyResult<T>> + Send + 'static,
+{
+    if wait { block_on(py, future)?.into_bound_py_any(py) } else { spawn(py, future) }
+}
+
+/// Runs a future to its end without the GIL. Ctrl-C cancels it.
+///
+/// The future runs on a thread of the runtime, so that a callback in it may call this function again.
+pub(crate) fn block_on<T, F>(py: Python<'_>, future: F) -> PyResult<T>
+where
+    T: Send + 'static,
+    F: Future<Output = PyResult<T>> + Send + 'static,
+{
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let task = runtime()?.spawn(async move {
+        let _ = sender.send(future.await);
+    });
+    py.detach(move || {
+        loop {
+            match receiver.recv_timeout(SIGNALS) {
+                Ok(done) => return done,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    Python::attach(|py| py.check_signals()).inspect_err(|_| task.abort())?;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(error::internal()),
+            }
+        }
+    })
+}
+
+/// Starts a future, and returns a `concurrent.futures.Future` of its result. Cancelling that cancels the work.
+fn spawn<'py, T, F>(py: Python<'py>, future: F) -> PyResult<Bound<'py, PyAny>>
+where
+    T: Send + 'static + for<'p> IntoPyObject<'p>,
+    F: Future<Output = PyResult<T>> + Send + 'static,
+{
+    let promise = py.import("concurrent.futures")?.getattr("Future")?.call0()?;
+    let kept = promise.clone().unbind();
+    let runtime = runtime()?;
+    let work = runtime.spawn(future);
+    let abort = work.abort_handle();
+    runtime.spawn(async move {
+        let done = work.await;
+        Python::attach(|py| {
+            let result = match done {
+                Ok(result) => result,
+                Err(error) if error.is_cancelled() => return,
+                Err(_) => Err(error::internal()),
+            };
+            // A future that was cancelled meanwhile refuses its result.
+            let _ = settle(kept.bind(py), result);
+        });
+    });
+    promise.call_method1("add_done_callback", (Cancel(abort),))?;
+    Ok(promise)
+}
+
+/// Sets the result of a `concurrent.futures.Future`.
+fn settle<T>(promise: &Bound<'_, PyAny>, result: PyResult<T>) -> PyResult<()>
+where
+    T: for<'p> IntoPyObject<'p>,
+{
+    let py = promise.py();
+    if !promise.call_method0("set_running_or_notify_cancel")?.is_truthy()? {
+        return Ok(());
+    }
+    let result = result.and_then(|value| value.into_bound_py_any(py));
+    match result {
+        Ok(value) => promise.call_method1("set_result", (value,))?,
+        Err(error) => promise.call_method1("set_exception", (error.into_value(py),))?,
+    };
+    Ok(())
+}
+
+/// The callback of a future that stops its work when it is cancelled.
+#[pyclass(frozen)]
+struct Cancel(AbortHandle);
+
+#[pymethods]
+impl Cancel {
+    fn __call__(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        if future.call_method0("cancelled")?.is_truthy()? {
+            self.0.abort();
+        }
+        Ok(())
+    }
+}
+
+/// Parses JSON into Python objects.
+pub(crate) fn loads<'py>(py: Python<'py>, value: &serde_json::Value) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (value.to_string(),))
+}
