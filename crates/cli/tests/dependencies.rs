@@ -117,7 +117,8 @@ const MODULES: &[(&str, Modules)] = &[
     (
         "virtualize",
         &[
-            ("array_error", &[]),
+            ("selection", &[]),
+            ("array_error", &["selection"]),
             ("copy_region", &[]),
             ("sources", &[]),
             ("decode", &["array_error", "copy_region"]),
@@ -129,7 +130,20 @@ const MODULES: &[(&str, Modules)] = &[
             ("commit", &["error", "store"]),
             ("describe", &["store"]),
             ("output", &["error", "store"]),
-            ("values", &["array_error", "copy_region", "decode", "error", "sources", "store", "variable"]),
+            (
+                "values",
+                &[
+                    "array_error",
+                    "chunks",
+                    "copy_region",
+                    "decode",
+                    "error",
+                    "selection",
+                    "sources",
+                    "store",
+                    "variable",
+                ],
+            ),
             ("options", &["commit", "relocate"]),
             ("source_formats", &["error", "options", "sources"]),
             ("inline", &["copy_region", "source_formats", "sources"]),

@@ -3,6 +3,8 @@ use virtualize_codec::CodecFailure;
 use virtualize_store::StoreError;
 use virtualize_zarr::DataType;
 
+use crate::selection::SelectionError;
+
 /// Reason why the values of an array could not be read. A message of one line that names neither file nor array.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ArrayError {
@@ -12,6 +14,20 @@ pub enum ArrayError {
     /// The grid has no chunk of fixed size at the position.
     #[error("there is no chunk {0} of fixed size")]
     NoChunk(u64),
+    /// The grid has no chunk with these indices.
+    #[error("there is no chunk {indices:?} in a grid of {counts:?} chunks")]
+    NoChunkAt {
+        /// Indices in the grid.
+        indices: Vec<u64>,
+        /// Number of chunks along each axis.
+        counts: Vec<u64>,
+    },
+    /// A selection does not fit the array.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// The function for chunks without a decoder here failed.
+    #[error("{0}")]
+    ForeignDecoder(String),
     /// A chunk has a position outside the grid.
     #[error("position {position} lies outside a grid of {counts:?} chunks")]
     OutsideGrid {

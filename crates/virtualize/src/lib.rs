@@ -33,6 +33,7 @@ pub mod options;
 mod output;
 mod references;
 mod relocate;
+mod selection;
 mod source_formats;
 mod sources;
 mod store;
@@ -55,7 +56,10 @@ pub use references::{
 };
 pub use relocate::{Relocation, Rewrite};
 pub use store::VirtualStore;
-pub use values::{ArrayValues, MOST_BYTES, chunk_size, decode_chunk, digest, read_array, read_array_within};
+pub use values::{
+    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection,
+    SelectionError, chunk_size, decode_chunk, digest, read_array, read_array_within,
+};
 pub use virtualize_bytes::{ByteRange, Gate, Limits, ReadError, ReadErrorKind};
 pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 #[cfg(feature = "icechunk")]

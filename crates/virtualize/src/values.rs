@@ -4,6 +4,7 @@ mod assemble;
 mod chunk;
 mod fetch;
 mod grid;
+mod reader;
 mod variable;
 
 use bytes::Bytes;
@@ -15,8 +16,10 @@ use self::assemble::{fixed_values, variable_values};
 pub use self::chunk::{chunk_size, decode_chunk};
 pub(crate) use self::fetch::fetch;
 use self::grid::Grid;
+pub use self::reader::{ArrayReader, ChunkAddress, ForeignDecoder};
 use crate::array_error::ArrayError;
 use crate::error::Error;
+pub use crate::selection::{AxisSelection, Selection, SelectionError};
 use crate::store::VirtualStore;
 
 /// Default limit of [`read_array`] in bytes.
