@@ -144,6 +144,7 @@ const MODULES: &[(&str, Modules)] = &[
                     "variable",
                 ],
             ),
+            ("keys", &["error", "output", "store", "values"]),
             ("options", &["commit", "relocate"]),
             ("source_formats", &["error", "options", "sources"]),
             ("inline", &["copy_region", "source_formats", "sources"]),

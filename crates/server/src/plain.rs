@@ -14,6 +14,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize::{
     ByteRange, chunk_size, decode_chunk,
+    keys::Chunk,
     zarr::{Array, ChunkEntry, Codec, Hierarchy},
 };
 
@@ -24,7 +25,7 @@ use crate::{
     context::Context,
     encode::{self, Content, answer, not_modified},
     sources::on_thread,
-    zarr::{self, Asked, Chunk, Found},
+    zarr::{self, Asked, Found},
 };
 
 /// Path prefix of the stores.

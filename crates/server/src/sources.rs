@@ -10,7 +10,11 @@ use bytes::Bytes;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use virtualize::{Gate, Object, Options, VirtualStore, chunks::ChunkReader};
+use virtualize::{
+    Gate, Object, Options, VirtualStore,
+    chunks::ChunkReader,
+    keys::{self, ChunkEncoding},
+};
 
 use crate::{
     Config, Problem,
@@ -63,10 +67,7 @@ impl Mapped {
 
     /// Returns the metadata documents of the Zarr store.
     pub(crate) fn documents(&self) -> Result<&Documents, Problem> {
-        let made = self.documents.get_or_init(|| {
-            let documents = virtualize::metadata(&self.store)?;
-            Ok(documents.into_iter().map(|(key, document)| (key, document.to_string().into())).collect())
-        });
+        let made = self.documents.get_or_init(|| Ok(keys::documents(&self.store, ChunkEncoding::Stored)?));
         made.as_ref().map_err(Clone::clone)
     }
 

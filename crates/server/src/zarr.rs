@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::stream;
 use virtualize::{
     Format, MapOptions, Options, StoreOptions,
-    chunks::position,
+    keys::{self, Chunk},
     zarr::{ChunkEntry, Reference},
 };
 
@@ -104,11 +104,8 @@ impl Asked {
         if let Some(bytes) = self.mapped.documents()?.get(&self.key) {
             return Ok(Found::Document(bytes));
         }
-        let found = chunk_of(&self.mapped, &self.key).and_then(|(path, position)| {
-            let entry = self.mapped.store.hierarchy.array(&path)?.chunks.get(position)?;
-            Some(Found::Chunk(Chunk { path, position, entry }))
-        });
-        found.ok_or_else(|| {
+        let chunk = keys::chunk(&self.mapped.store.hierarchy, &self.key);
+        chunk.map(Found::Chunk).ok_or_else(|| {
             Problem::not_found("no such key: it is neither a metadata document nor a stored chunk")
         })
     }
@@ -172,35 +169,6 @@ fn source_of(source: &str) -> Result<(String, Option<String>), Problem> {
 pub(crate) enum Found<'a> {
     Document(&'a Bytes),
     Chunk(Chunk<'a>),
-}
-
-/// A stored chunk.
-#[derive(Debug)]
-pub(crate) struct Chunk<'a> {
-    /// Path of the array.
-    pub(crate) path: String,
-    /// Row-major position in the chunk grid.
-    pub(crate) position: u64,
-    pub(crate) entry: ChunkEntry<'a>,
-}
-
-/// Parses the key of a chunk, such as `group/array/c/0/1`, into path of the array and position in the grid. Numbers
-/// must have the form that Zarr writes.
-fn chunk_of(mapped: &Mapped, key: &str) -> Option<(String, u64)> {
-    let steps: Vec<&str> = key.split('/').collect();
-    let places = steps.iter().enumerate().rev().filter(|(_, step)| **step == "c").map(|(at, _)| at);
-    places.take(2).find_map(|at| {
-        let (path, numbers) = steps.split_at_checked(at)?;
-        let numbers = numbers.iter().skip(1).map(|text| number(text)).collect::<Option<Vec<u64>>>()?;
-        let path = path.join("/");
-        let position = position(mapped.store.hierarchy.array(&path)?, &numbers)?;
-        Some((path, position))
-    })
-}
-
-fn number(text: &str) -> Option<u64> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
-    plain.then(|| text.parse().ok()).flatten()
 }
 
 fn inline(headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Problem> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind};
 use virtualize_store::{Object, StoreOptions};
-use virtualize_zarr::{Array, Reference, SourceId};
+use virtualize_zarr::{Reference, SourceId};
 
 use crate::error::Error;
 use crate::sources::{Pool, ReopenError, reopen};
@@ -66,17 +66,4 @@ impl ChunkReader {
         self.others.keep(&source.url, &object);
         Ok(object)
     }
-}
-
-/// Returns the row-major position of a chunk from its coordinates in the grid; `None` outside the grid.
-pub fn position(array: &Array, coordinates: &[u64]) -> Option<u64> {
-    let grid = array.chunk_grid.counts(&array.shape);
-    if grid.len() != coordinates.len() {
-        return None;
-    }
-    let mut steps = grid.iter().zip(coordinates);
-    steps.try_fold(0_u64, |all, (along, at)| {
-        (at < along).then_some(())?;
-        all.checked_mul(*along)?.checked_add(*at)
-    })
 }

@@ -28,6 +28,7 @@ pub mod describe;
 mod error;
 mod inline;
 mod inline_small;
+pub mod keys;
 mod open;
 pub mod options;
 mod output;

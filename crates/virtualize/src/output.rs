@@ -191,7 +191,7 @@ pub fn metadata(store: &VirtualStore) -> Result<Vec<(String, serde_json::Value)>
     virtualize_emit::metadata(&store.hierarchy).map_err(|error| failed(store.name(), error))
 }
 
-fn failed(name: &str, error: EmitError) -> Error {
+pub(crate) fn failed(name: &str, error: EmitError) -> Error {
     Error::Emit {
         name: name.to_owned(),
         broken_pipe: matches!(&error, EmitError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe),

@@ -119,7 +119,7 @@ pub fn digest(values: &ArrayValues) -> String {
 }
 
 /// Returns the type with all its numbers in little-endian byte order.
-fn little_endian(data_type: &DataType) -> DataType {
+pub(crate) fn little_endian(data_type: &DataType) -> DataType {
     let DataType::Struct(fields) = data_type else { return data_type.clone() };
     let turned = |field: &Field| Field {
         data_type: little_endian(&field.data_type),

@@ -96,7 +96,16 @@ impl References {
 
     /// Iterates over all chunks in ascending order of position.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Reference)> + '_ {
-        (0..self.len()).filter_map(|index| self.get(index))
+        self.iter_from(0)
+    }
+
+    /// Iterates over the chunks from a position on.
+    fn iter_from(&self, start: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
+        let first = match &self.positions {
+            Some(positions) => positions.partition_point(|position| *position < start),
+            None => usize::try_from(start).unwrap_or(usize::MAX),
+        };
+        (first..self.len()).filter_map(|index| self.get(index))
     }
 
     /// Returns the chunk at a position.
@@ -138,9 +147,15 @@ impl ChunkManifest {
 
     /// Iterates over all chunks in ascending order of position.
     pub fn iter(&self) -> impl Iterator<Item = (u64, ChunkEntry<'_>)> + '_ {
-        let mut columns: Vec<_> = self.references.iter().map(References::iter).collect();
+        self.iter_from(0)
+    }
+
+    /// Iterates over the chunks from a position on, in ascending order of position.
+    pub fn iter_from(&self, start: u64) -> impl Iterator<Item = (u64, ChunkEntry<'_>)> + '_ {
+        let mut columns: Vec<_> =
+            self.references.iter().map(|references| references.iter_from(start)).collect();
         let mut heads: BinaryHeap<_> = columns.iter_mut().enumerate().filter_map(head).collect();
-        let mut inline = self.inline.iter().peekable();
+        let mut inline = self.inline.range(start..).peekable();
         std::iter::from_fn(move || {
             let ahead = heads.peek().map(|Head { position: Reverse((at, _)), .. }| *at);
             if let Some(here) = inline.next_if(|(here, _)| ahead.is_none_or(|ahead| **here <= ahead)) {
