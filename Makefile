@@ -6,6 +6,7 @@ SHELL := /bin/bash
 BIN     := target/release/virtualize
 PYTHON  := .env/bin/python
 INTEROP := crates/cli/tests/interop
+MATURIN := ../../.env/bin/maturin build --locked --interpreter ../../.env/bin/python
 SHARED  := ../shared
 EVAL    := .eval
 # The HDF5 C library needs a newer CMake than many systems provide.
@@ -18,13 +19,16 @@ PROFILE ?= release
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 
-.PHONY: help build run env test test-all test-rust test-libhdf5 test-interop check fmt clippy doc fixtures bench fuzz score ci
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc fixtures bench fuzz score ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the release binary, target/release/virtualize
 	cargo build --release --locked --package virtualize-cli
+
+wheel: env ## build the Python wheel in target/wheels
+	cd crates/python && $(MATURIN) --release --out ../../target/wheels
 
 run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [FORMAT=zarr3-json]
 	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
@@ -33,7 +37,7 @@ run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [
 env: ## install the Python clients of the interop tests, and CMake, into .env/
 	@bash $(INTEROP)/setup.sh .env
 
-test: test-all test-interop ## run all tests: Rust with the HDF5 C library, then the real clients
+test: test-all test-interop test-python ## run all tests: Rust with the HDF5 C library, the real clients, the Python package
 
 test-all: env
 	$(WITH_CMAKE) cargo test $(ALL)
@@ -48,6 +52,13 @@ test-interop: env ## compare references, read by fsspec, zarr-python and xarray,
 	cargo build --locked --package virtualize-cli
 	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: skipping the tests of the service's page"
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
+
+test-python: env ## install the Python package into a fresh environment and test it there
+	rm -rf target/wheels-dev
+	cd crates/python && $(MATURIN) --profile dev --out ../../target/wheels-dev
+	bash crates/python/tests/setup.sh target/wheels-dev/*.whl
+	target/python/bin/python -m pytest -q -n 2 --dist loadfile -c crates/python/pyproject.toml --rootdir . crates/python/tests $(PYTEST_ARGS)
+	target/python/bin/python -m pytest -q -c crates/python/pyproject.toml --rootdir . --doctest-modules --pyargs virtualize
 
 check: fmt clippy doc ## check formatting, lints and documentation; warnings are errors
 

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use pyo3::{prelude::*, types::PyList};
+use pyo3::{
+    prelude::*,
+    types::{PyList, PyTuple},
+};
 use virtualize::{
-    Options, VirtualStore, describe,
+    ArrayReader, Options, VirtualStore, describe,
+    keys::ChunkEncoding,
     options::{IcechunkOptions, OutputFormat, WriteOptions},
     zarr::ZarrFormat,
 };
@@ -20,6 +24,10 @@ use crate::{
 #[pyclass(frozen, module = "virtualize._virtualize")]
 pub(crate) struct File {
     pub(crate) store: Arc<VirtualStore>,
+    /// Reads chunks and arrays.
+    pub(crate) reader: Arc<ArrayReader>,
+    /// How chunks are served as values of keys.
+    pub(crate) encoding: ChunkEncoding,
     location: String,
     options: FileOptions,
 }
@@ -30,12 +38,16 @@ pub(crate) fn open<'py>(
     py: Python<'py>,
     location: String,
     options: &str,
+    decoded: bool,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options: FileOptions = parse(options)?;
+    let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
-        let store = mapped(&location, &options.options(ZarrFormat::V3)).await?;
-        Ok(File { store: Arc::new(store), location, options })
+        let mapping = options.options(ZarrFormat::V3);
+        let store = Arc::new(mapped(&location, &mapping).await?);
+        let reader = Arc::new(ArrayReader::new(Arc::clone(&store), mapping.store));
+        Ok(File { store, reader, encoding, location, options })
     })
 }
 
@@ -53,10 +65,11 @@ impl File {
         self.store.source_format
     }
 
-    /// A text that changes with the version of the file; `None` if its store reports none.
+    /// Url, entity tag, size in bytes and modification time in milliseconds of each file that contains chunks.
     #[getter]
-    fn version(&self) -> Option<String> {
-        self.store.stamp()
+    fn version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let sources = self.store.hierarchy.sources.iter();
+        PyTuple::new(py, sources.map(|source| (&source.url, &source.etag, source.size, source.modified)))
     }
 
     /// Warnings and other diagnostics of the mapping.

@@ -5,6 +5,7 @@
 
 mod error;
 mod file;
+mod keys;
 mod options;
 mod runtime;
 

@@ -1,11 +1,9 @@
 """Exceptions, diagnostics and warnings."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """A decision of the mapping that could surprise a user.
 
     Parameters
