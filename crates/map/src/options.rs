@@ -6,6 +6,9 @@ use virtualize_zarr::ZarrFormat;
 pub struct MapOptions {
     /// Zarr format of the hierarchy.
     pub format: ZarrFormat,
+    /// Use the codecs that only the Python package `virtualize` registers ([`Codec::Own`](virtualize_zarr::Codec::Own)),
+    /// instead of inlining or dropping what released clients cannot decode.
+    pub own_codecs: bool,
     /// Treatment of a nodata value outside the range of the array's data type.
     pub invalid_nodata: InvalidNodata,
     /// Most decoded bytes of one array that are inlined because no reference can express them.
@@ -36,6 +39,7 @@ impl Default for MapOptions {
     fn default() -> Self {
         Self {
             format: ZarrFormat::V2,
+            own_codecs: false,
             invalid_nodata: InvalidNodata::Error,
             inline_limit: 16 << 20,
             constant_chunk_limit: 10_000,

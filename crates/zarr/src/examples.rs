@@ -7,7 +7,9 @@ use crate::{Array, ChunkGrid, ChunkManifest, Codec, CodecKind, DataType, Endian,
 impl Codec {
     /// Returns examples of every codec of the table.
     pub fn examples() -> Vec<Self> {
-        TABLE.iter().flat_map(|definition| (definition.examples)()).collect()
+        let released: Vec<Self> = TABLE.iter().flat_map(|definition| (definition.examples)()).collect();
+        let own: Vec<Self> = released.iter().filter_map(Self::own).collect();
+        released.into_iter().chain(own).collect()
     }
 
     /// Returns an array of 8 × 6 elements in chunks of 4 × 3, without references, whose chain is valid with this codec

@@ -13,6 +13,8 @@ pub enum Reader {
     Zarrita,
     /// GDAL's Zarr driver, as raster: numbers of one dimension and more.
     Gdal,
+    /// zarr-python with this project's Python package, which brings numcodecs and registers codecs of its own.
+    Virtualize,
 }
 
 /// A package or setting that a reader needs.
@@ -32,7 +34,7 @@ pub enum Need {
 
 impl Reader {
     /// All readers.
-    pub const ALL: [Self; 4] = [Self::ZarrPython, Self::Zarrs, Self::Zarrita, Self::Gdal];
+    pub const ALL: [Self; 5] = [Self::ZarrPython, Self::Zarrs, Self::Zarrita, Self::Gdal, Self::Virtualize];
 
     /// Returns the usual name.
     pub fn name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Reader {
             Self::Zarrs => "zarrs",
             Self::Zarrita => "zarrita",
             Self::Gdal => "gdal",
+            Self::Virtualize => "virtualize",
         }
     }
 }

@@ -84,7 +84,7 @@ fn block(header: &Header, mut stored: &[u8], size: usize) -> Result<Vec<u8>, Cod
     Ok(out)
 }
 
-fn decompress(format: u8, stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decompress(format: u8, stream: &[u8], size: usize) -> Result<Vec<u8>, CodecFailure> {
     match format {
         0 => blosclz(stream, size),
         1 => lz4_block(NAME, stream, size),

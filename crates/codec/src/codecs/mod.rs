@@ -5,6 +5,7 @@
 
 mod bit_order;
 mod blosc;
+mod blosc2;
 mod bz2;
 mod delta;
 mod fletcher32;
@@ -17,6 +18,7 @@ mod hdf5_scale_offset;
 mod hdf5_szip;
 mod lzf;
 mod lzma;
+mod lzo;
 mod lzw;
 mod packbits;
 mod packints;
@@ -24,6 +26,7 @@ mod predictor;
 mod shuffle;
 mod stream;
 mod tiff;
+mod zfp;
 pub(crate) mod zlib;
 pub(crate) mod zstd;
 
@@ -103,12 +106,16 @@ pub(crate) fn run(
             step.decode_only(|bytes, limit| hdf5_bitshuffle::decode(bytes, client_data, limit))
         }
         Codec::Tiff(scheme) => step.decode_only(|bytes, limit| tiff::decode(scheme, bytes, limit)),
+        Codec::Blosc2 => step.decode_only(blosc2::decode),
+        Codec::Lzo { configuration } => {
+            step.decode_only(|bytes, limit| lzo::decode(bytes, configuration, limit))
+        }
+        Codec::Zfp { .. } => step.decode_only(|bytes, limit| zfp::decode(bytes, codec, limit)),
+        Codec::Own(codec) => return run(codec, bytes, direction),
         // They need the type of the elements: `crate::values` runs them.
         Codec::ScaleOffset { .. } | Codec::CastValue { .. } => step.unsupported(),
         // Only clients decode them.
-        Codec::Image { .. } | Codec::Blosc2Nd | Codec::Lzo { .. } | Codec::Foreign { .. } => {
-            step.unsupported()
-        }
+        Codec::Image { .. } | Codec::Foreign { .. } => step.unsupported(),
     }
     .map(Some)
 }

@@ -61,7 +61,7 @@ impl ChunkMaker<'_> {
     /// The image is malformed or truncated, its encoding has no codecs, or chunks that have to be made exceed the inline limit.
     pub(super) fn make(&self) -> Result<Chunks> {
         self.check_count()?;
-        let declarable = self.encoding.is_declarable()?;
+        let declarable = self.encoding.is_declarable()? && !self.has_short_strip_to_encode()?;
         let rows = if declarable { self.rows_of_a_chunk()? } else { self.geometry.segment[1] };
         let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
         let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
@@ -75,6 +75,12 @@ impl ChunkMaker<'_> {
         tasks.extend(self.cut_tiles(&mut whole, rows)?);
         let manifest = ChunkManifest::of(references(&whole)?);
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
+    }
+
+    /// Whether the last strip is shorter than the others, and cannot be encoded at full height.
+    fn has_short_strip_to_encode(&self) -> Result<bool> {
+        let is_short = !self.geometry.tiled && !self.geometry.height.is_multiple_of(self.geometry.segment[1]);
+        Ok(is_short && self.encoding.is_never_encoded()?)
     }
 
     fn check_count(&self) -> Result<()> {

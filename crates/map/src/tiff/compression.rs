@@ -19,6 +19,8 @@ pub(super) struct Encoding<'a> {
     pub(super) endian: Endian,
     /// The Zarr format that names the codecs.
     pub(super) format: ZarrFormat,
+    /// Whether codecs that released readers lack have our own names.
+    pub(super) own_codecs: bool,
 }
 
 /// Treatment of a last strip that has fewer rows than a chunk.
@@ -73,19 +75,33 @@ impl<'a> Encoding<'a> {
         if self.image.reversed_bits && !self.ignores_fill_order(scheme) {
             codecs.push(Codec::BitOrder);
         }
-        Ok(codecs)
+        Ok(if self.own_codecs { Codec::own_chain(codecs) } else { codecs })
     }
 
     /// Whether released readers decode the chunks as they are stored. If not, they have to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool> {
         let scheme = self.scheme()?;
-        let internal = matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme);
-        if internal || matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24) {
+        if matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24) {
+            return Ok(false);
+        }
+        if self.own_codecs {
+            return Ok(true);
+        }
+        if self.is_only_decoded(scheme) {
             return Ok(false);
         }
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
         // In Zarr v3 the codec takes arrays, not bytes, and integers only.
         Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
+    }
+
+    /// Whether this library decodes strips and tiles, and does not encode them.
+    pub(super) fn is_never_encoded(&self) -> Result<bool> {
+        Ok(self.is_only_decoded(self.scheme()?))
+    }
+
+    fn is_only_decoded(&self, scheme: Scheme) -> bool {
+        matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme)
     }
 
     /// Whether strips and tiles can be decoded here.

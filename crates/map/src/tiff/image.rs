@@ -86,7 +86,8 @@ impl ImageMapper<'_> {
         self.budget.take("images", image_bytes(ifd, image, path))?;
         let sample = Sample::of(image, self.endian)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
-        let encoding = Encoding { image, sample: &sample, endian: self.endian, format: self.options.format };
+        let MapOptions { format, own_codecs, .. } = *self.options;
+        let encoding = Encoding { image, sample: &sample, endian: self.endian, format, own_codecs };
         let maker = ChunkMaker {
             path,
             geometry: &geometry,

@@ -3,7 +3,10 @@ use std::str::FromStr;
 use serde::Deserialize;
 use virtualize_map::{ChunkGridChoice, InvalidNodata, MapOptions};
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{ZarrFormat, readers::Client};
+use virtualize_zarr::{
+    ZarrFormat,
+    readers::{Client, Reader},
+};
 
 use super::{
     open::{InlineOptions, Options},
@@ -73,8 +76,9 @@ pub struct MappingOptions {
     pub follow_external: bool,
     /// Change, inline or omit arrays that one of these readers cannot decode
     ///
-    /// Comma-separated: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal. Such an array
-    /// is encoded differently if that helps, inlined if it is small, and omitted otherwise.
+    /// Comma-separated: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal, virtualize. Such
+    /// an array is encoded differently if that helps, inlined if it is small, and omitted otherwise. virtualize alone
+    /// selects codecs that only this project's Python package registers, so that no array is inlined because of its codecs.
     #[cfg_attr(feature = "clap", arg(long, value_name = "READERS", value_delimiter = ','))]
     #[serde(deserialize_with = "value::sparse_list")]
     pub readable_by: Vec<Client>,
@@ -93,6 +97,7 @@ impl MappingOptions {
             store,
             map: MapOptions {
                 format,
+                own_codecs: has_own_codecs(&self.readable_by),
                 invalid_nodata: self.invalid_nodata,
                 inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
                 ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
@@ -116,6 +121,11 @@ impl MappingOptions {
             ..defaults
         }
     }
+}
+
+/// Whether all readers know the codecs of the Python package `virtualize`.
+fn has_own_codecs(readers: &[Client]) -> bool {
+    !readers.is_empty() && readers.iter().all(|client| client.reader == Reader::Virtualize)
 }
 
 /// Position of an image in a TIFF: its number in the main chain, then those of SubIFDs.

@@ -1,9 +1,10 @@
 //! `imagecodecs_bitorder`: TIFF's FillOrder 2. In v3 it is an array → array codec, which precedes `bytes`
 //! ([`super::to_v3`]).
 
-use super::{Codec, Definition, Registry};
+use super::{Codec, Definition, OwnName, Registry};
 
 pub(super) const DEFINITION: Definition = Definition {
+    own: Some(OwnName::plain("virtualize.bitorder", |_| Some(Codec::BitOrder))),
     parse: |_| Some(Codec::BitOrder),
     decodes_prefixes: true,
     describe: |_| "a reversed bit order".to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Codec, CodecError, CodecKind, Definition, Registry, TABLE, definition::Encoded};
+use super::{Codec, CodecError, CodecKind, Definition, OwnName, Registry, TABLE, definition::Encoded};
 use crate::{
     DataType, Endian, ZarrFormat,
     read_error::{ReadError, unexpected},
@@ -53,11 +53,30 @@ fn parse(
     format: ZarrFormat,
     data_type: &DataType,
 ) -> Option<Codec> {
+    if name.starts_with(OwnName::PREFIX) {
+        return parse_own(name, members, format, data_type);
+    }
     let find =
         |definition: &&'static Definition| Some((*definition, definition.matching_name(name, format)?));
     let (definition, name) = TABLE.iter().find_map(find)?;
     let codec = (definition.parse)(&Encoded { name, format, members, data_type })?;
     definition.reproduces(members, &codec, format).then_some(codec)
+}
+
+/// Parses an entry of the Python package `virtualize`.
+pub(super) fn parse_own(
+    name: &str,
+    members: &Map<String, Value>,
+    format: ZarrFormat,
+    data_type: &DataType,
+) -> Option<Codec> {
+    let own = OwnName::find(name)?;
+    let codec = (own.parse)(&Encoded { name: own.name, format, members, data_type })?;
+    let mut members = members.clone();
+    members.retain(|member, value| member != "id" && !value.is_null());
+    let written = (own.configuration)(&codec)?;
+    let is_reproduced = written.as_object().unwrap_or(&Map::new()) == &members;
+    is_reproduced.then(|| Codec::Own(Box::new(codec)))
 }
 
 fn parse_v2(entry: &Value, data_type: &DataType, is_compressor: bool) -> Codec {

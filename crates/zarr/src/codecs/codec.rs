@@ -30,8 +30,12 @@ impl Codec {
             return Ok(entry.clone());
         }
         let (name, configuration) = self.named_configuration(ZarrFormat::V3)?;
+        let name = match self {
+            Self::Own(_) => name.to_owned(),
+            released => released.definition().registry.v3_name(name),
+        };
         let mut entry = Map::new();
-        entry.insert("name".to_owned(), self.definition().registry.v3_name(name).into());
+        entry.insert("name".to_owned(), name.into());
         if !configuration.is_null() {
             entry.insert("configuration".to_owned(), configuration);
         }
@@ -39,7 +43,10 @@ impl Codec {
     }
 
     fn named_configuration(&self, format: ZarrFormat) -> Result<(&'static str, Value), CodecError> {
-        let configuration = (self.definition().configuration)(self, format);
+        let configuration = match self {
+            Self::Own(codec) => codec.definition().own.as_ref().and_then(|own| (own.configuration)(codec)),
+            released => (released.definition().configuration)(released, format),
+        };
         self.name().zip(configuration).ok_or_else(|| self.unsupported(format))
     }
 
@@ -48,13 +55,17 @@ impl Codec {
     pub fn name(&self) -> Option<&'static str> {
         match self {
             Self::Image { name, .. } => Some(name),
+            Self::Own(codec) => codec.definition().own.as_ref().map(|own| own.name),
             other => other.definition().names.first().copied(),
         }
     }
 
     /// Describes what the codec does, in words for a message.
     pub fn describe(&self) -> String {
-        (self.definition().describe)(self)
+        match self {
+            Self::Own(codec) => codec.describe(),
+            released => (released.definition().describe)(released),
+        }
     }
 
     pub(crate) fn unsupported(&self, format: ZarrFormat) -> CodecError {
@@ -65,13 +76,14 @@ impl Codec {
     pub fn kind(&self) -> CodecKind {
         match self {
             Self::Foreign { kind, .. } => *kind,
+            Self::Own(_) => CodecKind::BytesToBytes,
             other => other.definition().kind,
         }
     }
 
     /// Whether no released client decodes it: chunks encoded with it are decoded here and inlined.
     pub fn is_internal(&self) -> bool {
-        self.definition().registry == Registry::Internal
+        self.definition().registry == Registry::Internal && !matches!(self, Self::Own(_))
     }
 
     /// Whether it serializes the array, and no further codec has to.
@@ -87,7 +99,8 @@ impl Codec {
     /// Whether no `bytes` codec may follow it in v3: it serializes the array, or replaces
     /// that codec.
     pub(crate) fn makes_bytes(&self) -> bool {
-        self.is_array_to_bytes() || self.definition().replaces_bytes
+        let replaces_bytes = self.definition().replaces_bytes && !matches!(self, Self::Own(_));
+        self.is_array_to_bytes() || replaces_bytes
     }
 
     /// Whether it computes with the values of numbers, in the type that they have at its position of the chain.
@@ -107,7 +120,10 @@ impl Codec {
         match self.definition().encoded_length {
             EncodedLength::Same => Some(decoded),
             EncodedLength::Longer(bytes) => decoded.checked_add(bytes),
-            EncodedLength::Computed(length) => length(self, decoded),
+            EncodedLength::Computed(length) => match self {
+                Self::Own(codec) => length(codec, decoded),
+                released => length(released, decoded),
+            },
             EncodedLength::Varies => None,
         }
     }
@@ -141,7 +157,7 @@ impl Codec {
 
     /// Whether released clients decode a chunk of `decoded` bytes from `stored` bytes.
     pub fn client_decodes(&self, stored: u64, decoded: u64) -> bool {
-        let ratio = self.definition().max_client_ratio;
+        let ratio = self.definition().max_client_ratio.filter(|_| !matches!(self, Self::Own(_)));
         ratio.is_none_or(|ratio| decoded <= stored.saturating_mul(ratio))
     }
 

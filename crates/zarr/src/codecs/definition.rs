@@ -1,8 +1,8 @@
 //! What the table holds about each codec.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{CodecKind, Implementation};
+use super::{CodecKind, Implementation, TABLE};
 use crate::{
     Codec, DataType, Endian, ZarrFormat,
     reader::{Need, Reader},
@@ -44,6 +44,9 @@ pub(crate) struct Definition {
     /// Sets the parameters that only v2 encodes, by the data type (a NumPy string) and the shape of the chunk at the
     /// codec's position of the chain.
     pub(crate) complete: fn(&mut Codec, Option<&str>, &[u64]),
+    /// The codec's name and configuration in the Python package `virtualize`; `None` for codecs that zarr-python or
+    /// numcodecs decode, and for those that are not decoded here.
+    pub(crate) own: Option<OwnName>,
     /// Adapts the parameters to chunks with so many more axes of length 1 in front.
     pub(crate) add_leading_axes: fn(&mut Codec, usize),
     /// Whether only encoders need the configuration: streams hold all that decoding them takes.
@@ -58,6 +61,32 @@ pub(crate) struct Definition {
     pub(crate) describe: fn(&Codec) -> String,
     /// Codecs that tests encode, parse, convert and decode.
     pub(crate) examples: fn() -> Vec<Codec>,
+}
+
+/// A codec as the Python package `virtualize` registers it: always bytes → bytes, with the same name and configuration in
+/// Zarr v2 and v3, and with all parameters that its decoder needs ([`Codec::Own`]).
+pub(crate) struct OwnName {
+    /// Registered name, which starts with [`OwnName::PREFIX`].
+    pub(crate) name: &'static str,
+    /// Encodes the configuration: an object, or `Null` for none. `None` where the parameters make no sense.
+    pub(crate) configuration: fn(&Codec) -> Option<Value>,
+    /// Parses a document's entry into the codec, which is not [`Codec::Own`].
+    pub(crate) parse: fn(&Encoded<'_>) -> Option<Codec>,
+}
+
+impl OwnName {
+    /// Prefix of all names of the package.
+    pub(crate) const PREFIX: &str = "virtualize.";
+
+    /// Returns the registered codec of a name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        TABLE.iter().filter_map(|definition| definition.own.as_ref()).find(|own| own.name == name)
+    }
+
+    /// A codec without parameters.
+    pub(super) const fn plain(name: &'static str, parse: fn(&Encoded<'_>) -> Option<Codec>) -> Self {
+        Self { name, configuration: |_| Some(Value::Null), parse }
+    }
 }
 
 /// Effect of encoding on the number of bytes.
@@ -118,6 +147,7 @@ impl Definition {
             decodes_prefixes: false,
             max_client_ratio: None,
             complete: |_, _, _| {},
+            own: None,
             add_leading_axes: |_, _| {},
             is_self_describing: false,
             readers: &[],
@@ -194,6 +224,37 @@ pub(super) fn add_leading_axes(axis: &mut isize, shape: &mut Vec<u64>, count: us
         *axis = axis.saturating_add(isize::try_from(count).unwrap_or(0));
     }
     shape.splice(..0, std::iter::repeat_n(1, count));
+}
+
+/// Rows along which a predictor runs, as its configuration in the Python package `virtualize` describes them.
+pub(super) struct Rows {
+    /// Elements along the axis.
+    length: u64,
+    /// Distance in elements between neighbours along the axis.
+    stride: u64,
+}
+
+impl Rows {
+    /// Returns the rows along an axis of a shape; negative axes count from the end.
+    pub(super) fn of(axis: isize, shape: &[u64]) -> Option<Self> {
+        let at = if axis < 0 { shape.len().checked_add_signed(axis)? } else { usize::try_from(axis).ok()? };
+        let (length, inner) = shape.get(at..)?.split_first()?;
+        let stride = inner.iter().try_fold(1_u64, |stride, n| stride.checked_mul(*n))?;
+        Some(Self { length: *length, stride })
+    }
+
+    pub(super) fn parse(encoded: &Encoded<'_>) -> Option<Self> {
+        Some(Self { length: encoded.get("length")?.as_u64()?, stride: encoded.get("stride")?.as_u64()? })
+    }
+
+    pub(super) fn axis_and_shape(&self) -> (isize, Vec<u64>) {
+        (-2, vec![self.length, self.stride])
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as a definition returns it")]
+    pub(super) fn configuration(&self, dtype: &str) -> Option<Value> {
+        Some(json!({"dtype": dtype, "length": self.length, "stride": self.stride}))
+    }
 }
 
 impl Encoded<'_> {

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{Codec, Definition, Registry, definition::add_leading_axes};
+use super::{
+    Codec, Definition, OwnName, Registry,
+    definition::{Rows, add_leading_axes},
+};
 use crate::ZarrFormat;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -30,6 +33,17 @@ pub(super) const DEFINITION: Definition = Definition {
             add_leading_axes(axis, shape, count);
         }
     },
+    own: Some(OwnName {
+        name: "virtualize.floatpred",
+        configuration: |codec| match codec {
+            Codec::FloatPredictor { axis, dtype, shape } => Rows::of(*axis, shape)?.configuration(dtype),
+            _ => None,
+        },
+        parse: |encoded| {
+            let (axis, shape) = Rows::parse(encoded)?.axis_and_shape();
+            Some(Codec::FloatPredictor { axis, dtype: encoded.text("dtype")?.to_owned(), shape })
+        },
+    }),
     examples: || vec![Codec::FloatPredictor { axis: -1, dtype: "<f4".into(), shape: vec![4, 3] }],
     ..Definition::array_to_array(Registry::Imagecodecs, &["imagecodecs_floatpred"])
 };

@@ -3,9 +3,10 @@
 
 use serde_json::json;
 
-use super::{Codec, Definition, Registry};
+use super::{Codec, Definition, OwnName, Registry};
 
 pub(super) const DEFINITION: Definition = Definition {
+    own: Some(OwnName::plain("virtualize.lzf", |_| Some(Codec::Lzf))),
     configuration: |_, _| Some(json!({"header": false})),
     parse: |_| Some(Codec::Lzf),
     // imagecodecs allocates no more than that where LZF has no header.

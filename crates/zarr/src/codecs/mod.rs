@@ -14,7 +14,7 @@ mod definition;
 
 mod bit_order;
 mod blosc;
-mod blosc2_nd;
+mod blosc2;
 mod bytes;
 mod bz2;
 pub(crate) mod cast_value;
@@ -33,6 +33,7 @@ mod lzf;
 mod lzma;
 mod lzo;
 mod lzw;
+mod own;
 mod packbits;
 mod packints;
 mod reversed_bytes;
@@ -42,6 +43,7 @@ mod tiff;
 mod transpose;
 mod vlen_bytes;
 mod vlen_utf8;
+mod zfp;
 mod zlib;
 mod zstd;
 
@@ -51,7 +53,7 @@ use crate::{DataType, Endian, ZarrFormat};
 
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub(crate) use chain::{from_v2, from_v3, order_v2, to_v2, to_v3};
-pub(crate) use definition::{CodecUse, Definition, EncodedLength, Registry};
+pub(crate) use definition::{CodecUse, Definition, EncodedLength, OwnName, Registry};
 pub use tiff::TiffScheme;
 
 /// Declares [`Codec`] from lines `file => Variant { fields }`, and finds the definition of each variant in its file.
@@ -68,12 +70,16 @@ macro_rules! table {
         #[derive(Clone, PartialEq, Debug)]
         pub enum Codec {
             $($(#[$doc])* $variant $({ $($field)* })? $(($($tuple)*))?,)*
+            /// A codec under the name that the Python package `virtualize` registers for it, as bytes → bytes. It
+            /// follows [`Codec::Bytes`], whatever the kind of the codec in it. [`Codec::own`] makes it.
+            Own(Box<Codec>),
         }
 
         impl Codec {
             /// The codec's entry of the table.
             pub(crate) fn definition(&self) -> &'static Definition {
                 match self {
+                    Self::Own(codec) => codec.definition(),
                     $(Self::$variant { .. } => &$file::DEFINITION,)*
                 }
             }
@@ -169,10 +175,10 @@ table! {
         /// Configuration.
         configuration: Map<String, Value>,
     },
-    /// `imagecodecs_b2nd`: Blosc 2 frames with an n-dimensional layer, as HDF5 filter 32026 writes them for two axes
-    /// and more (client data of more than 7 values). Zarr v2 only, as imagecodecs' class for v3 fails. No client reads
-    /// frames without that layer (one axis).
-    blosc2_nd => Blosc2Nd,
+    /// Blosc 2 frames: HDF5 filter 32026. `imagecodecs_b2nd` (Zarr v2 only, as imagecodecs' class for v3 fails) decodes
+    /// those with an n-dimensional layer, which the filter writes for two axes and more (client data of more than 7
+    /// values). No released client decodes frames without that layer.
+    blosc2 => Blosc2,
     // ---- bytes → bytes
     /// Core `gzip` (RFC 1952).
     gzip => Gzip {
@@ -259,6 +265,22 @@ table! {
     /// HDF5's bitshuffle filter (32008) with its client data: version, version, element size, block size in elements,
     /// compression (0 none, 2 LZ4, 3 Zstandard). No client knows its framing.
     hdf5_bitshuffle => Hdf5Bitshuffle(Vec<u32>),
+    /// ZFP streams without their header: HDF5 filter 32013. Big-endian machines do not matter: streams are words of 8
+    /// bytes, little-endian.
+    zfp => Zfp {
+        /// `<i4`, `<i8`, `<f4` or `<f8`.
+        dtype: &'static str,
+        /// Shape of a chunk, slowest axis first, without axes of length 1.
+        shape: Vec<u64>,
+        /// Fewest bits of a block.
+        min_bits: u32,
+        /// Most bits of a block.
+        max_bits: u32,
+        /// Most bit planes of a block.
+        max_precision: u32,
+        /// Least bit plane, as a power of two; below -1074 the stream is reversible.
+        min_exponent: i32,
+    },
     /// A compression or layout of TIFF.
     tiff => Tiff(TiffScheme),
 }

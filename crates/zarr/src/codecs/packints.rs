@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Codec, Definition, EncodedLength, Registry};
+use super::{Codec, Definition, EncodedLength, OwnName, Registry};
 use crate::ZarrFormat;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -21,6 +21,20 @@ pub(super) const DEFINITION: Definition = Definition {
             dtype: encoded.text("dtype").unwrap_or_default().to_owned(),
         })
     },
+    own: Some(OwnName {
+        name: "virtualize.packints",
+        configuration: |codec| {
+            let Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } = codec else { return None };
+            Some(json!({"dtype": dtype, "bits": bits_per_sample, "row_length": run_length}))
+        },
+        parse: |encoded| {
+            Some(Codec::PackBitsOfIntegers {
+                bits_per_sample: encoded.number("bits")?,
+                run_length: encoded.number("row_length")?,
+                dtype: encoded.text("dtype")?.to_owned(),
+            })
+        },
+    }),
     unchecked_members: &["dtype"],
     encoded_length: EncodedLength::Computed(packed_length),
     complete: |codec, data_type, _| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Codec, Definition, Registry};
+use super::{Codec, Definition, OwnName, Registry};
 use crate::reader::Reader;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -11,6 +11,15 @@ pub(super) const DEFINITION: Definition = Definition {
         _ => None,
     },
     parse: |encoded| Some(Codec::Shuffle { element_size: encoded.number("elementsize")? }),
+    // For chunks that are not a whole number of elements, which numcodecs refuses.
+    own: Some(OwnName {
+        name: "virtualize.shuffle",
+        configuration: |codec| match codec {
+            Codec::Shuffle { element_size } => Some(json!({"element_size": element_size})),
+            _ => None,
+        },
+        parse: |encoded| Some(Codec::Shuffle { element_size: encoded.number("element_size")? }),
+    }),
     readers: &[Reader::Zarrs, Reader::Zarrita, Reader::Gdal],
     limitation: |used, reader| {
         // zarrita takes the element size of the array for that of the shuffle.

@@ -1,9 +1,19 @@
 //! Compressions and layouts of TIFF that no client decodes.
 
-use super::{Codec, Definition};
+use serde_json::{Value, json};
+
+use super::{Codec, Definition, OwnName, definition::Encoded};
 use crate::Endian;
 
 pub(super) const DEFINITION: Definition = Definition {
+    own: Some(OwnName {
+        name: "virtualize.tiff",
+        configuration: |codec| match codec {
+            Codec::Tiff(scheme) => Some(scheme.configuration()),
+            _ => None,
+        },
+        parse: |encoded| TiffScheme::parse(encoded).map(Codec::Tiff),
+    }),
     describe: |codec| match codec {
         Codec::Tiff(scheme) => scheme.describe().to_owned(),
         _ => String::new(),
@@ -12,6 +22,14 @@ pub(super) const DEFINITION: Definition = Definition {
         vec![
             Codec::Tiff(TiffScheme::Next { width: 4 }),
             Codec::Tiff(TiffScheme::SgiLog16 { width: 4, endian: Endian::Big }),
+            Codec::Tiff(TiffScheme::Ycbcr {
+                width: 40,
+                height: 20,
+                horizontal: 2,
+                vertical: 2,
+                luma: [0.299, 0.587, 0.114],
+                reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
+            }),
         ]
     },
     ..Definition::internal()
@@ -51,6 +69,48 @@ pub enum TiffScheme {
 }
 
 impl TiffScheme {
+    fn configuration(&self) -> Value {
+        match self {
+            Self::Next { width } => json!({"scheme": "next", "width": width}),
+            Self::SgiLog16 { width, endian } => {
+                let order = if *endian == Endian::Big { "big" } else { "little" };
+                json!({"scheme": "sgilog16", "width": width, "byte_order": order})
+            }
+            Self::Ycbcr { width, height, horizontal, vertical, luma, reference } => json!({
+                "scheme": "ycbcr", "width": width, "height": height,
+                "subsampling": [horizontal, vertical], "coefficients": luma, "reference_black_white": reference,
+            }),
+        }
+    }
+
+    fn parse(encoded: &Encoded<'_>) -> Option<Self> {
+        let number = |member| encoded.get(member)?.as_u64();
+        let width = number("width")?;
+        Some(match encoded.text("scheme")? {
+            "next" => Self::Next { width },
+            "sgilog16" => {
+                let endian = match encoded.text("byte_order")? {
+                    "big" => Endian::Big,
+                    _ => Endian::Little,
+                };
+                Self::SgiLog16 { width, endian }
+            }
+            "ycbcr" => {
+                let [horizontal, vertical] = floats(encoded.get("subsampling")?)?;
+                let block = |n: f32| [1_u16, 2, 4].into_iter().find(|known| f32::from(*known) == n);
+                Self::Ycbcr {
+                    width,
+                    height: number("height")?,
+                    horizontal: block(horizontal)?,
+                    vertical: block(vertical)?,
+                    luma: floats(encoded.get("coefficients")?)?,
+                    reference: floats(encoded.get("reference_black_white")?)?,
+                }
+            }
+            _ => return None,
+        })
+    }
+
     /// Describes the scheme in words for a message.
     pub fn describe(&self) -> &'static str {
         match self {
@@ -59,4 +119,11 @@ impl TiffScheme {
             Self::Ycbcr { .. } => "subsampled YCbCr",
         }
     }
+}
+
+/// Returns a list of numbers, which were written as binary32.
+fn floats<const N: usize>(list: &Value) -> Option<[f32; N]> {
+    #[expect(clippy::cast_possible_truncation, reason = "the number is written again and compared")]
+    let number = |value: &Value| Some(value.as_f64()? as f32);
+    list.as_array()?.iter().map(number).collect::<Option<Vec<_>>>()?.try_into().ok()
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{ChunkFacts, Need, Obstacle, Reader};
 use crate::{
     Array, MetadataError, ZarrFormat,
-    codecs::{CodecUse, Definition, EncodedLength, Registry},
+    codecs::{CodecUse, Definition, EncodedLength, OwnName, Registry},
 };
 
 /// An array's metadata document, with what decides about readers.
@@ -83,6 +83,11 @@ impl DocumentCodec {
         Obstacle::Codec(self.full_name.clone())
     }
 
+    /// Whether the Python package `virtualize` registers it.
+    pub(super) fn is_own(&self) -> bool {
+        OwnName::find(&self.full_name).is_some()
+    }
+
     fn is_of_numcodecs(&self) -> bool {
         self.full_name.starts_with(Registry::NUMCODECS_PREFIX)
     }
@@ -96,6 +101,7 @@ impl DocumentCodec {
     pub(super) fn for_zarr_python(&self, format: ZarrFormat) -> Result<Option<Need>, Obstacle> {
         match format {
             _ if self.full_name.starts_with("imagecodecs_") => Ok(Some(Need::Imagecodecs)),
+            _ if self.full_name.starts_with(OwnName::PREFIX) => Err(self.refused()),
             // Codecs of Zarr v2 *are* those of numcodecs.
             ZarrFormat::V2 => Ok(None),
             ZarrFormat::V3 if self.is_of_numcodecs() => Ok(Some(Need::Numcodecs)),

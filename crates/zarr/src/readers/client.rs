@@ -16,7 +16,7 @@ pub struct Client {
 /// Text that names no reader.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "expected zarr-python, zarrs, zarrita or gdal, each with + and what it has: numcodecs, imagecodecs, cast-value-rs, \
+    "expected virtualize, zarr-python, zarrs, zarrita or gdal, each with + and what it has: numcodecs, imagecodecs, cast-value-rs, \
      array.rectilinear_chunks or Float16Array"
 )]
 pub struct ClientError;

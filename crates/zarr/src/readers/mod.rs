@@ -1,7 +1,7 @@
 //! Reader compatibility: which released readers decode an array, and what they need.
 //!
 //! The rules were found by reading arrays with the readers themselves: zarr-python 3.4.2 (numcodecs 0.17.1, imagecodecs
-//! 2026.10.10), zarrs 0.23.14, zarrita.js 0.7.5 and GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures
+//! 2026.10.10; for `virtualize` with this project's Python package), zarrs 0.23.14, zarrita.js 0.7.5 and GDAL 3.12.2. The interop test `test_readers.py` reads all fixtures
 //! with each of them and compares the outcome with these rules.
 //!
 //! "Decodes" means equal values: a reader that shows wrong values without an error does not decode.

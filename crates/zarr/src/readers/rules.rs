@@ -11,6 +11,7 @@ pub(super) fn check(reader: Reader, path: &str, array: &Array, document: &Docume
         Reader::Zarrs => zarrs(array, document),
         Reader::Zarrita => zarrita(path, array, document),
         Reader::Gdal => gdal(array, document),
+        Reader::Virtualize => virtualize(array, document),
     };
     match needs {
         Err(obstacle) => Compatibility::No(obstacle.to_string()),
@@ -25,6 +26,20 @@ fn zarr_python(array: &Array, document: &Document) -> Needs {
     let mut needs = Vec::new();
     for codec in &document.codecs {
         needs.extend(codec.for_zarr_python(document.format)?);
+    }
+    if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
+        needs.push(Need::RectilinearChunks);
+    }
+    needs.sort_unstable();
+    needs.dedup();
+    Ok(needs)
+}
+
+/// The package needs numcodecs, so that its codecs are always there.
+fn virtualize(array: &Array, document: &Document) -> Needs {
+    let mut needs = Vec::new();
+    for codec in document.codecs.iter().filter(|codec| !codec.is_own()) {
+        needs.extend(codec.for_zarr_python(document.format)?.filter(|need| *need != Need::Numcodecs));
     }
     if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
         needs.push(Need::RectilinearChunks);

@@ -35,11 +35,13 @@ impl ChunkPlanner<'_> {
     pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan> {
         if let [filter, ..] = self.dataset.filters.as_slice()
             && filter.id == ZFP
+            && !self.options.own_codecs
         {
             return self.zfp(chunked, &self.dataset.filters);
         }
         if let [before @ .., filter] = self.dataset.filters.as_slice()
             && filter.id == LZO
+            && !self.options.own_codecs
         {
             return self.lzo(chunked, before);
         }
@@ -85,14 +87,15 @@ impl ChunkPlanner<'_> {
         let shape = self.chunk_shape(chunked)?;
         let bytes = self.stored_bytes(&shape).ok_or(Error::Overflow("a chunk"))?;
         let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
-        Ok(Chunks {
-            chunked,
-            pipeline: Pipeline::new(&self.dataset.filters)?,
-            shape,
-            grid,
-            extent: self.shape,
-            bytes,
-        })
+        let filters = &self.dataset.filters;
+        let pipeline = match self.options.own_codecs {
+            true => Pipeline::own(filters, bytes)?,
+            false => Pipeline::new(filters)?,
+        };
+        if self.options.own_codecs {
+            self.check_zfp(filters, &shape)?;
+        }
+        Ok(Chunks { chunked, pipeline, shape, grid, extent: self.shape, bytes })
     }
 
     /// Returns the shape of a chunk, with the axes of an array type.

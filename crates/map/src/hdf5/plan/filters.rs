@@ -3,36 +3,78 @@
 use virtualize_hdf5::model::Filter;
 use virtualize_zarr::{Codec, ZarrFormat};
 
+use super::{lzo::LZO, zfp, zfp::ZFP};
 use crate::hdf5::describe::describe_filter;
 use crate::{Error, Result};
+
+/// Number of the Blosc 2 filter in the registry of the HDF Group.
+const BLOSC2: u16 = 32026;
 
 /// A filter pipeline: one codec for each filter, in the order of encoding; `None` for filters that change nothing.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Pipeline {
     steps: Vec<Option<Codec>>,
+    /// Decoded bytes of a chunk, if codecs have their own names.
+    own: Option<u64>,
 }
 
 impl Pipeline {
-    /// Maps filters to codecs.
+    /// Maps filters to codecs that released clients may know.
     ///
     /// # Errors
     /// A filter has no codec, or impossible parameters.
     pub(super) fn new(filters: &[Filter]) -> Result<Self> {
         let steps = filters.iter().map(codec).collect::<Result<_>>()?;
-        Ok(Self { steps })
+        Ok(Self { steps, own: None })
+    }
+
+    /// Maps filters to codecs with our own names where zarr-python and numcodecs have none. Chunks decode to `bytes` bytes.
+    ///
+    /// # Errors
+    /// A filter has no codec, or impossible parameters.
+    pub(super) fn own(filters: &[Filter], bytes: u64) -> Result<Self> {
+        let own = |filter: &Filter| match filter.id {
+            ZFP => zfp::codec(&filter.parameters).map(Some),
+            LZO => Ok(Some(Codec::Lzo { configuration: serde_json::Map::new() })),
+            BLOSC2 => Ok(Some(Codec::Blosc2)),
+            _ => codec(filter),
+        };
+        let steps = filters.iter().map(own).collect::<Result<_>>()?;
+        Ok(Self { steps, own: Some(bytes) })
     }
 
     /// Returns the codecs of a chunk with this filter mask: bit *n* is set if filter *n* was skipped.
     pub(super) fn applied(&self, mask: u32) -> Vec<Codec> {
         let skipped =
             |n: usize| u32::try_from(n).ok().and_then(|n| mask.checked_shr(n)).unwrap_or(0) & 1 == 1;
-        self.steps
-            .iter()
-            .enumerate()
-            .filter(|(n, _)| !skipped(*n))
-            .filter_map(|(_, step)| step.clone())
-            .collect()
+        let kept = self.steps.iter().enumerate().filter(|(n, _)| !skipped(*n));
+        let codecs: Vec<Codec> = kept.filter_map(|(_, step)| step.clone()).collect();
+        match self.own {
+            None => codecs,
+            Some(bytes) => own_shuffles(Codec::own_chain(codecs), bytes),
+        }
     }
+}
+
+/// Returns a chain in which shuffles that numcodecs refuses have their own names.
+fn own_shuffles(mut codecs: Vec<Codec>, bytes: u64) -> Vec<Codec> {
+    let mut length = Some(bytes);
+    for codec in &mut codecs {
+        let before = length;
+        length = length.and_then(|length| codec.encoded_length(length));
+        if let Codec::Shuffle { element_size } = codec
+            && splits_elements(before, *element_size)
+            && let Some(own) = codec.own()
+        {
+            *codec = own;
+        }
+    }
+    codecs
+}
+
+/// Whether so many bytes may be no whole number of elements.
+fn splits_elements(length: Option<u64>, element_size: u32) -> bool {
+    length.is_none_or(|length| !length.is_multiple_of(u64::from(element_size.max(1))))
 }
 
 /// Checks that released clients decode chunks of `bytes` decoded bytes.
@@ -45,7 +87,7 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -
     for codec in codecs {
         check_name(codec, format)?;
         if let Codec::Shuffle { element_size } = codec
-            && length.is_none_or(|length| !length.is_multiple_of(u64::from((*element_size).max(1))))
+            && splits_elements(length, *element_size)
         {
             return Err(Error::undecodable(
                 format!("shuffle of {element_size}-byte elements"),
@@ -91,7 +133,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
         32018 => Codec::Image { name: "imagecodecs_jpegls", configuration: serde_json::Map::new() },
-        32026 if filter.parameters.len() > 7 => Codec::Blosc2Nd,
+        BLOSC2 if filter.parameters.len() > 7 => Codec::Blosc2,
         _ => {
             let filter = format!("filter {}", describe_filter(filter));
             return Err(Error::undecodable(filter, "no released Zarr client decodes it"));

@@ -26,6 +26,10 @@ struct Head {
     data_type: DataType,
     /// Slowest axis first.
     shape: Vec<u64>,
+    /// Fewest and most bits of a block, and most bit planes.
+    mode: [u32; 3],
+    /// Least bit plane, as a power of two.
+    min_exponent: i32,
 }
 
 impl ChunkPlanner<'_> {
@@ -49,6 +53,12 @@ impl ChunkPlanner<'_> {
         self.prefixed(chunked, chunk_shape, codecs, &filter)
     }
 
+    /// Checks that the headers of ZFP among the filters describe chunks of this shape.
+    pub(super) fn check_zfp(&self, filters: &[Filter], chunk_shape: &[u64]) -> Result<()> {
+        let mut streams = filters.iter().filter(|filter| filter.id == ZFP);
+        streams.try_for_each(|filter| self.fits(&head(&filter.parameters)?, chunk_shape))
+    }
+
     /// Checks that a header describes chunks of this shape. ZFP omits axes of length 1, and stores unsigned integers as signed
     /// ones of the same bits.
     fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<()> {
@@ -70,6 +80,19 @@ impl ChunkPlanner<'_> {
             )),
         }
     }
+}
+
+/// Returns the codec of streams without their header.
+pub(super) fn codec(parameters: &[u32]) -> Result<Codec> {
+    let Head { mode: [min_bits, max_bits, max_precision], min_exponent, data_type, shape, .. } =
+        head(parameters)?;
+    let dtype = match data_type {
+        DataType::Int32 => "<i4",
+        DataType::Int64 => "<i8",
+        DataType::Float32 => "<f4",
+        _ => "<f8",
+    };
+    Ok(Codec::Zfp { dtype, shape, min_bits, max_bits, max_precision, min_exponent })
 }
 
 /// Parses the client data: a word of versions, then the header as little-endian words.
@@ -98,11 +121,36 @@ fn head(parameters: &[u32]) -> Result<Head> {
     }
     bytes.truncate(length);
     let (data_type, shape) = meaning((first >> 32) & 0xf_ffff_ffff_ffff);
-    Ok(Head { bytes: bytes.into(), bits, data_type, shape })
+    let long =
+        bytes.get(8..).unwrap_or_default().iter().rev().fold(0, |n: u128, byte| n << 8 | u128::from(*byte));
+    let (mode, min_exponent) = mode(long >> 20);
+    Ok(Head { bytes: bytes.into(), bits, data_type, shape, mode, min_exponent })
 }
 
 fn too_short(parameters: &[u32]) -> Error {
     Error::malformed(NAME, format!("client data {parameters:x?} are too short"))
+}
+
+/// Bits and bit planes that limit nothing.
+const UNLIMITED: (u32, u32) = (16_658, 64);
+/// Least bit plane of binary64.
+const LEAST: i32 = -1074;
+
+/// Decodes the mode: 12 bits, or 64 bits of which the lowest 12 are set.
+/// <https://github.com/LLNL/zfp/blob/develop/src/zfp.c> (`zfp_stream_set_mode`)
+fn mode(bits: u128) -> ([u32; 3], i32) {
+    let field = |shift: u32, width: u32| u32::try_from(bits >> shift & ((1 << width) - 1)).unwrap_or(0);
+    let (most_bits, most_planes) = UNLIMITED;
+    match field(0, 12) {
+        0xfff => {
+            let least = i32::try_from(field(49, 15)).unwrap_or(0) - 16_495;
+            ([field(12, 15) + 1, field(27, 15) + 1, field(42, 7) + 1], least)
+        }
+        rate @ ..2048 => ([rate + 1, rate + 1, most_planes], LEAST),
+        precision @ ..2176 => ([1, most_bits, precision - 2047], LEAST),
+        2176 => ([1, most_bits, most_planes], LEAST - 1),
+        accuracy => ([1, most_bits, most_planes], LEAST + i32::try_from(accuracy - 2177).unwrap_or(0)),
+    }
 }
 
 /// Decodes type and shape: two bits each for type and rank - 1, then 48 bits for all lengths - 1, fastest axis first.
