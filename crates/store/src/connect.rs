@@ -40,6 +40,10 @@ pub(crate) fn connect(
             name: location.name(),
             reason: "a local file has no object store".to_owned(),
         }),
+        Location::Foreign(_) => Err(StoreError::Location {
+            name: location.name(),
+            reason: "only its own store can open this file".to_owned(),
+        }),
     }
 }
 

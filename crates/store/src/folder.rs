@@ -62,7 +62,7 @@ impl SideFolder {
                 let aside = folder(Some(beside)).map_err(|error| failed(&error))?;
                 (Location::Local(path), aside)
             }
-            Location::Http(_) => {
+            Location::Http(_) | Location::Foreign(_) => {
                 let reason = "cannot be written, expected a path, s3, gs, az or abfs".to_owned();
                 return Err(StoreError::Location { name: target.name(), reason });
             }

@@ -1,4 +1,5 @@
-//! Access to files by byte ranges: on a local disk, over HTTP, in S3, Google Cloud Storage or Azure.
+//! Access to files by byte ranges: on a local disk, over HTTP, in S3, Google Cloud Storage or Azure, or through a store
+//! that the caller provides ([`ForeignStore`]).
 //!
 //! [`open`] turns a path or URL into an [`Object`], which fetches batches of ranges: it merges neighbours, caches small
 //! reads in pages, and sends requests concurrently. An object remembers the entity tag, size and modification time of
@@ -14,6 +15,7 @@ mod connect;
 mod error;
 mod fetch;
 mod folder;
+mod foreign;
 mod keys;
 mod link;
 mod listed;
@@ -40,6 +42,7 @@ pub use clients::Clients;
 pub use error::StoreError;
 pub use fetch::{fetch, post};
 pub use folder::SideFolder;
+pub use foreign::{FileVersion, ForeignError, ForeignStore};
 pub use listed::{Listed, milliseconds};
 pub use listing::{Folder, Page, folder_url, list_page};
 pub use location::{local_path, url_of};

@@ -1,11 +1,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use object_store::{Error, GetOptions, GetResult, ObjectMeta, ObjectStore, path::Path};
-use virtualize_bytes::ReadErrorKind;
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, path::Path};
+use virtualize_bytes::{ByteRange, ReadErrorKind};
 
 use crate::{
-    StoreError, StoreOptions,
+    ForeignStore, StoreError, StoreOptions,
     clients::{Pool, Purpose, Seen},
     connect::connect,
     location::Location,
@@ -16,13 +16,21 @@ use crate::{
 /// Connection to a remote object, with a share of the request slots.
 #[derive(Debug)]
 pub(crate) struct Link {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
+    route: Route,
     /// Name for messages.
     pub(crate) name: String,
     pool: Arc<Pool>,
     retries: usize,
     retry_timeout: Duration,
+}
+
+/// The store of an object, and the object's place in it.
+#[derive(Debug)]
+enum Route {
+    /// A store of `object_store`.
+    Own(Arc<dyn ObjectStore>, Path),
+    /// A store of the caller, which retries by itself.
+    Foreign(Arc<dyn ForeignStore>, String),
 }
 
 /// Reason why a request failed.
@@ -55,9 +63,15 @@ impl Failure {
 impl Link {
     /// Connects to the object of a location, without a request.
     pub(crate) fn new(location: &Location, options: &StoreOptions) -> Result<Self, StoreError> {
-        let (store, path) = connect(location, Purpose::Reading, options)?;
+        let route = match (location, &options.through) {
+            (Location::Foreign(url), Some(store)) => Route::Foreign(Arc::clone(store), url.clone()),
+            _ => {
+                let (store, path) = connect(location, Purpose::Reading, options)?;
+                Route::Own(store, path)
+            }
+        };
         let (retries, retry_timeout) = (options.retries, options.retry_timeout);
-        Ok(Self { store, path, name: location.name(), pool: options.pool(), retries, retry_timeout })
+        Ok(Self { route, name: location.name(), pool: options.pool(), retries, retry_timeout })
     }
 
     /// Sends a request and reads its whole response; retries transient failures. `accept` checks the response's
@@ -93,8 +107,16 @@ impl Link {
         seen: &Seen,
         accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
     ) -> Result<(ObjectMeta, Bytes), Tried<Failure>> {
+        let (store, path) = match &self.route {
+            Route::Own(store, path) => (store, path),
+            Route::Foreign(store, url) => {
+                let (meta, bytes) = self.foreign(store.as_ref(), url, &options).await.map_err(Tried::Final)?;
+                accept(&meta).map_err(|error| Tried::Final(error.into()))?;
+                return Ok((meta, bytes));
+            }
+        };
         let is_head = options.head;
-        let answer = self.store.get_opts(&self.path, options).await;
+        let answer = store.get_opts(path, options).await;
         let result = answer.map_err(|error| self.failed(&error, seen))?;
         accept(&result.meta).map_err(|error| Tried::Final(error.into()))?;
         let meta = result.meta.clone();
@@ -102,6 +124,20 @@ impl Link {
             return Ok((meta, Bytes::new()));
         }
         Ok((meta, self.body(result).await.map_err(Tried::Passing)?))
+    }
+
+    /// Reads a range through a foreign store.
+    async fn foreign(
+        &self,
+        store: &dyn ForeignStore,
+        url: &str,
+        options: &GetOptions,
+    ) -> Result<(ObjectMeta, Bytes), Failure> {
+        let Some(GetRange::Bounded(range)) = &options.range else { return Err(Failure::NoRanges) };
+        let range = ByteRange::new(range.start, range.end.saturating_sub(range.start));
+        let read = store.read(url, range, options.if_match.as_deref()).await;
+        let (version, bytes) = read.map_err(|error| error.named(&self.name))?;
+        Ok((version.into(), bytes))
     }
 
     /// Reads the body of a response, and checks its length.

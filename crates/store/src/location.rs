@@ -20,6 +20,8 @@ pub(crate) enum Location {
         /// Key of the object, without a leading slash.
         key: String,
     },
+    /// A URL that a foreign store resolves.
+    Foreign(String),
 }
 
 /// An object storage service.
@@ -80,6 +82,7 @@ impl Location {
             Self::Local(path) => format!("file://{}", path.display()),
             Self::Http(url) => url.to_string(),
             Self::Bucket { bucket, key, .. } => format!("{bucket}/{key}"),
+            Self::Foreign(url) => url.clone(),
         }
     }
 
@@ -88,6 +91,7 @@ impl Location {
         match self {
             Self::Local(path) => path.display().to_string(),
             Self::Http(url) => without_query(url.as_str()).to_owned(),
+            Self::Foreign(url) => without_query(url).to_owned(),
             Self::Bucket { .. } => self.url(),
         }
     }

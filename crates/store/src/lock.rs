@@ -77,7 +77,7 @@ impl OutputLock {
         let held = match &location {
             Location::Local(path) => lock_file(path, &name)?,
             Location::Bucket { .. } => lock_object(&location, &name, options).await?,
-            Location::Http(_) => Held::Nothing,
+            Location::Http(_) | Location::Foreign(_) => Held::Nothing,
         };
         Ok(Self { name, held })
     }

@@ -41,7 +41,10 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     if let Some(allowed) = &options.allowed {
         allowed.check(&listed.url)?;
     }
-    let location = Location::parse(&listed.url)?;
+    let location = match &options.through {
+        Some(_) => Location::Foreign(listed.url.clone()),
+        None => Location::parse(&listed.url)?,
+    };
     if let Some(allowed) = &options.allowed {
         allowed.check_location(&location)?;
     }

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Allowed, Clients,
+    Allowed, Clients, ForeignStore,
     clients::{Pool, Settings},
 };
 
@@ -35,6 +35,8 @@ pub struct StoreOptions {
     pub allowed: Option<Allowed>,
     /// Prefixes of outputs that may be written; `None` for all.
     pub writable: Option<Allowed>,
+    /// Store through which all files are read, whatever the scheme of their URLs. Outputs are not written through it.
+    pub through: Option<Arc<dyn ForeignStore>>,
 }
 
 impl StoreOptions {
@@ -68,6 +70,7 @@ impl Default for StoreOptions {
             clients: Clients::default(),
             allowed: None,
             writable: None,
+            through: None,
         }
     }
 }
@@ -85,6 +88,7 @@ impl fmt::Debug for StoreOptions {
             .field("retries", &self.retries)
             .field("allowed", &self.allowed)
             .field("writable", &self.writable)
+            .field("through", &self.through)
             .finish_non_exhaustive()
     }
 }
