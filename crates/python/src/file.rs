@@ -11,7 +11,10 @@ use virtualize::{
     ArrayReader, Options, VirtualStore, describe,
     keys::ChunkEncoding,
     options::{IcechunkOptions, OutputFormat, WriteOptions},
-    zarr::ZarrFormat,
+    zarr::{
+        ZarrFormat,
+        readers::{Client, Need, Reader},
+    },
 };
 
 use crate::{
@@ -28,6 +31,8 @@ pub(crate) struct File {
     pub(crate) reader: Arc<ArrayReader>,
     /// How chunks are served as values of keys.
     pub(crate) encoding: ChunkEncoding,
+    /// Whether the mapping uses codecs that only this package has.
+    is_own: bool,
     location: String,
     options: FileOptions,
 }
@@ -44,10 +49,15 @@ pub(crate) fn open<'py>(
     let options: FileOptions = parse(options)?;
     let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
-        let mapping = options.options(ZarrFormat::V3);
+        let mut mapping = options.options(ZarrFormat::V3);
+        let is_own = decoded && mapping.readable_by.is_empty();
+        if is_own {
+            // Chunks are decoded here, so nothing has to be changed or left out for other readers.
+            mapping.readable_by = vec![Client { reader: Reader::Virtualize, has: Need::ALL.to_vec() }];
+        }
         let store = Arc::new(mapped(&location, &mapping).await?);
         let reader = Arc::new(ArrayReader::new(Arc::clone(&store), mapping.store));
-        Ok(File { store, reader, encoding, location, options })
+        Ok(File { store, reader, encoding, is_own, location, options })
     })
 }
 
@@ -99,12 +109,12 @@ impl File {
             format.parse().map_err(|error| error::option(format!("format: {error}")))?;
         let write: WriteTo = parse(options)?;
         let (location, mapping) = (self.location.clone(), self.options.clone());
-        let store = Arc::clone(&self.store);
+        let (store, is_own) = (Arc::clone(&self.store), self.is_own);
         runtime::run(py, wait, async move {
             let options = mapping.options(format.zarr_format());
             let store = match format.zarr_format() {
-                ZarrFormat::V3 => VirtualStore::clone(&store),
-                ZarrFormat::V2 => mapped_again(&location, &options, &store).await?,
+                ZarrFormat::V3 if !is_own => VirtualStore::clone(&store),
+                _ => mapped_again(&location, &options, &store).await?,
             };
             write.run(store, format, &target, overwrite, &options).await
         })

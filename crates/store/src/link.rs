@@ -110,7 +110,8 @@ impl Link {
         let (store, path) = match &self.route {
             Route::Own(store, path) => (store, path),
             Route::Foreign(store, url) => {
-                let (meta, bytes) = self.foreign(store.as_ref(), url, &options).await.map_err(Tried::Final)?;
+                let (meta, bytes) =
+                    self.foreign(store.as_ref(), url, &options).await.map_err(Tried::Final)?;
                 accept(&meta).map_err(|error| Tried::Final(error.into()))?;
                 return Ok((meta, bytes));
             }

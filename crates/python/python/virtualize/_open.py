@@ -1,8 +1,7 @@
 """Opening files."""
 
-import sys
+import os
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -14,6 +13,8 @@ from virtualize._options import OpenOptions, to_json
 
 if TYPE_CHECKING:
     from virtualize._store import VirtualStore
+
+_PACKAGE = os.path.dirname(__file__)
 
 type Version = tuple[tuple[str, str | None, int, int | None], ...]
 """Url, entity tag, size in bytes and modification time in milliseconds of each source file."""
@@ -117,16 +118,8 @@ def _made(file: _virtualize.File, opening: Opening) -> "VirtualStore":
 
     for diagnostic in file.diagnostics:
         if diagnostic.severity == "warning":
-            warnings.warn(VirtualizeWarning(file.name, diagnostic), stacklevel=_depth())
+            warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
     return VirtualStore(file, opening)
-
-
-def _depth() -> int:
-    """Return the stack level of the first caller outside this package."""
-    level = 1
-    while sys._getframe(level).f_globals.get("__name__", "").partition(".")[0] == "virtualize":
-        level += 1
-    return level
 
 
 def restore(opening: bytes, version: Version) -> "VirtualStore":
