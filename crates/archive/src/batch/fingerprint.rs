@@ -29,6 +29,8 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         unpack,
         missing_value_convention,
         follow_external,
+        // Follows from `readable-by`.
+        own_codecs: _,
     } = map;
     say("zarr-format", format);
     say("invalid-nodata", invalid_nodata);
