@@ -11,10 +11,7 @@ use virtualize::{
     ArrayReader, Options, VirtualStore, describe,
     keys::ChunkEncoding,
     options::{IcechunkOptions, OutputFormat, WriteOptions},
-    zarr::{
-        ZarrFormat,
-        readers::{Client, Need, Reader},
-    },
+    zarr::ZarrFormat,
 };
 
 use crate::{
@@ -49,12 +46,8 @@ pub(crate) fn open<'py>(
     let options: FileOptions = parse(options)?;
     let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
-        let mut mapping = options.options(ZarrFormat::V3);
-        let is_own = decoded && mapping.readable_by.is_empty();
-        if is_own {
-            // Chunks are decoded here, so nothing has to be changed or left out for other readers.
-            mapping.readable_by = vec![Client { reader: Reader::Virtualize, has: Need::ALL.to_vec() }];
-        }
+        let is_own = decoded && options.names_no_reader();
+        let mapping = if is_own { options.own() } else { options.options(ZarrFormat::V3) };
         let store = Arc::new(mapped(&location, &mapping).await?);
         let reader = Arc::new(ArrayReader::new(Arc::clone(&store), mapping.store));
         Ok(File { store, reader, encoding, is_own, location, options })

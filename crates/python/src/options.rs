@@ -6,7 +6,10 @@ use serde_json::{Map, Value};
 use virtualize::{
     Options,
     options::{ConnectionOptions, MappingOptions},
-    zarr::ZarrFormat,
+    zarr::{
+        ZarrFormat,
+        readers::{Client, Need, Reader},
+    },
 };
 
 use crate::error;
@@ -25,6 +28,19 @@ impl FileOptions {
     /// Returns the library's options for a mapping to a Zarr format.
     pub(crate) fn options(&self, format: ZarrFormat) -> Options {
         Options { notation: error::KEYWORDS, ..self.mapping.options(self.connection.options(), format) }
+    }
+
+    /// Returns whether no reader is named that must be able to decode the chunks.
+    pub(crate) fn names_no_reader(&self) -> bool {
+        self.mapping.readable_by.is_empty()
+    }
+
+    /// Returns the library's options for a mapping to Zarr v3 whose chunks this package decodes: nothing has to be
+    /// changed or left out for other readers.
+    pub(crate) fn own(&self) -> Options {
+        let readable_by = vec![Client { reader: Reader::Virtualize, has: Need::ALL.to_vec() }];
+        let mapping = MappingOptions { readable_by, ..self.mapping.clone() };
+        Self { mapping, connection: self.connection.clone() }.options(ZarrFormat::V3)
     }
 }
 

@@ -305,6 +305,14 @@ class VirtualStore(Store):
         """Raise ``ValueError``: the store is read-only."""
         self._check_writable()
 
+    async def delete_dir(self, prefix: str) -> None:
+        """Raise ``ValueError``: the store is read-only."""
+        self._check_writable()
+
+    async def clear(self) -> None:
+        """Raise ``ValueError``: the store is read-only."""
+        self._check_writable()
+
     def set_sync(self, key: str, value: "Buffer") -> None:
         """Raise ``ValueError``: the store is read-only."""
         self._check_writable()
