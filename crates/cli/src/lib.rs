@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use exit::Failure;
+pub use inspect::text as describe;
 
 /// Runs the command with its arguments, the name of the program first, and returns the exit status: 0 success, 1
 /// failure, 2 wrong usage.

@@ -88,6 +88,11 @@ impl File {
         runtime::loads(py, &described)
     }
 
+    /// Returns what `virtualize inspect` prints.
+    fn describe(&self, py: Python<'_>) -> String {
+        py.detach(|| virtualize_cli::describe(&self.store, error::KEYWORDS))
+    }
+
     /// Writes references, or commits them to an Icechunk repository. Returns the id of the snapshot of a commit.
     fn write<'py>(
         &self,

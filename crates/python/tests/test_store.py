@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import xml.etree.ElementTree
 from pathlib import Path
 
 import h5py
@@ -311,3 +312,17 @@ def test_the_command_is_in_the_package(file):
     assert "sparse" in done.stdout
     done = subprocess.run([sys.executable, "-m", "virtualize", "nothing.h5"], capture_output=True, text=True)
     assert done.returncode == 1 and "nothing.h5: not found" in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::virtualize.VirtualizeWarning")
+def test_inspect_describes_every_fixture(fixtures):
+    command = Path(sys.executable).with_name("virtualize")
+    for path in [*sorted(fixtures.glob("hdf5/*.h5"))[:20], *sorted(fixtures.glob("tiff/*.tif"))[:20]]:
+        try:
+            inspection = virtualize.open(path).inspect()
+        except virtualize.RefusedError:
+            continue
+        done = subprocess.run([command, "inspect", path, "--format", "zarr3-json"], capture_output=True, text=True)
+        assert repr(inspection) == done.stdout
+        html = xml.etree.ElementTree.fromstring(inspection._repr_html_().replace("<br>", "<br/>"))
+        assert len(html.findall(".//details")) >= len(zarr.open_group(virtualize.open(path), mode="r"))

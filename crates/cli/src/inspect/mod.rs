@@ -5,7 +5,17 @@ mod text;
 
 use std::io::{self, Write};
 
+use virtualize::{Notation, VirtualStore};
+
 use crate::{arguments::Inspect, exit::Failure, messages};
+
+/// Returns what `virtualize inspect` prints about a mapped file, with remedies in `notation`.
+pub fn text(store: &VirtualStore, notation: Notation) -> String {
+    let mut out = Vec::new();
+    // Writing to memory does not fail.
+    let _ = text::write(store, notation, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
 
 pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
     let options = arguments.input.options();
@@ -16,7 +26,7 @@ pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
         serde_json::to_writer_pretty(&mut out, &described).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
-        text::write(&store, &mut out)?;
+        text::write(&store, messages::FLAGS, &mut out)?;
     }
     Ok(out.flush()?)
 }

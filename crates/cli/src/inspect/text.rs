@@ -3,19 +3,19 @@ use std::io::{self, Write};
 use serde_json::{Map, Value};
 use virtualize::zarr::node::join;
 use virtualize::{
-    FillDecision, VirtualStore,
+    FillDecision, Notation, VirtualStore,
     zarr::{Array, ChunkGrid, DataType, Group, Node},
 };
 
 use super::readers;
-use crate::messages::{self, printable};
+use crate::messages::printable;
 use virtualize::describe::{Counts, codec, counts, outcome, scalar, zarr_version};
 
 /// Longest attribute value that is printed in full, in characters.
 const LONGEST: usize = 100;
 
-/// Prints the description of a mapped file as text.
-pub(crate) fn write(store: &VirtualStore, out: &mut impl Write) -> io::Result<()> {
+/// Writes the description of a mapped file as text. Remedies name options in `notation`.
+pub(crate) fn write(store: &VirtualStore, notation: Notation, out: &mut impl Write) -> io::Result<()> {
     let size = store.hierarchy.sources.first().map_or(0, |source| source.size);
     writeln!(out, "{}", printable(store.object().map_or(store.name(), |object| object.url())))?;
     writeln!(out, "{}, {size} bytes, mapped to Zarr v{}", store.source_format, zarr_version(store))?;
@@ -27,7 +27,7 @@ pub(crate) fn write(store: &VirtualStore, out: &mut impl Write) -> io::Result<()
         writeln!(out, "\nDiagnostics")?;
     }
     for diagnostic in &store.report.diagnostics {
-        writeln!(out, "  {}: {}", diagnostic.severity, printable(&diagnostic.render(messages::FLAGS)))?;
+        writeln!(out, "  {}: {}", diagnostic.severity, printable(&diagnostic.render(notation)))?;
     }
     Ok(())
 }

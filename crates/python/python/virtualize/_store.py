@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
+from virtualize._inspection import Inspection
 from virtualize._open import Opening, restore
 from virtualize._options import IcechunkOptions, WriteOptions, to_json
 
@@ -92,6 +93,10 @@ class VirtualStore(Store):
     def report(self) -> dict[str, Any]:
         """Mapping of each array with its reasons, and all diagnostics, as ``virtualize inspect --json`` prints them."""
         return self._file.inspect()
+
+    def inspect(self) -> Inspection:
+        """Return the description that ``virtualize inspect`` prints. Notebooks show it as a tree that unfolds."""
+        return Inspection(self._file.describe(), self.report)
 
     # ---- references
 
