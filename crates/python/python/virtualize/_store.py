@@ -96,7 +96,7 @@ class VirtualStore(Store):
 
     def inspect(self) -> Inspection:
         """Return the description that ``virtualize inspect`` prints. Notebooks show it as a tree that unfolds."""
-        return Inspection(self._file.describe(), self.report)
+        return Inspection(self._file.describe())
 
     # ---- references
 
