@@ -20,6 +20,7 @@ mod lzf;
 mod lzma;
 mod lzo;
 mod lzw;
+mod optional;
 mod packbits;
 mod packints;
 mod predictor;
@@ -110,6 +111,10 @@ pub(crate) fn run(
         Codec::Lzo { configuration } => {
             step.decode_only(|bytes, limit| lzo::decode(bytes, configuration, limit))
         }
+        Codec::Optional { size, codecs } => step.run(
+            |bytes, limit| optional::decode(bytes, codecs, *size, limit),
+            |bytes| optional::encode(bytes, codecs, *size),
+        ),
         Codec::Zfp { .. } => step.decode_only(|bytes, limit| zfp::decode(bytes, codec, limit)),
         Codec::Own(codec) => return run(codec, bytes, direction),
         // They need the type of the elements: `crate::values` runs them.

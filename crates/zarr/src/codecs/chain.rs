@@ -88,7 +88,7 @@ fn parse_v2(entry: &Value, data_type: &DataType, is_compressor: bool) -> Codec {
 }
 
 /// `entry` is an object with `name` and perhaps `configuration`, or the name alone.
-fn parse_v3(entry: &Value, data_type: &DataType, is_serialized: bool) -> Codec {
+pub(super) fn parse_v3(entry: &Value, data_type: &DataType, is_serialized: bool) -> Codec {
     let name = entry.get("name").unwrap_or(entry).as_str().unwrap_or_default();
     let nothing = Map::new();
     let members = entry.get("configuration").map_or(Some(&nothing), Value::as_object);

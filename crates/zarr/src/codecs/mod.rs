@@ -33,6 +33,7 @@ mod lzf;
 mod lzma;
 mod lzo;
 mod lzw;
+mod optional;
 mod own;
 mod packbits;
 mod packints;
@@ -280,6 +281,13 @@ table! {
         max_precision: u32,
         /// Least bit plane, as a power of two; below -1074 the stream is reversible.
         min_exponent: i32,
+    },
+    /// Codecs that chunks of exactly `size` bytes skipped, and all others did not.
+    optional => Optional {
+        /// Bytes of a chunk before these codecs encode it.
+        size: u64,
+        /// Bytes → bytes codecs, in the order of encoding.
+        codecs: Vec<Codec>,
     },
     /// A compression or layout of TIFF.
     tiff => Tiff(TiffScheme),

@@ -14,9 +14,9 @@ use super::zfp::ZFP;
 use crate::{ChunkContent, Error, Result};
 
 /// The chunks of a dataset.
-struct Chunks<'a> {
-    chunked: &'a Chunked,
-    pipeline: Pipeline,
+pub(super) struct Chunks<'a> {
+    pub(super) chunked: &'a Chunked,
+    pub(super) pipeline: Pipeline,
     /// Shape of a chunk, with the axes of an array type.
     shape: Vec<u64>,
     /// Chunks along each axis.
@@ -54,7 +54,7 @@ impl ChunkPlanner<'_> {
         check_table(table, &chunks.grid)?;
         self.check_end(furthest_end(table))?;
         let mask = common_mask(table);
-        let codecs = chunks.pipeline.applied(mask);
+        let mut codecs = chunks.pipeline.applied(mask);
         let reason = match self.must_be_made() {
             Some(why) => Some(why.into()),
             None => {
@@ -69,6 +69,8 @@ impl ChunkPlanner<'_> {
             if codecs.is_empty() {
                 check_uniform(table, chunks.bytes)?;
             }
+        } else if let Some(all) = chunks.codecs_of_all() {
+            codecs = all;
         } else {
             let why = format!("{} chunks went through other filters than the rest", mismatched.len());
             if !codecs.iter().all(can_encode) {
@@ -163,7 +165,7 @@ impl ChunkPlanner<'_> {
 impl Chunks<'_> {
     /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks may skip all
     /// filters, by a flag of the layout.
-    fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
+    pub(super) fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
         if self.chunked.unfiltered_edges && self.is_partial(position) {
             return u32::MAX;
         }

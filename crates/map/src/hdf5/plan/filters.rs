@@ -45,20 +45,57 @@ impl Pipeline {
 
     /// Returns the codecs of a chunk with this filter mask: bit *n* is set if filter *n* was skipped.
     pub(super) fn applied(&self, mask: u32) -> Vec<Codec> {
-        let skipped =
-            |n: usize| u32::try_from(n).ok().and_then(|n| mask.checked_shr(n)).unwrap_or(0) & 1 == 1;
-        let kept = self.steps.iter().enumerate().filter(|(n, _)| !skipped(*n));
-        let codecs: Vec<Codec> = kept.filter_map(|(_, step)| step.clone()).collect();
+        let codecs = self.kept(mask);
         match self.own {
             None => codecs,
-            Some(bytes) => own_shuffles(Codec::own_chain(codecs), bytes),
+            Some(bytes) => own_chain(codecs, Some(bytes)),
         }
+    }
+
+    fn kept(&self, mask: u32) -> Vec<Codec> {
+        let kept = self.steps.iter().enumerate().filter(|(n, _)| bit(*n) & mask == 0);
+        kept.filter_map(|(_, step)| step.clone()).collect()
+    }
+
+    /// Returns the bits of filters that change chunks.
+    pub(super) fn relevant(&self) -> u32 {
+        let steps = self.steps.iter().enumerate().filter(|(_, step)| step.is_some());
+        steps.fold(0, |bits, (n, _)| bits | bit(n))
+    }
+
+    /// Returns codecs with our own names, where all chunks skip the filters `base`, and some skip the filters `varying` as
+    /// well, and the stored length of the latter; `None` if lengths do not tell them apart.
+    pub(super) fn optional(&self, base: u32, varying: u32) -> Option<(Vec<Codec>, u64)> {
+        let (first, last) = (varying.trailing_zeros(), varying.checked_ilog2()?);
+        let before = 1_u32.checked_shl(first)? - 1;
+        let after = u32::MAX.checked_shl(last + 1).unwrap_or(0);
+        if self.relevant() & !(base | varying | before | after) != 0 {
+            return None;
+        }
+        let mut codecs = own_chain(self.kept(base | !before), self.own);
+        let size = encoded_length(&codecs, self.own?)?;
+        let optional = own_chain(self.kept(base | !varying), Some(size));
+        codecs.push(Codec::Optional { size, codecs: optional }.own()?);
+        let rest = own_chain(self.kept(base | !after), None);
+        let skipped_length = encoded_length(&rest, size)?;
+        codecs.extend(rest);
+        Some((codecs, skipped_length))
     }
 }
 
-/// Returns a chain in which shuffles that numcodecs refuses have their own names.
-fn own_shuffles(mut codecs: Vec<Codec>, bytes: u64) -> Vec<Codec> {
-    let mut length = Some(bytes);
+/// Returns the bit of a filter in masks.
+fn bit(n: usize) -> u32 {
+    u32::try_from(n).ok().and_then(|n| 1_u32.checked_shl(n)).unwrap_or(0)
+}
+
+fn encoded_length(codecs: &[Codec], bytes: u64) -> Option<u64> {
+    codecs.iter().try_fold(bytes, |length, codec| codec.encoded_length(length))
+}
+
+/// Returns a chain with our own names for what zarr-python and numcodecs do not decode, and for shuffles that numcodecs
+/// refuses. `length` is that of a chunk before the first codec, if it is known.
+fn own_chain(codecs: Vec<Codec>, mut length: Option<u64>) -> Vec<Codec> {
+    let mut codecs = Codec::own_chain(codecs);
     for codec in &mut codecs {
         let before = length;
         length = length.and_then(|length| codec.encoded_length(length));

@@ -12,6 +12,7 @@ mod lzo;
 mod padding;
 mod planner;
 mod prefixed;
+mod skipped;
 mod spans;
 mod virtual_grid;
 mod virtual_pieces;
