@@ -3,6 +3,7 @@
 //! The Python sources in `python/` build the public package on it. Options arrive as JSON text with the names of the
 //! command's options. Whatever waits releases the GIL, and is either awaited or answers Ctrl-C ([`runtime`]).
 
+mod codecs;
 mod error;
 mod file;
 mod keys;
@@ -12,6 +13,8 @@ mod runtime;
 /// The compiled part of the package `virtualize`.
 #[pyo3::pymodule(gil_used = false)]
 mod _virtualize {
+    #[pymodule_export]
+    use super::codecs::{Codec, codec_names};
     #[pymodule_export]
     use super::command;
     #[pymodule_export]

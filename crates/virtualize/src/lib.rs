@@ -20,6 +20,7 @@
 
 mod array_error;
 pub mod chunks;
+mod codec;
 #[cfg(feature = "icechunk")]
 mod commit;
 mod copy_region;
@@ -42,6 +43,7 @@ mod values;
 mod variable;
 
 pub use array_error::ArrayError;
+pub use codec::PackageCodec;
 #[cfg(feature = "icechunk")]
 pub use commit::{
     CommitOptions, FoundCommit, History, IcechunkError, Mode as CommitMode, Update, commit, documents_of,

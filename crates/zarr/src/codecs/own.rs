@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Codec, Registry, chain::parse_own, definition::Encoded};
+use super::{Codec, Registry, TABLE, chain::parse_own, definition::Encoded};
 use crate::{DataType, ZarrFormat};
 
 impl Codec {
@@ -37,6 +37,11 @@ impl Codec {
             chain.insert(first, bytes);
         }
         chain
+    }
+
+    /// Returns the names of all codecs of the Python package `virtualize`.
+    pub fn own_names() -> Vec<&'static str> {
+        TABLE.iter().filter_map(|definition| Some(definition.own.as_ref()?.name)).collect()
     }
 
     /// Returns the codec that an entry of a Zarr v2 or v3 document names, if the Python package `virtualize` registers
