@@ -1,5 +1,6 @@
 use std::io::Write;
 
+pub(crate) use virtualize::describe::printable;
 use virtualize::{Diagnostic, Error, Notation};
 
 /// Notation of remedies as flags: `--on-mismatch split`.
@@ -33,9 +34,4 @@ pub(crate) fn error(error: &Error) {
         _ => {}
     }
     line(&format!("error: {}", error.render(FLAGS)));
-}
-
-/// Returns text from a file without control characters, which could end the line or control the terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }

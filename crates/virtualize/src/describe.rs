@@ -31,6 +31,11 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
     })
 }
 
+/// Returns text from a file without control characters, which could end the line or control the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+}
+
 /// Returns the number of the Zarr format: 2 or 3.
 pub fn zarr_version(store: &VirtualStore) -> u8 {
     match store.hierarchy.format {

@@ -21,7 +21,7 @@ pub enum Relocation {
 }
 
 /// Rule that replaces a prefix of urls.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Rewrite {
     from: String,
     to: String,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use virtualize::options::{IcechunkOptions, OutputFormat, WriteOptions, value};
 
 use super::{Batch, BatchBuilder, Target};
@@ -52,19 +52,24 @@ pub struct BatchOptions {
 pub struct FileOptions {
     /// Files, folders, prefixes that end in /, or patterns such as 's3://bucket/era5/**/*.nc'
     #[cfg_attr(feature = "clap", arg(value_name = "INPUT", required_unless_present_any = ["lists", "stac"]))]
+    #[serde(deserialize_with = "value::texts")]
     pub inputs: Vec<String>,
     /// Read paths or URLs from a file: one per line, or JSON lines with url, size, etag and modified; - for standard
     /// input; may be repeated
     #[cfg_attr(feature = "clap", arg(long = "list", value_name = "FILE"))]
+    #[serde(deserialize_with = "value::texts", alias = "list")]
     pub lists: Vec<String>,
     /// STAC item, item collection, collection or catalog to read assets from; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "LOCATION"))]
+    #[serde(deserialize_with = "value::texts")]
     pub stac: Vec<String>,
     /// Select STAC assets with this key; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "KEY", requires = "stac"))]
+    #[serde(deserialize_with = "value::texts")]
     pub asset: Vec<String>,
     /// Select STAC assets with this role; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROLE", requires = "stac"))]
+    #[serde(deserialize_with = "value::texts")]
     pub asset_role: Vec<String>,
     /// Read STAC assets at their alternate location of this name, such as s3
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", requires = "stac"))]
@@ -74,16 +79,25 @@ pub struct FileOptions {
     pub include: Option<String>,
     /// Select files of at least SIZE bytes
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
+    #[serde(deserialize_with = "value::size")]
     pub min_size: Option<u64>,
     /// Select files of at most SIZE bytes
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
+    #[serde(deserialize_with = "value::size")]
     pub max_size: Option<u64>,
     /// Select files modified at TIME or later: a date such as 2024-02-29, or an RFC 3339 time
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = crate::list::parse_time))]
+    #[serde(deserialize_with = "time")]
     pub newer: Option<i64>,
     /// Select files modified before TIME
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = crate::list::parse_time))]
+    #[serde(deserialize_with = "time")]
     pub older: Option<i64>,
+}
+
+/// Deserializes a time from text.
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    crate::list::parse_time(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
 /// How files become one dataset. Arrays are given by name, by path, or as * for all.
@@ -120,18 +134,23 @@ pub struct CombineOptions {
 pub struct LayoutOptions {
     /// Concatenate files along this existing dimension; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]
+    #[serde(deserialize_with = "value::texts")]
     pub concat_dim: Vec<String>,
     /// Stack files along this new dimension; may be repeated, outermost first
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]
+    #[serde(deserialize_with = "value::texts")]
     pub stack_dim: Vec<String>,
     /// Give this array the dimensions too, so that it may differ between files; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "ARRAY"))]
+    #[serde(deserialize_with = "value::texts")]
     pub concat_var: Vec<String>,
     /// Take this array from the first file without comparing it with the others; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "ARRAY"))]
+    #[serde(deserialize_with = "value::texts")]
     pub assume_equal: Vec<String>,
     /// Allow files without this array; it reads as the fill value there; may be repeated
     #[cfg_attr(feature = "clap", arg(long, alias = "optional", value_name = "ARRAY"))]
+    #[serde(deserialize_with = "value::texts")]
     pub optional_var: Vec<String>,
     /// Take the coordinate along a dimension from a property of the STAC item; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=PROPERTY", value_parser = value::parse_pair))]
@@ -147,6 +166,7 @@ pub struct LayoutOptions {
     /// Maximum bytes per file of an array to copy into the references if its chunks do not align with those of other
     /// files [default: 64K]
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_limit))]
+    #[serde(deserialize_with = "value::size")]
     pub copy_limit: Option<u64>,
 }
 
@@ -190,6 +210,7 @@ pub struct RunOptions {
     pub no_recheck: bool,
     /// Attempts per file when a store fails or the file changes [default: 3]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = value::parse_count))]
+    #[serde(deserialize_with = "value::count")]
     pub attempts: Option<usize>,
 }
 

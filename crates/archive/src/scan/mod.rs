@@ -4,6 +4,7 @@ mod findings;
 mod groups;
 mod look;
 mod report;
+mod table;
 #[cfg(test)]
 mod tests;
 

@@ -286,9 +286,17 @@ mod tests {
 
     #[test]
     fn options_of_the_service_are_not_members() {
-        for name in
-            ["journal", "store_option", "bearer_token", "inline_total", "hdf5_reader", "rewrite_url", "newer"]
-        {
+        for name in [
+            "journal",
+            "store_option",
+            "bearer_token",
+            "inline_total",
+            "hdf5_reader",
+            "rewrite_url",
+            "relative",
+            "newer",
+            "list",
+        ] {
             let body = format!(r#"{{"kind": "batch", "{name}": "x"}}"#);
             let problem = Request::read(body.as_bytes()).unwrap_err();
             assert_eq!(problem.detail, format!("{name}: is not a member of a request for a job"));

@@ -31,6 +31,7 @@ pub struct ConnectionOptions {
         feature = "clap",
         arg(long, value_name = "N", default_value_t = Self::default().concurrency, value_parser = value::parse_count)
     )]
+    #[serde(deserialize_with = "value::count")]
     pub concurrency: usize,
     /// Retries of a failed request
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = Self::default().retries))]

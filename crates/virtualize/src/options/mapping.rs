@@ -41,11 +41,11 @@ pub struct MappingOptions {
     pub chunk_grid: ChunkGridChoice,
     /// Maximum decoded bytes per array to inline where references cannot express the data [default: 16777216]
     #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES"))]
-    #[serde(deserialize_with = "value::number")]
+    #[serde(deserialize_with = "value::size")]
     pub inline_limit: Option<u64>,
     /// Inline chunks smaller than SIZE bytes, so that readers need fewer requests
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::number")]
+    #[serde(deserialize_with = "value::size")]
     pub inline_below: Option<u64>,
     /// Inline coordinates: arrays named like their one dimension, and arrays listed in a `coordinates` attribute
     #[cfg_attr(feature = "clap", arg(long))]
@@ -53,14 +53,14 @@ pub struct MappingOptions {
     pub inline_coordinates: bool,
     /// Maximum total bytes that --inline-below and --inline-coordinates may inline [default: 256M]
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::number")]
+    #[serde(deserialize_with = "value::size")]
     pub inline_total: Option<u64>,
     /// Split contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes
     ///
     /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
     /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::number")]
+    #[serde(deserialize_with = "value::size")]
     pub split_contiguous: Option<u64>,
     /// Unpack packed numbers to floats through codecs: scale, offset and sentinel (Zarr v3 only)
     #[cfg_attr(feature = "clap", arg(long))]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use virtualize_emit::{Format, MOST_RECORDS};
 use virtualize_zarr::ZarrFormat;
 
-use super::value::InvalidValue;
+use super::value::{self, InvalidValue};
 use crate::relocate::{Relocation, Rewrite};
 
 /// An output format, selected by name: references, or a commit to a repository.
@@ -112,11 +112,10 @@ pub struct WriteOptions {
     /// FROM and TO are URLs, or paths, which stand for their file:// URLs. The longest matching FROM applies. Files are
     /// read under their original URLs.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FROM=TO", value_parser = Rewrite::parse))]
-    #[serde(skip)]
+    #[serde(deserialize_with = "rewrites")]
     pub rewrite_url: Vec<Rewrite>,
     /// Write source URLs relative to the output's folder; sources must be in that folder or below
     #[cfg_attr(feature = "clap", arg(long, requires = "output", conflicts_with = "rewrite_url"))]
-    #[serde(skip)]
     pub relative: bool,
 }
 
@@ -131,9 +130,20 @@ impl WriteOptions {
         match target {
             Some(target) if self.relative => Relocation::RelativeTo(target.to_owned()),
             _ if self.rewrite_url.is_empty() => Relocation::Keep,
-            _ => Relocation::Rewrite(self.rewrite_url.clone()),
+            _ => {
+                // The order has no meaning, and a JSON object has none.
+                let mut rules = self.rewrite_url.clone();
+                rules.sort();
+                Relocation::Rewrite(rules)
+            }
         }
     }
+}
+
+/// Deserializes rules from an object: `{"/data": "s3://bucket/data"}`.
+fn rewrites<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rewrite>, D::Error> {
+    let rules = value::pairs(from)?;
+    rules.iter().map(|(from, to)| Rewrite::new(from, to).map_err(D::Error::custom)).collect()
 }
 
 fn parse_record_size(text: &str) -> Result<NonZeroU32, InvalidValue> {
@@ -163,9 +173,9 @@ pub struct IcechunkOptions {
     /// Additional commit property; may be repeated
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "KEY=VALUE", value_parser = super::value::parse_pair)
+        arg(long, value_name = "KEY=VALUE", value_parser = value::parse_pair)
     )]
-    #[serde(deserialize_with = "super::value::pairs")]
+    #[serde(deserialize_with = "value::pairs")]
     pub commit_property: Vec<(String, String)>,
     /// Group of the repository to write to [default: its root]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATH"))]

@@ -77,31 +77,68 @@ pub(super) fn switch<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Erro
     }
 }
 
-/// Deserializes an integer, or its digits as text.
-pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let number = parse_digits(&scalar(from)?);
-    number.map(Some).ok_or_else(|| D::Error::custom("expected a whole number"))
+/// Deserializes a number of bytes: an integer, or text such as `64K`.
+///
+/// # Errors
+/// Any other value.
+pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parse_limit(&scalar(from)?).map(Some).map_err(D::Error::custom)
 }
 
-/// Deserializes comma-separated values from text.
+/// Deserializes a count of at least one.
+///
+/// # Errors
+/// Any other value.
+pub fn count<'de, D: Deserializer<'de>, T: From<usize>>(from: D) -> Result<T, D::Error> {
+    parse_count(&scalar(from)?).map(T::from).map_err(D::Error::custom)
+}
+
+/// Deserializes values from a list, or from comma-separated text.
 pub(super) fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
 {
-    let text = scalar(from)?;
-    text.split(',').map(|one| one.parse().map_err(D::Error::custom)).collect()
+    let texts = separated(from)?;
+    texts.iter().map(|one| one.parse().map_err(D::Error::custom)).collect()
 }
 
-/// Deserializes comma-separated values from text, and ignores empty ones.
+/// Deserializes values from a list, or from comma-separated text, and ignores empty ones.
 pub(super) fn sparse_list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
 {
-    let text = scalar(from)?;
-    let values = text.split(',').filter(|one| !one.is_empty());
+    let texts = separated(from)?;
+    let values = texts.iter().filter(|one| !one.is_empty());
     values.map(|one| one.parse().map_err(D::Error::custom)).collect()
+}
+
+/// Deserializes the elements of a list, or the parts of comma-separated text.
+fn separated<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::Array(values) => values.into_iter().map(|one| scalar(one).map_err(D::Error::custom)).collect(),
+        value => {
+            let text = scalar(value).map_err(D::Error::custom)?;
+            Ok(text.split(',').map(str::to_owned).collect())
+        }
+    }
+}
+
+/// Deserializes a list of texts; a text alone is a list of one.
+///
+/// # Errors
+/// Anything else.
+pub fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let invalid = || D::Error::custom("expected a text or a list of texts");
+    match Value::deserialize(from)? {
+        Value::String(text) => Ok(vec![text]),
+        Value::Array(values) => {
+            let text = |value| if let Value::String(text) = value { Ok(text) } else { Err(invalid()) };
+            values.into_iter().map(text).collect()
+        }
+        _ => Err(invalid()),
+    }
 }
 
 /// Deserializes an optional value from text.
@@ -135,6 +172,8 @@ fn scalar<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -144,6 +183,19 @@ mod tests {
             assert!(parse_size(text).is_err(), "{text}");
         }
         assert_eq!(parse_limit("0"), Ok(0));
+    }
+
+    #[test]
+    fn lists_are_lists_or_text() {
+        let numbers = |value| list::<_, u8>(value).ok();
+        for value in [json!("1,2"), json!([1, 2]), json!(["1", 2])] {
+            assert_eq!(numbers(value), Some(vec![1, 2]));
+        }
+        assert!(numbers(json!({"1": 2})).is_none() && numbers(json!([[1]])).is_none());
+        assert_eq!(texts(json!("a,b")).ok(), Some(vec!["a,b".to_owned()]));
+        assert!(texts(json!(["a", 1])).is_err() && texts(json!(true)).is_err());
+        assert_eq!(size(json!("64K")).ok(), Some(Some(65536)));
+        assert!(count::<_, usize>(json!(0)).is_err() && size(json!(-1)).is_err());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::{
     },
     pairs::{name, pairs, place},
     parts::{Part, Place, Places, is_plain, parts, places},
+    report::{Checked, ValidationReport},
 };
 use crate::array_error::ArrayError;
 use crate::error::{Error, NONE_OF_THEM};
@@ -30,9 +31,6 @@ use crate::sources::{changes, source_of};
 use crate::store::VirtualStore;
 use crate::{decode, variable};
 
-/// Number of problems that are listed for an array.
-const LISTED: usize = 10;
-
 /// Selection of the chunks to decode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sample {
@@ -40,49 +38,6 @@ pub enum Sample {
     Chunks(u64),
     /// All chunks.
     Full,
-}
-
-/// Result of a validation.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ValidationReport {
-    /// Sources, in the order of the references.
-    pub sources: Vec<Checked>,
-    /// Arrays, in order of path.
-    pub arrays: Vec<Checked>,
-    /// Parts that could not be validated, with the reason.
-    pub notes: Vec<String>,
-}
-
-/// A validated source or array.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Checked {
-    /// Url of the source, or path of the array without a leading slash.
-    pub name: String,
-    /// Number of chunks, inline ones included.
-    pub chunks: u64,
-    /// Number of decoded chunks.
-    pub decoded: u64,
-    /// Number of problems.
-    pub problems: u64,
-    /// The first problems, described.
-    pub listed: Vec<String>,
-}
-
-impl ValidationReport {
-    /// Returns whether there are no problems.
-    pub fn is_valid(&self) -> bool {
-        self.sources.iter().chain(&self.arrays).all(|checked| checked.problems == 0)
-    }
-}
-
-impl Checked {
-    /// Counts a problem, and lists it if it is among the first.
-    fn problem(&mut self, text: impl Into<String>) {
-        self.problems += 1;
-        if self.listed.len() < LISTED {
-            self.listed.push(text.into());
-        }
-    }
 }
 
 /// Validates a store that was read from references, one source after the other. Holds one chunk in memory at a time.
