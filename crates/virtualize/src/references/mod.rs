@@ -21,7 +21,7 @@ pub use diff::diff;
 pub use difference::{ChunkDifference, Difference, NodeDifference};
 pub use location::ReadOptions;
 pub use read::read_references;
+pub use report::{Checked, ValidationReport};
 pub use resolve::record_sources;
 pub use text::{from_text, to_text};
-pub use report::{Checked, ValidationReport};
 pub use validate::{Sample, validate};

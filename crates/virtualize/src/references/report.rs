@@ -68,29 +68,29 @@ impl Checked {
 /// Formats one line per array and source, and one per listed problem.
 impl fmt::Display for ValidationReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (title, checked) in [("array", &self.arrays), ("source", &self.sources)] {
-        writeln!(out, "{:>10} {:>10} {:>10}  {title}", "chunks", "decoded", "problems")?;
-        for one in checked {
-            let slash = if title == "array" { "/" } else { "" };
-            writeln!(
-                out,
-                "{:>10} {:>10} {:>10}  {slash}{}",
-                one.chunks,
-                one.decoded,
-                one.problems,
-                printable(&one.name)
-            )?;
-            for problem in &one.listed {
-                writeln!(out, "{:>32}  {}", "", printable(problem))?;
-            }
-            if one.problems > one.listed.len() as u64 {
-                writeln!(out, "{:>32}  …", "")?;
+        for (title, checked) in [("array", &self.arrays), ("source", &self.sources)] {
+            writeln!(out, "{:>10} {:>10} {:>10}  {title}", "chunks", "decoded", "problems")?;
+            for one in checked {
+                let slash = if title == "array" { "/" } else { "" };
+                writeln!(
+                    out,
+                    "{:>10} {:>10} {:>10}  {slash}{}",
+                    one.chunks,
+                    one.decoded,
+                    one.problems,
+                    printable(&one.name)
+                )?;
+                for problem in &one.listed {
+                    writeln!(out, "{:>32}  {}", "", printable(problem))?;
+                }
+                if one.problems > one.listed.len() as u64 {
+                    writeln!(out, "{:>32}  …", "")?;
+                }
             }
         }
+        for note in &self.notes {
+            writeln!(out, "note: {}", printable(note))?;
+        }
+        Ok(())
     }
-    for note in &self.notes {
-        writeln!(out, "note: {}", printable(note))?;
-    }
-    Ok(())
-}
 }
