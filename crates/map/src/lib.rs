@@ -16,6 +16,7 @@ mod options;
 mod readable;
 mod related;
 mod report;
+mod source_attribute;
 mod task;
 pub mod tiff;
 mod transform;
@@ -27,6 +28,7 @@ use error::Result;
 pub use mapped::{LeftOut, Mapped};
 pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
+pub use source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use task::{
     ChunkContent, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece, PieceBytes,
     ReferenceText, StringEnd,

@@ -33,6 +33,8 @@ pub struct MapOptions {
     pub missing_value_convention: bool,
     /// Follow external links of HDF5 files.
     pub follow_external: bool,
+    /// Keep the attributes of HDF5 files with their types, in [`Report::attributes`](crate::Report::attributes).
+    pub source_attributes: bool,
 }
 
 impl Default for MapOptions {
@@ -50,6 +52,7 @@ impl Default for MapOptions {
             unpack: false,
             missing_value_convention: false,
             follow_external: false,
+            source_attributes: false,
         }
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use virtualize_zarr::{FillValue, NodePath};
 
-use crate::Diagnostic;
+use crate::{Diagnostic, SourceAttribute};
 
 /// Decisions and diagnostics of mapping a file.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -11,6 +11,9 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// Facts about each array that was mapped or left out, by path.
     pub arrays: BTreeMap<NodePath, ArrayReport>,
+    /// Attributes of each group and array of an HDF5 file with their types, without those that h5netcdf hides, if
+    /// [`MapOptions::source_attributes`](crate::MapOptions::source_attributes) is set.
+    pub attributes: BTreeMap<NodePath, Vec<SourceAttribute>>,
 }
 
 /// Facts about one array.

@@ -4,6 +4,7 @@
 //! command's options. Whatever waits releases the GIL, and is either awaited or answers Ctrl-C ([`runtime`]).
 
 mod codecs;
+mod attributes;
 mod error;
 mod file;
 mod keys;

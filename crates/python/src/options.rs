@@ -27,7 +27,10 @@ pub(crate) struct FileOptions {
 impl FileOptions {
     /// Returns the library's options for a mapping to a Zarr format.
     pub(crate) fn options(&self, format: ZarrFormat) -> Options {
-        Options { notation: error::KEYWORDS, ..self.mapping.options(self.connection.options(), format) }
+        let mut options = self.mapping.options(self.connection.options(), format);
+        options.notation = error::KEYWORDS;
+        options.map.source_attributes = true;
+        options
     }
 
     /// Returns whether no reader is named that must be able to decode the chunks.

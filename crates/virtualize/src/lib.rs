@@ -69,7 +69,7 @@ pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
-    MapOptions, Outcome, Report, Severity,
+    MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
 };
 pub use virtualize_remedy::{Notation, OptionName, Remedy};
 pub use virtualize_store::{Listed, Object, Stats, StoreError, StoreOptions, open_listed};

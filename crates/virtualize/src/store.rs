@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use virtualize_map::{Diagnostic, Report, Severity};
+use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
 use virtualize_store::{Object, Stats};
 use virtualize_zarr::Hierarchy;
 
@@ -90,6 +90,13 @@ impl VirtualStore {
     /// Returns the urls of all sources as they were read.
     pub(crate) fn source_urls(&self) -> impl Iterator<Item = &str> {
         self.source_urls.iter().map(String::as_str)
+    }
+
+    /// Returns the attributes of a group or array of an HDF5 file with their types, without those that h5netcdf hides.
+    /// Returns `None` if there is no such node, or the attributes were not kept
+    /// ([`virtualize_map::MapOptions::source_attributes`]).
+    pub fn source_attributes(&self, path: &str) -> Option<&[SourceAttribute]> {
+        self.report.attributes.get(path).map(Vec::as_slice)
     }
 
     /// Changes the urls of the sources in the references to be written.

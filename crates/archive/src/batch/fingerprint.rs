@@ -31,6 +31,7 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         follow_external,
         // Follows from `readable-by`.
         own_codecs: _,
+        source_attributes: _,
     } = map;
     say("zarr-format", format);
     say("invalid-nodata", invalid_nodata);

@@ -23,6 +23,7 @@ impl Mapper<'_> {
         element: &ElementType,
         fill: &FillPlan,
     ) -> Map<String, Value> {
+        self.keep_attributes(path, &dataset.attributes);
         let (mut attributes, left_out) = attributes_json(&dataset.attributes, self.shown());
         for (name, why) in left_out.iter().filter(|(name, _)| name != "_FillValue") {
             self.attribute_left_out(path, name, why);

@@ -80,7 +80,8 @@ pub(super) fn attributes_json(
     (converted, left_out)
 }
 
-fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value> {
+/// Converts an attribute.
+pub(super) fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value> {
     let shape = match &attribute.dataspace {
         Dataspace::Null if is_text(&attribute.datatype) => return Ok("".into()),
         Dataspace::Null => return Ok(Value::Array(Vec::new())),

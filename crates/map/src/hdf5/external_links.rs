@@ -14,7 +14,7 @@ use super::others::OtherFile;
 use super::weight::{NODES, weight};
 use super::{Mapper, map_within};
 use crate::related::resolve_relative;
-use crate::{ChunkContent, Error, InlineTask, Mapped, Result, Severity};
+use crate::{ChunkContent, Error, InlineTask, Mapped, Report, Result, Severity, SourceAttribute};
 
 /// Bytes of the budget for a step of work.
 const STEP: u64 = 8;
@@ -86,7 +86,7 @@ impl Mapper<'_> {
         if !left_out.contains(&link.at) {
             parent.children.insert(name.to_owned(), node);
         }
-        self.take_report(&mapped, &path, &link.at);
+        self.take_report(&mapped, &path, &link.at)?;
         self.take_tasks(&mapped, &path, &link.at, &ids, &left_out);
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Mapper<'_> {
     }
 
     /// Copies the diagnostics and reports of nodes at or below `path`, which becomes `at`.
-    fn take_report(&mut self, mapped: &Mapped, path: &str, at: &str) {
+    fn take_report(&mut self, mapped: &Mapped, path: &str, at: &str) -> Result<()> {
         for diagnostic in &mapped.report.diagnostics {
             if let Some(moved) = moved(diagnostic.path.trim_start_matches('/'), path, at) {
                 let path = format!("/{moved}");
@@ -131,6 +131,13 @@ impl Mapper<'_> {
                 self.report.arrays.insert(moved, report.clone());
             }
         }
+        for (node, attributes) in &mapped.report.attributes {
+            if let Some(moved) = moved(node, path, at) {
+                self.take("external links", attributes.iter().map(SourceAttribute::weight).sum())?;
+                self.report.attributes.insert(moved, attributes.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Copies the tasks of arrays that are attached, and reports those that are left out.
@@ -204,7 +211,8 @@ fn renumbered(source: SourceId, ids: &[SourceId]) -> SourceId {
 
 /// Returns the number of items that attaching one link to a file visits.
 fn steps(mapped: &Mapped) -> u64 {
-    let report = mapped.report.diagnostics.len().saturating_add(mapped.report.arrays.len());
+    let Report { diagnostics, arrays, attributes } = &mapped.report;
+    let report = diagnostics.len().saturating_add(arrays.len()).saturating_add(attributes.len());
     report.saturating_add(mapped.tasks.len()).saturating_add(mapped.hierarchy.sources.len()) as u64
 }
 

@@ -20,6 +20,7 @@ mod packing;
 mod pattern;
 mod plan;
 mod references;
+mod source_attributes;
 mod source_table;
 mod structures;
 #[cfg(test)]

@@ -131,6 +131,7 @@ impl Mapper<'_> {
         path: &str,
         source: &SourceGroup,
     ) -> serde_json::Map<String, serde_json::Value> {
+        self.keep_attributes(path, &source.attributes);
         let (attributes, left_out) = attributes_json(&source.attributes, self.shown());
         for (name, why) in left_out {
             self.attribute_left_out(path, &name, &why);

@@ -1,0 +1,162 @@
+//! The attributes of groups and arrays, as h5netcdf returns those of the original file.
+
+use pyo3::{
+    IntoPyObjectExt,
+    exceptions::PyKeyError,
+    prelude::*,
+    types::{PyBytes, PyDict, PyList},
+};
+use virtualize::{NumpyType, SourceAttribute, SourceValue, zarr::Hierarchy};
+
+use crate::{file::File, runtime};
+
+#[pymethods]
+impl File {
+    /// Returns the attributes of a group or array by name: those of an HDF5 file as h5netcdf returns them, those of
+    /// other files as in the metadata.
+    fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+        let Some(attributes) = self.store.source_attributes(path) else {
+            return metadata(py, &self.store.hierarchy, path);
+        };
+        let dict = PyDict::new(py);
+        for SourceAttribute { name, value } in attributes {
+            dict.set_item(name, python_value(py, value)?)?;
+        }
+        Ok(dict.into_any())
+    }
+}
+
+/// Returns the attributes in the metadata of a node.
+fn metadata<'py>(py: Python<'py>, hierarchy: &Hierarchy, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    let group = hierarchy.group(path).map(|group| &group.attributes);
+    let attributes = group.or_else(|| hierarchy.array(path).map(|array| &array.attributes));
+    match attributes {
+        Some(attributes) => runtime::loads(py, &attributes.clone().into()),
+        None => Err(PyKeyError::new_err(path.to_owned())),
+    }
+}
+
+fn python_value<'py>(py: Python<'py>, value: &SourceValue) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        SourceValue::Json(value) => runtime::loads(py, value),
+        SourceValue::Fixed { data_type, shape, bytes } => {
+            let data_type = numpy_type(py, data_type)?;
+            match shape {
+                None => empty(py, data_type),
+                Some(shape) => {
+                    unwrapped(array(py, bytes, data_type)?.call_method1("reshape", (shape,))?, shape)
+                }
+            }
+        }
+        SourceValue::Text { length, is_utf8, shape, elements } => {
+            text(py, *length, *is_utf8, shape, elements)
+        }
+        SourceValue::Sequences { data_type, shape, elements } => {
+            let data_type = numpy_type(py, data_type)?;
+            let arrays = elements.iter().map(|bytes| array(py, bytes, data_type.clone()));
+            let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
+            match (shape.as_deref(), arrays.as_slice()) {
+                (Some([]), [one]) => unwrapped(one.clone(), &[one.len()? as u64]),
+                (Some(shape), _) => unwrapped(objects(py, &arrays, shape)?, shape),
+                (None, _) => empty(py, "O".into_bound_py_any(py)?),
+            }
+        }
+    }
+}
+
+/// Returns the only element of an array of length 1, the scalar of an array without axes, and other arrays unchanged.
+fn unwrapped<'py>(array: Bound<'py, PyAny>, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    match shape.first() {
+        None => array.get_item(()),
+        Some(1) => array.get_item(0),
+        Some(_) => Ok(array),
+    }
+}
+
+/// Returns text: `str`, except for text of one byte, which is a character array of NetCDF. Arrays are lists.
+fn text<'py>(
+    py: Python<'py>,
+    length: Option<u32>,
+    is_utf8: bool,
+    shape: &Option<Vec<u64>>,
+    elements: &[Vec<u8>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(shape) = shape else {
+        return match length {
+            Some(1) => Ok(PyBytes::new(py, b"").into_any()),
+            Some(length) => empty(py, format!("S{length}").into_bound_py_any(py)?),
+            None => empty(py, "O".into_bound_py_any(py)?),
+        };
+    };
+    if length == Some(1) {
+        let characters: Vec<u8> =
+            elements.iter().map(|element| element.first().copied().unwrap_or(0)).collect();
+        let array = array(py, &characters, "S1".into_bound_py_any(py)?)?;
+        return listed(array.call_method1("reshape", (shape,))?, shape);
+    }
+    let encoding = if is_utf8 || length.is_none() { "utf-8" } else { "ascii" };
+    let decode =
+        |bytes: &Vec<u8>| PyBytes::new(py, bytes).call_method1("decode", (encoding, "surrogateescape"));
+    let texts = elements.iter().map(decode).collect::<PyResult<Vec<_>>>()?;
+    match (length, shape.as_slice(), texts.as_slice()) {
+        (_, [], [one]) => Ok(one.clone()),
+        // h5netcdf flattens arrays of text of fixed length.
+        (Some(_), _, [one]) => Ok(one.clone()),
+        (Some(_), ..) => Ok(PyList::new(py, texts)?.into_any()),
+        (None, ..) => listed(objects(py, &texts, shape)?, shape),
+    }
+}
+
+/// Returns an array as a list, without a list around a single element.
+fn listed<'py>(array: Bound<'py, PyAny>, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    match shape.first() {
+        None => array.get_item(()),
+        Some(first) => {
+            let list = array.call_method0("tolist")?;
+            if *first == 1 { list.get_item(0) } else { Ok(list) }
+        }
+    }
+}
+
+fn numpy_type<'py>(py: Python<'py>, data_type: &NumpyType) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = py.import("numpy")?;
+    let (size, fields) = match data_type {
+        NumpyType::Plain(text) => return numpy.call_method1("dtype", (text,)),
+        NumpyType::Struct { size, fields } => (size, fields),
+    };
+    let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    let offsets: Vec<u32> = fields.iter().map(|field| field.offset).collect();
+    let formats = fields.iter().map(|field| {
+        let data_type = numpy_type(py, &field.data_type)?;
+        if field.shape.is_empty() { Ok(data_type) } else { (data_type, &field.shape).into_bound_py_any(py) }
+    });
+    let layout = PyDict::new(py);
+    layout.set_item("names", names)?;
+    layout.set_item("formats", formats.collect::<PyResult<Vec<_>>>()?)?;
+    layout.set_item("offsets", offsets)?;
+    layout.set_item("itemsize", size)?;
+    numpy.call_method1("dtype", (layout,))
+}
+
+/// Returns a writable array of one axis.
+fn array<'py>(py: Python<'py>, bytes: &[u8], data_type: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let view = py.import("numpy")?.call_method1("frombuffer", (PyBytes::new(py, bytes), data_type))?;
+    view.call_method0("copy")
+}
+
+/// Returns an array of objects.
+fn objects<'py>(
+    py: Python<'py>,
+    elements: &[Bound<'py, PyAny>],
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = py.import("numpy")?.call_method1("empty", (elements.len(), "O"))?;
+    for (index, element) in elements.iter().enumerate() {
+        array.set_item(index, element)?;
+    }
+    array.call_method1("reshape", (shape,))
+}
+
+fn empty<'py>(py: Python<'py>, data_type: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    py.import("numpy")?.call_method1("empty", (0, data_type))
+}
