@@ -5,6 +5,7 @@
 
 mod codecs;
 mod attributes;
+mod array;
 mod error;
 mod file;
 mod keys;

@@ -3,7 +3,7 @@
 import os
 import pickle
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
     from zarr.core.buffer import Buffer, BufferPrototype
     from zarr.core.buffer.core import ArrayLike
+
+    from virtualize._array import VirtualArray, VirtualGroup
 
     type Value = _virtualize.Chunk | None
 else:
@@ -88,6 +90,27 @@ class VirtualStore(Store):
         return restore, (pickle.dumps(self._opening), self._version)
 
     # ---- what the file contains
+
+    def __getitem__(self, path: str) -> "VirtualArray | VirtualGroup":
+        """Return the array or group at a path."""
+        from virtualize._array import node
+
+        return node(self, path)
+
+    def attributes(self, path: str) -> dict[str, Any]:
+        """Return the attributes of an array or a group."""
+        return self._file.attributes(path)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._root()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._root())
+
+    def _root(self) -> "VirtualGroup":
+        from virtualize._array import VirtualGroup
+
+        return VirtualGroup(self, "")
 
     @property
     def report(self) -> dict[str, Any]:

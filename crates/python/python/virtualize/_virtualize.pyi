@@ -1,6 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,19 @@ from numpy.typing import NDArray
 from virtualize._errors import Diagnostic
 
 type Chunk = NDArray[np.uint8]
+type Request = Sequence[tuple[int, int, int] | NDArray[np.uint64]] | Mapping[str, Sequence[NDArray[np.uint64]]]
 type Part = tuple[int, int] | int | None
 type Version = tuple[tuple[str, str | None, int, int | None], ...]
+
+class ArrayInfo(TypedDict):
+    shape: list[int]
+    dtype: str | list[Any]
+    is_text: bool
+    chunks: list[int] | None
+    edges: list[list[int]] | None
+    dims: list[str | None]
+    filters: dict[str, Any]
+    fill_value: bytes | str | None
 
 class File:
     @property
@@ -43,6 +54,11 @@ class File:
     def chunk_size(self, key: str) -> int | None: ...
     def list_keys(self, prefix: str, after: str | None, most: int) -> list[str]: ...
     def list_folder(self, folder: str, after: str | None, most: int) -> list[str]: ...
+    def array_info(self, path: str) -> ArrayInfo | None: ...
+    def children(self, path: str) -> dict[str, bool] | None: ...
+    def read_fixed(self, path: str, selected: Request, out: Chunk) -> None: ...
+    def read_variable(self, path: str, selected: Request) -> list[str] | list[bytes]: ...
+    def attributes(self, path: str) -> dict[str, Any]: ...
 
 @overload
 def open(location: str, options: str, decoded: bool, wait: Literal[True]) -> File: ...

@@ -1,0 +1,195 @@
+//! Arrays and groups of a file: their metadata, and their values in memory that NumPy allocated.
+
+use std::sync::Arc;
+
+use numpy::{PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::{
+    prelude::*,
+    types::{PyBytes, PyDict, PyList, PyString},
+};
+use serde_json::{Value, json};
+use virtualize::{
+    AxisSelection, Selection,
+    zarr::{Array, ChunkGrid, Codec, DataType, Endian, Field, FillValue, Node},
+};
+
+use crate::{error, file::File, runtime};
+
+/// Indices along one axis.
+#[derive(FromPyObject)]
+pub(crate) enum Axis<'py> {
+    /// First index, distance and number.
+    #[pyo3(transparent)]
+    Range((u64, u64, u64)),
+    /// Indices in any order.
+    #[pyo3(transparent)]
+    Indices(PyReadonlyArray1<'py, u64>),
+}
+
+/// What is read of an array.
+#[derive(FromPyObject)]
+pub(crate) enum Selected<'py> {
+    /// All combinations of the indices along each axis: a list.
+    #[pyo3(transparent)]
+    Axes(Vec<Axis<'py>>),
+    /// Single elements: a dictionary of one item, the lists of their indices.
+    Points {
+        #[pyo3(item("points"))]
+        points: Vec<PyReadonlyArray1<'py, u64>>,
+    },
+}
+
+impl Selected<'_> {
+    fn selection(&self) -> Selection {
+        let list = |indices: &PyReadonlyArray1<'_, u64>| indices.as_array().to_vec();
+        match self {
+            Self::Axes(axes) => Selection::Axes(
+                axes.iter()
+                    .map(|axis| match axis {
+                        Axis::Range((start, step, count)) => {
+                            AxisSelection::Range { start: *start, step: *step, count: *count }
+                        }
+                        Axis::Indices(indices) => AxisSelection::Indices(list(indices)),
+                    })
+                    .collect(),
+            ),
+            Self::Points { points } => Selection::Points(points.iter().map(list).collect()),
+        }
+    }
+}
+
+#[pymethods]
+impl File {
+    /// Reads elements of fixed size into the bytes of a NumPy array, in row-major order and little-endian byte order.
+    fn read_fixed(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        selected: Selected<'_>,
+        mut out: PyReadwriteArray1<'_, u8>,
+    ) -> PyResult<()> {
+        let (selection, out) = (selected.selection(), out.as_slice_mut()?);
+        let runtime = runtime::runtime()?;
+        let reader = Arc::clone(&self.reader);
+        py.detach(|| {
+            let _context = runtime.enter();
+            reader.read(path, &selection, out).map_err(|error| error::of(&error))
+        })
+    }
+
+    /// Reads texts or byte strings of variable length, in row-major order.
+    fn read_variable<'py>(
+        &self,
+        py: Python<'py>,
+        path: &str,
+        selected: Selected<'_>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let selection = selected.selection();
+        let runtime = runtime::runtime()?;
+        let reader = Arc::clone(&self.reader);
+        let found = py.detach(|| {
+            let _context = runtime.enter();
+            reader.read_variable(path, &selection).map_err(|error| error::of(&error))
+        })?;
+        let array = self.store.hierarchy.array(path);
+        let is_text = array.is_some_and(|array| array.data_type == DataType::String);
+        let list = PyList::empty(py);
+        for bytes in found {
+            if is_text { list.append(text(py, &bytes)?)? } else { list.append(PyBytes::new(py, &bytes))? }
+        }
+        Ok(list)
+    }
+
+    /// Returns the metadata of an array, `None` if there is no array at the path.
+    fn array_info<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(array) = self.store.hierarchy.array(path) else { return Ok(None) };
+        let info = runtime::loads(py, &described(array))?;
+        info.cast::<PyDict>()?.set_item("fill_value", fill_value(py, array)?)?;
+        Ok(Some(info))
+    }
+
+    /// Returns whether each child of a group is an array, by name; `None` if there is no group at the path.
+    fn children<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(group) = self.store.hierarchy.group(path) else { return Ok(None) };
+        let found = PyDict::new(py);
+        for (name, node) in &group.children {
+            found.set_item(name, matches!(node, Node::Array(_)))?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Returns the attributes of a node as JSON has them.
+    fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+        let hierarchy = &self.store.hierarchy;
+        let found = match (hierarchy.array(path), hierarchy.group(path)) {
+            (Some(array), _) => array.attributes.clone(),
+            (None, Some(group)) => group.attributes.clone(),
+            _ => Default::default(),
+        };
+        runtime::loads(py, &Value::Object(found))
+    }
+}
+
+/// Returns text as h5py does: bytes that are not UTF-8 become surrogates.
+fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Ok(PyString::new(py, text).into_any()),
+        Err(_) => PyBytes::new(py, bytes).call_method1("decode", ("utf-8", "surrogateescape")),
+    }
+}
+
+fn described(array: &Array) -> Value {
+    let (chunks, edges) = match &array.chunk_grid {
+        ChunkGrid::Regular(chunks) => (Some(chunks), None),
+        ChunkGrid::Rectilinear(edges) => (None, Some(edges)),
+    };
+    json!({
+        "shape": array.shape,
+        "dtype": numpy_type(&array.data_type),
+        "is_text": array.data_type == DataType::String,
+        "chunks": chunks,
+        "edges": edges,
+        "dims": array.dimension_names,
+        "filters": filters(array),
+    })
+}
+
+/// Returns the filters of an HDF5 dataset as netCDF4-python names them.
+fn filters(array: &Array) -> Value {
+    let has = |name: &str| array.codecs.iter().any(|codec| codec.name() == Some(name));
+    let level = array.codecs.iter().find_map(|codec| match codec {
+        Codec::Zlib { level } => Some(*level),
+        _ => None,
+    });
+    let mut found = json!({"zlib": has("zlib"), "shuffle": has("shuffle"), "fletcher32": has("fletcher32")});
+    if let (Some(level), Some(found)) = (level, found.as_object_mut()) {
+        found.insert("complevel".to_owned(), level.into());
+    }
+    found
+}
+
+fn fill_value<'py>(py: Python<'py>, array: &Array) -> PyResult<Option<Bound<'py, PyAny>>> {
+    array
+        .fill_value
+        .as_ref()
+        .map(|value| match value {
+            FillValue::Fixed(bytes) | FillValue::Variable(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
+            FillValue::Text(value) => Ok(PyString::new(py, value).into_any()),
+        })
+        .transpose()
+}
+
+/// Returns the type of NumPy for values in memory, all numbers little-endian: text, or a list of fields.
+fn numpy_type(data_type: &DataType) -> Value {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(numpy_field).collect(),
+        DataType::RawBytes(size) => format!("|V{size}").into(),
+        DataType::FixedBytes(size) => format!("|S{size}").into(),
+        // The types that remain have one in Zarr v2, and its name is NumPy's.
+        other => other.to_v2(Endian::Little).unwrap_or_else(|_| "|O".into()),
+    }
+}
+
+fn numpy_field(field: &Field) -> Value {
+    json!([field.name, numpy_type(&field.data_type), field.shape])
+}
