@@ -1,0 +1,217 @@
+"""The xarray backend: ``xarray.open_dataset(url, engine="virtualize")``."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Unpack, override
+
+import numpy as np
+from xarray import Dataset, DataTree, Variable
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
+from xarray.backends.store import StoreBackendEntrypoint
+from xarray.coding.strings import create_vlen_dtype
+from xarray.core import indexing
+
+from virtualize._array import VirtualArray, VirtualGroup, file_of
+from virtualize._errors import VirtualizeWarning
+from virtualize._open import Opening
+from virtualize._options import OpenOptions, to_json
+from virtualize._store import VirtualStore
+
+_TEXT: np.dtype[Any] = create_vlen_dtype(str)  # type: ignore[no-untyped-call]
+_DECODERS = (
+    "mask_and_scale",
+    "decode_times",
+    "concat_characters",
+    "decode_coords",
+    "drop_variables",
+    "use_cftime",
+    "decode_timedelta",
+)
+# xarray does what these do, and would do it twice.
+_FOR_ZARR = {"unpack", "missing_value_convention"}
+# xarray gets the attributes of the file, not those of the references.
+_ATTRIBUTES_OF_REFERENCES = {"fill-value-dropped", "missing-value-dropped", "missing-value-as-fill-value"}
+
+type Source = str | os.PathLike[str] | VirtualStore
+
+
+class VirtualizeBackend(BackendEntrypoint):
+    """Backend of xarray for HDF5, NetCDF-4, TIFF, GeoTIFF and COG files.
+
+    It shows an HDF5 or NetCDF-4 file as ``engine="h5netcdf"`` does, and a TIFF file with the values, coordinates and
+    CRS of rioxarray. The parameters are those of :func:`virtualize.open`, with ``decoded=True`` by default, and
+    ``group``.
+
+    Examples
+    --------
+    >>> import xarray
+    >>> ds = xarray.open_dataset("fixtures/hdf5/netcdf4.nc", engine="virtualize")
+    >>> dict(ds["temperature"].sizes)
+    {'time': 3, 'lat': 4, 'lon': 6}
+    """
+
+    description = "Open HDF5, NetCDF-4, TIFF, GeoTIFF and COG files in place"
+    supports_groups = True
+    # xarray would reject `**options` if it looked at the signature.
+    open_dataset_parameters = (
+        "filename_or_obj",
+        *_DECODERS,
+        "group",
+        "store",
+        "decoded",
+        *(OpenOptions.__annotations__.keys() - _FOR_ZARR),
+    )
+
+    @override
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Return ``False``: xarray uses this backend for ``engine="virtualize"`` only."""
+        return False
+
+    @override
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: Source,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        store: Any = None,
+        decoded: bool = True,
+        **options: Unpack[OpenOptions],
+    ) -> Dataset:
+        """Open a group of a file, by default the root."""
+        return StoreBackendEntrypoint().open_dataset(
+            _DataStore(_group(_opened(filename_or_obj, store, decoded, options), group)),
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+    @override
+    def open_groups_as_dict(  # type: ignore[override]
+        self,
+        filename_or_obj: Source,
+        *,
+        group: str | None = None,
+        store: Any = None,
+        decoded: bool = True,
+        **options: Any,
+    ) -> dict[str, Dataset]:
+        """Open a group and all groups below it, by path."""
+        decoders = {name: options.pop(name) for name in _DECODERS if name in options}
+        opened = _opened(filename_or_obj, store, decoded, options)
+        entrypoint = StoreBackendEntrypoint()
+        return {
+            path: entrypoint.open_dataset(_DataStore(found), **decoders)
+            for path, found in _walk(_group(opened, group), "/" if group is None else ".")
+        }
+
+    @override
+    def open_datatree(self, filename_or_obj: Source, **options: Any) -> DataTree:  # type: ignore[override]
+        """Open a group and all groups below it as a tree."""
+        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+
+
+def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualStore:
+    if isinstance(source, VirtualStore):
+        return source
+    for name in _FOR_ZARR & options.keys():
+        raise TypeError(f"{name} is not an option of engine='virtualize': xarray decodes the values")
+    opening = Opening(os.path.expanduser(os.fspath(source)), to_json(options), decoded, store)
+    file = opening.open()
+    for diagnostic in file.diagnostics:
+        if diagnostic.severity == "warning" and diagnostic.code not in _ATTRIBUTES_OF_REFERENCES:
+            warnings.warn(VirtualizeWarning(file.name, diagnostic), stacklevel=5)
+    return VirtualStore(file, opening)
+
+
+def _group(store: VirtualStore, path: str | None) -> VirtualGroup:
+    found = store[path or ""]
+    if isinstance(found, VirtualArray):
+        raise KeyError(f"{path!r} is an array; group= must name a group")
+    return found
+
+
+def _walk(group: VirtualGroup, path: str) -> Iterator[tuple[str, VirtualGroup]]:
+    yield path, group
+    for name in group.group_keys():
+        child = group[name]
+        assert isinstance(child, VirtualGroup)
+        yield from _walk(child, name if path == "." else f"{path.rstrip('/')}/{name}")
+
+
+class _DataStore(AbstractDataStore):
+    """A group, with variables and attributes as they are in the file."""
+
+    def __init__(self, group: VirtualGroup) -> None:
+        self._group = group
+
+    @override
+    def get_attrs(self) -> dict[str, Any]:
+        return self._group.attrs
+
+    def get_variables(self) -> dict[str, Variable]:
+        arrays = {name: self._group[name] for name in self._group.array_keys()}
+        return {name: _variable(array) for name, array in arrays.items() if isinstance(array, VirtualArray)}
+
+
+def _variable(array: VirtualArray) -> Variable:
+    dims = [name or f"dim_{axis}" for axis, name in enumerate(array.dims)]
+    data = indexing.LazilyIndexedArray(_LazyArray(array))
+    return Variable(dims, data, array.attrs, _encoding(array, dims))
+
+
+def _encoding(array: VirtualArray, dims: list[str]) -> dict[str, Any]:
+    """Return the encoding, in the notation of h5netcdf's backend."""
+    encoding: dict[str, Any] = {
+        "dtype": str if array.info["is_text"] else array.dtype,
+        "source": file_of(array.store).name,
+        "original_shape": array.shape,
+        **array.info["filters"],
+    }
+    if array.chunks != array.shape:
+        encoding["preferred_chunks"] = dict(zip(dims, array.chunks, strict=True))
+    is_regular = array.info["edges"] is None
+    encoding["contiguous"] = array.chunks == array.shape and not any(array.info["filters"].values())
+    encoding["chunksizes"] = array.chunks if is_regular and not encoding["contiguous"] else None
+    return encoding
+
+
+class _LazyArray(BackendArray):
+    """An array that xarray has not read yet."""
+
+    __slots__ = ("_array", "dtype", "shape")
+
+    def __init__(self, array: VirtualArray) -> None:
+        self._array = array
+        self.shape = array.shape
+        # So that xarray knows texts from other objects.
+        self.dtype: np.dtype[Any] = _TEXT if array.info["is_text"] else array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.VECTORIZED, self._method(key)
+        )
+
+    @override
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        import asyncio
+
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    def _method(self, key: indexing.ExplicitIndexer) -> Callable[[Any], np.ndarray[Any, Any]]:
+        if isinstance(key, indexing.VectorizedIndexer):
+            return self._array.vindex.__getitem__
+        if isinstance(key, indexing.OuterIndexer):
+            return self._array.oindex.__getitem__
+        return self._array.read
