@@ -2,7 +2,7 @@
 
 import difflib
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from virtualize import _virtualize
 from virtualize._read import Request, read, result_shape
-from virtualize._selection import Outer, Shape, Vectorized, basic, outer, vectorized
+from virtualize._selection import Outer, Shape, Vectorized, as_tuple, basic, outer, vectorized
 
 if TYPE_CHECKING:
     from virtualize._store import VirtualStore
@@ -126,7 +126,7 @@ class VirtualArray:
         >>> array.read(0, out=out) is out
         True
         """
-        return self._read(basic(selection, self.shape), out)
+        return self.select(basic(selection, self.shape), out)
 
     async def read_async(self, selection: Any = ..., out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Read a selection, as :meth:`read` does."""
@@ -135,10 +135,9 @@ class VirtualArray:
         return await asyncio.to_thread(self.read, selection, out)
 
     def __getitem__(self, key: Any) -> Any:
-        values = self._read(basic(key, self.shape), None)
-        keys = key if isinstance(key, tuple) else (key,)
+        values = self.select(basic(key, self.shape))
         # As NumPy: an element rather than an array of no axes.
-        return values if any(part is Ellipsis for part in keys) else values[()]
+        return values if any(part is Ellipsis for part in as_tuple(key)) else values[()]
 
     def __len__(self) -> int:
         if not self.shape:
@@ -164,7 +163,8 @@ class VirtualArray:
     def __reduce__(self) -> tuple[Any, ...]:
         return VirtualArray, (self.store, self.path, self.info)
 
-    def _read(self, selected: Outer | Vectorized, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    def select(self, selected: Outer | Vectorized, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Read a selection that was interpreted."""
         shape = result_shape(selected)
         if out is None:
             return read(selected, self._chunk_lengths(), self._elements, None)
@@ -198,12 +198,12 @@ class Indexer:
 
     __slots__ = ("_array", "_interpret")
 
-    def __init__(self, array: VirtualArray, interpret: Any) -> None:
+    def __init__(self, array: VirtualArray, interpret: Callable[[Any, Shape], Outer | Vectorized]) -> None:
         self._array = array
         self._interpret = interpret
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        return self._array._read(self._interpret(key, self._array.shape), None)
+        return self._array.select(self._interpret(key, self._array.shape))
 
 
 class VirtualGroup:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 type Indices = npt.NDArray[np.intp]
 type Shape = tuple[int, ...]
+type Entry = range | Indices | int | None
+"""Indices along an axis, one index, or a new axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ def basic(key: Any, shape: Shape) -> Outer | Vectorized:
     """Interpret a key as NumPy does in ``array[key]``."""
     entries = _expanded(key, shape)
     if any(isinstance(entry, np.ndarray) for entry in entries):
-        return _advanced(entries, shape)
-    return _outer(entries, shape)
+        return _advanced(entries)
+    return _outer(entries)
 
 
 def outer(key: Any, shape: Shape) -> Outer:
@@ -42,22 +44,30 @@ def outer(key: Any, shape: Shape) -> Outer:
     entries = _expanded(key, shape)
     if any(isinstance(entry, np.ndarray) and entry.ndim > 1 for entry in entries):
         raise IndexError("oindex takes arrays of one axis")
-    return _outer(entries, shape)
+    return _outer(entries)
 
 
 def vectorized(key: Any, shape: Shape) -> Vectorized:
     """Interpret a key as Zarr does in ``array.vindex[key]``: arrays of indices for all axes, or a mask."""
     entries = _expanded(key, shape)
-    if any(entry is None or isinstance(entry, slice) for entry in entries):
+    if any(entry is None or isinstance(entry, range) for entry in entries):
         raise IndexError("vindex takes indices for each axis, or a mask of the array's shape")
     arrays = [np.asarray(entry, np.intp) for entry in entries]
     _broadcast(arrays)
     return Vectorized(arrays)
 
 
-def _expanded(key: Any, shape: Shape) -> list[Any]:
+def as_tuple(key: Any) -> tuple[Any, ...]:
+    """Return the entries of a key."""
+    if not isinstance(key, tuple):
+        return (key,)
+    entries: tuple[Any, ...] = key  # pyright: ignore[reportUnknownVariableType]
+    return entries
+
+
+def _expanded(key: Any, shape: Shape) -> list[Entry]:
     """Return one entry for each axis, and ``None`` for each new axis. Indices in them count from the start."""
-    entries = [part for entry in (key if isinstance(key, tuple) else (key,)) for part in _parts(entry)]
+    entries = [part for entry in as_tuple(key) for part in _parts(entry)]
     if sum(entry is Ellipsis for entry in entries) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     used = sum(entry is not None and entry is not Ellipsis for entry in entries)
@@ -65,12 +75,10 @@ def _expanded(key: Any, shape: Shape) -> list[Any]:
         raise IndexError(f"too many indices: the array has {len(shape)} axes, but {used} were indexed")
     at = next((i for i, entry in enumerate(entries) if entry is Ellipsis), len(entries))
     entries[at : at + 1] = [slice(None)] * (len(shape) - used)
-    axis, found = 0, list[Any]()
+    axis, found = 0, list[Entry]()
     for entry in entries:
-        if entry is not None:
-            entry = _from_start(entry, axis, shape[axis])
-            axis += 1
-        found.append(entry)
+        found.append(None if entry is None else _from_start(entry, axis, shape[axis]))
+        axis += entry is not None
     return found
 
 
@@ -84,10 +92,12 @@ class _Mask:
 
 def _parts(entry: Any) -> list[Any]:
     """Return the entries that an entry of a key stands for: a mask is one for each of its axes."""
-    if not isinstance(entry, list | bool | np.bool) and (isinstance(entry, np.generic) or not hasattr(entry, "__array__")):
-        return [entry]
-    array = np.asarray(entry)
-    if array.size == 0 and isinstance(entry, list):
+    is_list = isinstance(entry, list)
+    if not (is_list or isinstance(entry, bool | np.bool)):
+        if isinstance(entry, np.generic) or not hasattr(entry, "__array__"):
+            return [entry]
+    array: npt.NDArray[Any] = np.asarray(entry)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if array.size == 0 and is_list:
         array = array.astype(np.intp)
     if array.dtype == bool and array.ndim:
         return [_Mask(indices, length) for indices, length in zip(array.nonzero(), array.shape, strict=True)]
@@ -96,15 +106,17 @@ def _parts(entry: Any) -> list[Any]:
     return [array]
 
 
-def _from_start(entry: Any, axis: int, size: int) -> Any:
-    """Return an entry of a key with indices that count from the start."""
+def _from_start(entry: Any, axis: int, size: int) -> range | Indices | int:
+    """Return the indices of an entry of a key, counted from the start."""
     if isinstance(entry, slice):
-        return entry
+        part: slice[Any, Any, Any] = entry  # pyright: ignore[reportUnknownVariableType]
+        return range(*part.indices(size))
     if isinstance(entry, _Mask):
         if entry.length != size:
             raise IndexError(f"a mask of length {entry.length} along axis {axis} with size {size}")
         return entry.indices
-    if not isinstance(entry, np.ndarray):
+    is_array = isinstance(entry, np.ndarray)
+    if not is_array:
         try:
             entry = operator.index(entry)
         except TypeError:
@@ -112,17 +124,17 @@ def _from_start(entry: Any, axis: int, size: int) -> Any:
                 "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
                 f"are valid indices, not {entry!r}"
             ) from None
-    array: npt.NDArray[Any] = np.asarray(entry)
+    array: npt.NDArray[Any] = np.asarray(entry)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if array.size and not (-size <= array.min() and array.max() < size):
         wrong = array[(array < -size) | (array >= size)].flat[0]
         raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {size}")
     indices = array.astype(np.intp, copy=False)
     if array.size and indices.min() < 0:
         indices = np.where(indices < 0, indices + size, indices)
-    return indices if isinstance(entry, np.ndarray) else int(indices)
+    return indices if is_array else int(indices)
 
 
-def _outer(entries: Sequence[Any], shape: Shape) -> Outer:
+def _outer(entries: Sequence[Entry]) -> Outer:
     axes: list[range | Indices] = []
     result: list[int] = []
     for entry in entries:
@@ -133,12 +145,12 @@ def _outer(entries: Sequence[Any], shape: Shape) -> Outer:
         elif isinstance(entry, np.ndarray) and not entry.ndim:
             axes.append(entry.reshape(1))
         else:
-            axes.append(range(*entry.indices(shape[len(axes)])) if isinstance(entry, slice) else entry)
+            axes.append(entry)
             result.append(len(axes[-1]))
     return Outer(axes, tuple(result))
 
 
-def _advanced(entries: Sequence[Any], shape: Shape) -> Vectorized:
+def _advanced(entries: Sequence[Entry]) -> Vectorized:
     """Interpret a key with arrays of indices: integers are arrays too, and slices become further axes of the result."""
     is_array = [isinstance(entry, int | np.ndarray) for entry in entries]
     arrays = [np.asarray(entry) for entry, yes in zip(entries, is_array, strict=True) if yes]
@@ -151,7 +163,7 @@ def _advanced(entries: Sequence[Any], shape: Shape) -> Vectorized:
             axes.append(array.reshape((1,) * (count - array.ndim) + array.shape + (1,) * others))
             continue
         if entry is not None:
-            along = np.arange(*entry.indices(shape[len(axes)]))
+            along = np.asarray(entry, np.intp)
             axes.append(along.reshape((1,) * (count + other) + (-1,) + (1,) * (others - other - 1)))
         other += 1
     where = np.flatnonzero(is_array)

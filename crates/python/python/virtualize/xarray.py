@@ -9,7 +9,7 @@ import numpy as np
 from xarray import Dataset, DataTree, Variable
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.store import StoreBackendEntrypoint
-from xarray.coding.strings import create_vlen_dtype
+from xarray.coding.strings import create_vlen_dtype  # pyright: ignore[reportUnknownVariableType]
 from xarray.core import indexing
 
 from virtualize._array import VirtualArray, VirtualGroup, file_of
@@ -32,6 +32,10 @@ _DECODERS = (
 _FOR_ZARR = {"unpack", "missing_value_convention"}
 # xarray gets the attributes of the file, not those of the references.
 _ATTRIBUTES_OF_REFERENCES = {"fill-value-dropped", "missing-value-dropped", "missing-value-as-fill-value"}
+
+# Both are incompletely typed.
+_ENTRYPOINT: Any = StoreBackendEntrypoint()
+_TREE: Any = DataTree
 
 type Source = str | os.PathLike[str] | VirtualStore
 
@@ -86,7 +90,7 @@ class VirtualizeBackend(BackendEntrypoint):
         **options: Unpack[OpenOptions],
     ) -> Dataset:
         """Open a group of a file, by default the root."""
-        return StoreBackendEntrypoint().open_dataset(
+        ds: Dataset = _ENTRYPOINT.open_dataset(
             _DataStore(_group(_opened(filename_or_obj, store, decoded, options), group)),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
@@ -96,6 +100,7 @@ class VirtualizeBackend(BackendEntrypoint):
             use_cftime=use_cftime,
             decode_timedelta=decode_timedelta,
         )
+        return ds
 
     @override
     def open_groups_as_dict(  # type: ignore[override]
@@ -110,16 +115,16 @@ class VirtualizeBackend(BackendEntrypoint):
         """Open a group and all groups below it, by path."""
         decoders = {name: options.pop(name) for name in _DECODERS if name in options}
         opened = _opened(filename_or_obj, store, decoded, options)
-        entrypoint = StoreBackendEntrypoint()
         return {
-            path: entrypoint.open_dataset(_DataStore(found), **decoders)
+            path: _ENTRYPOINT.open_dataset(_DataStore(found), **decoders)
             for path, found in _walk(_group(opened, group), "/" if group is None else ".")
         }
 
     @override
     def open_datatree(self, filename_or_obj: Source, **options: Any) -> DataTree:  # type: ignore[override]
         """Open a group and all groups below it as a tree."""
-        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+        tree: DataTree = _TREE.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+        return tree
 
 
 def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualStore:
