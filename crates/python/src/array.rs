@@ -117,17 +117,6 @@ impl File {
         }
         Ok(Some(found))
     }
-
-    /// Returns the attributes of a node as JSON has them.
-    fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
-        let hierarchy = &self.store.hierarchy;
-        let found = match (hierarchy.array(path), hierarchy.group(path)) {
-            (Some(array), _) => array.attributes.clone(),
-            (None, Some(group)) => group.attributes.clone(),
-            _ => Default::default(),
-        };
-        runtime::loads(py, &Value::Object(found))
-    }
 }
 
 /// Returns text as h5py does: bytes that are not UTF-8 become surrogates.

@@ -3,9 +3,9 @@
 //! The Python sources in `python/` build the public package on it. Options arrive as JSON text with the names of the
 //! command's options. Whatever waits releases the GIL, and is either awaited or answers Ctrl-C ([`runtime`]).
 
-mod codecs;
-mod attributes;
 mod array;
+mod attributes;
+mod codecs;
 mod error;
 mod file;
 mod keys;
