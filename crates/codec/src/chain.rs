@@ -3,8 +3,9 @@
 use virtualize_zarr::Codec;
 
 use crate::{
-    CodecFailure,
-    codecs::{Direction, run},
+    CodecFailure, Scratch,
+    codecs::{Direction, fletcher32, run},
+    fast,
 };
 
 /// Bytes by which encoders may lengthen even a small chunk: headers, checksums and tables.
@@ -61,6 +62,54 @@ fn decode_to_limit(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8
         data = Some(output);
     }
     Ok(data.unwrap_or_else(|| bytes.iter().copied().take(most).collect()))
+}
+
+/// Decodes a chunk that fills `out`, without allocating memory for each codec. `None` if [`decode`] must decide.
+pub(crate) fn decode_fast(
+    codecs: &[Codec],
+    bytes: &[u8],
+    out: &mut [u8],
+    scratch: &mut Scratch,
+) -> Option<()> {
+    let limits = limits(codecs, out.len());
+    let steps = codecs.iter().zip(&limits).enumerate().filter(|(_, (codec, _))| !fast::keeps(codec));
+    let mut steps = steps.rev().peekable();
+    let Scratch { buffers: [one, other], fast: state } = scratch;
+    let (mut current, mut next) = (one, other);
+    // Length of the data in `current`; `None` while it is in `bytes`.
+    let mut decoded: Option<usize> = None;
+    let mut stored = bytes.len();
+    while let Some((index, (codec, limit))) = steps.next() {
+        let input = match decoded {
+            None => bytes.get(..stored)?,
+            Some(length) => current.get(..length)?,
+        };
+        if matches!(codec, Codec::Fletcher32) {
+            let length = fletcher32::verified(input).ok()?.len();
+            *decoded.as_mut().unwrap_or(&mut stored) = length;
+            continue;
+        }
+        let may_be_longer = codecs.get(..index)?.iter().all(Codec::decodes_prefixes);
+        if !limit.exact || !may_be_longer && matches!(codec, Codec::Lzw) {
+            return None;
+        }
+        if steps.peek().is_none() {
+            return fast::decode(codec, input, out, state);
+        }
+        if !fast::is_plausible(input.len(), limit.bytes) {
+            return None;
+        }
+        next.resize(limit.bytes, 0);
+        fast::decode(codec, input, next, state)?;
+        decoded = Some(limit.bytes);
+        std::mem::swap(&mut current, &mut next);
+    }
+    let input = match decoded {
+        None => bytes.get(..stored)?,
+        Some(length) => current.get(..length)?,
+    };
+    out.copy_from_slice(input.get(..out.len())?);
+    Some(())
 }
 
 /// Encodes a chunk by a chain of codecs, the first first.

@@ -13,6 +13,8 @@
 mod bits;
 mod chain;
 mod codecs;
+mod decoder;
+mod fast;
 pub mod jpeg;
 pub mod jpeg2000;
 pub mod lerc;
@@ -21,6 +23,7 @@ mod values;
 pub mod webp;
 
 pub use chain::{decode, decode_variable, encode};
+pub use decoder::{Decoder, Scratch};
 pub use values::{decode_values, encode_values};
 
 use virtualize_zarr::ArithmeticError;

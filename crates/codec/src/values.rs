@@ -2,7 +2,7 @@
 
 use virtualize_zarr::{Arithmetic, Codec, DataType};
 
-use crate::{CodecFailure, parameters};
+use crate::{CodecFailure, Decoder};
 
 /// Encodes elements of the array's type, in stored order, by a chain that may contain `scale_offset` and `cast_value`.
 ///
@@ -29,13 +29,7 @@ pub fn decode_values(
     bytes: &[u8],
     count: usize,
 ) -> Result<Vec<u8>, CodecFailure> {
-    let arithmetic = Arithmetic::new(data_type, codecs)?;
-    let size = arithmetic.stored_type().size().and_then(|size| usize::try_from(size).ok());
-    let expected = size
-        .and_then(|size| count.checked_mul(size))
-        .ok_or_else(|| parameters("chunk", format!("{count} elements of {}", arithmetic.stored_type())))?;
-    let stored = crate::decode(&rest(codecs), bytes, expected)?;
-    Ok(arithmetic.decode(&stored, Codec::endian_of(codecs))?)
+    Decoder::new(data_type, codecs)?.decode_growing(bytes, count)
 }
 
 fn rest(codecs: &[Codec]) -> Vec<Codec> {

@@ -63,6 +63,21 @@ impl LocalFile {
         Some(format!("{}-{modified}-{more}", self.size))
     }
 
+    /// Reads bytes into a buffer, and returns their number, which is smaller at the end of the file. Fails if the file
+    /// changed since it was opened.
+    pub(crate) fn read_into(
+        &self,
+        start: u64,
+        buffer: &mut [u8],
+        meter: &Meter,
+    ) -> Result<usize, StoreError> {
+        let range = ByteRange::new(start, buffer.len() as u64).clamp_to(self.size);
+        let length = usize::try_from(range.length).unwrap_or(usize::MAX).min(buffer.len());
+        self.read_exact(buffer.get_mut(..length).unwrap_or_default(), range.start, meter)?;
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
+        Ok(length)
+    }
+
     /// Reads ranges; fails if the file changed since it was opened.
     pub(crate) fn read_ranges(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
         let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
@@ -100,10 +115,16 @@ impl LocalFile {
             return Ok(Bytes::new());
         }
         let mut buffer = vec![0; length];
-        match read_exact_at(&self.file, &mut buffer, range.start) {
+        self.read_exact(&mut buffer, range.start, meter)?;
+        Ok(buffer.into())
+    }
+
+    /// Fills a buffer.
+    fn read_exact(&self, buffer: &mut [u8], start: u64, meter: &Meter) -> Result<(), StoreError> {
+        match read_exact_at(&self.file, buffer, start) {
             Ok(()) => {
-                meter.request(range.length);
-                Ok(buffer.into())
+                meter.request(buffer.len() as u64);
+                Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.changed("it became shorter"))

@@ -143,6 +143,29 @@ impl Object {
         }
     }
 
+    /// Reads bytes of a local file, or of one in memory, into a buffer on the calling thread, and returns their number,
+    /// which is smaller at the end of the file. `None` for other files.
+    ///
+    /// # Errors
+    /// As [`Object::read_once`].
+    pub fn read_now(&self, start: u64, buffer: &mut [u8]) -> Option<Result<usize, StoreError>> {
+        match &self.content {
+            Content::Local(file) => Some(file.read_into(start, buffer, &self.meter)),
+            Content::Remote(_) => None,
+            Content::Memory(memory) => {
+                let range = ByteRange::new(start, buffer.len() as u64).clamp_to(memory.size());
+                let bytes = slice(&memory.0, range.start, range.length);
+                buffer.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+                Some(Ok(bytes.len()))
+            }
+        }
+    }
+
+    /// Returns whether [`Object::read_now`] reads the file.
+    pub fn is_local(&self) -> bool {
+        !matches!(self.content, Content::Remote(_))
+    }
+
     /// Returns the requests, bytes and time spent on reads so far.
     pub fn stats(&self) -> Stats {
         self.meter.stats()

@@ -111,6 +111,9 @@ pub enum ArrayError {
     /// A chunk has fewer elements than its shape.
     #[error("its elements are fewer than its shape has")]
     TooFewElements,
+    /// Elements of the type have a fixed size.
+    #[error("its elements have a fixed size")]
+    FixedSize,
     /// Elements of the type have no fixed size.
     #[error("its elements have no fixed size")]
     VariableSize,

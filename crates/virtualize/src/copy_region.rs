@@ -54,38 +54,156 @@ pub(crate) fn copy_region(
         return Ok(());
     }
     let ((target, to), (source, from)) = (target, source);
-    // A row is copied in one piece if its elements are adjacent in both buffers.
-    let is_adjacent = |region: &Region| region.strides.last() == Some(&1);
-    let (rows, run) = match extent.split_last() {
-        Some((row, outer)) if is_adjacent(from) && is_adjacent(to) => (outer, *row),
-        _ => (extent, 1),
+    let bytes = |elements: u64| usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(element);
+    let dim = |((count, from), to): ((&u64, &u64), &u64)| Dim::Even {
+        count: usize::try_from(*count).unwrap_or(usize::MAX),
+        from: bytes(*from),
+        to: bytes(*to),
     };
-    let mut at = vec![0_u64; rows.len()];
-    loop {
-        copy(target, to.offset(&at), source, from.offset(&at), run, element).ok_or(RegionError)?;
-        if !advance(&mut at, rows) {
-            return Ok(());
+    let dims: Vec<Dim<'_>> = extent.iter().zip(&from.strides).zip(&to.strides).map(dim).collect();
+    let (from, to) = (bytes(from.start), bytes(to.start));
+    copy(&merged(dims), element, (source, from), (target, to)).ok_or(RegionError)
+}
+
+/// Elements along one axis of a source and a target, with distances in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dim<'a> {
+    /// Evenly spaced elements in both.
+    Even {
+        /// Number of elements.
+        count: usize,
+        /// Distance between two of them in the source.
+        from: usize,
+        /// Distance between two of them in the target.
+        to: usize,
+    },
+    /// Elements by their indices.
+    Each {
+        /// Index in the source plus `base`, and index in the target.
+        pairs: &'a [(u64, u64)],
+        /// Subtracted from the indices in the source.
+        base: u64,
+        /// Distance between consecutive indices in the source.
+        from: usize,
+        /// Distance between consecutive indices in the target.
+        to: usize,
+    },
+}
+
+/// Merges axes that are one evenly spaced axis in source and target, and drops those of one element.
+pub(crate) fn merged(dims: Vec<Dim<'_>>) -> Vec<Dim<'_>> {
+    let mut all: Vec<Dim<'_>> = Vec::with_capacity(dims.len());
+    for dim in dims {
+        match (all.last_mut(), dim) {
+            (_, Dim::Even { count: 1, .. }) => {}
+            (Some(Dim::Even { count: outer, from: far, to: wide }), Dim::Even { count, from, to })
+                if from.checked_mul(count) == Some(*far) && to.checked_mul(count) == Some(*wide) =>
+            {
+                (*outer, *far, *wide) = (outer.saturating_mul(count), from, to);
+            }
+            _ => all.push(dim),
+        }
+    }
+    all
+}
+
+/// Copies elements of `element` bytes along all axes, from an offset in the source to one in the target. `None` if any
+/// of them is outside its buffer.
+pub(crate) fn copy(
+    dims: &[Dim<'_>],
+    element: usize,
+    (source, from): (&[u8], usize),
+    (target, to): (&mut [u8], usize),
+) -> Option<()> {
+    match dims {
+        [] => run((source, from), (target, to), element),
+        [Dim::Even { count, from: step, to: stride }] if *step == element && *stride == element => {
+            run((source, from), (target, to), count.checked_mul(element)?)
+        }
+        [Dim::Even { count, from: step, to: stride }] => {
+            let steps = Steps { count: *count, from: *step, to: *stride };
+            match element {
+                1 => strided::<1>(steps, source.get(from..)?, target.get_mut(to..)?),
+                2 => strided::<2>(steps, source.get(from..)?, target.get_mut(to..)?),
+                4 => strided::<4>(steps, source.get(from..)?, target.get_mut(to..)?),
+                8 => strided::<8>(steps, source.get(from..)?, target.get_mut(to..)?),
+                _ => each(
+                    dims,
+                    |dims, from, to| copy(dims, element, (source, from), (&mut *target, to)),
+                    from,
+                    to,
+                ),
+            }
+        }
+        _ => each(dims, |dims, from, to| copy(dims, element, (source, from), (&mut *target, to)), from, to),
+    }
+}
+
+/// Fills elements of the target along all axes. `None` if any of them is outside.
+pub(crate) fn fill(dims: &[Dim<'_>], element: &[u8], target: &mut [u8], to: usize) -> Option<()> {
+    match dims {
+        [Dim::Even { count, to: stride, .. }] if *stride == element.len() => {
+            let end = to.checked_add(count.checked_mul(element.len())?)?;
+            let target = target.get_mut(to..end)?;
+            match element.split_first() {
+                Some((first, rest)) if rest.iter().all(|byte| byte == first) => target.fill(*first),
+                _ => target.chunks_exact_mut(element.len().max(1)).for_each(|it| it.copy_from_slice(element)),
+            }
+            Some(())
+        }
+        [] => run((element, 0), (target, to), element.len()),
+        _ => each(dims, |dims, _, to| fill(dims, element, &mut *target, to), 0, to),
+    }
+}
+
+/// Calls a function for each index of the first axis, with the other axes and the offsets in source and target.
+pub(crate) fn each<'a>(
+    dims: &[Dim<'a>],
+    mut visit: impl FnMut(&[Dim<'a>], usize, usize) -> Option<()>,
+    from: usize,
+    to: usize,
+) -> Option<()> {
+    match dims.split_first()? {
+        (Dim::Even { count, from: step, to: stride }, rest) => (0..*count).try_for_each(|n| {
+            let at = |start: usize, step: usize| start.checked_add(n.checked_mul(step)?);
+            visit(rest, at(from, *step)?, at(to, *stride)?)
+        }),
+        (Dim::Each { pairs, base, from: step, to: stride }, rest) => {
+            pairs.iter().try_for_each(|(source, target)| {
+                let at = |start: usize, index: u64, step: usize| {
+                    start.checked_add(usize::try_from(index).ok()?.checked_mul(step)?)
+                };
+                visit(rest, at(from, source.checked_sub(*base)?, *step)?, at(to, *target, *stride)?)
+            })
         }
     }
 }
 
-/// Moves to the next index in row-major order. Returns `false` after the last.
-fn advance(at: &mut [u64], extent: &[u64]) -> bool {
-    at.iter_mut().zip(extent).rev().any(|(at, size)| {
-        *at = at.saturating_add(1);
-        let is_inside = *at < *size;
-        if !is_inside {
-            *at = 0;
-        }
-        is_inside
-    })
-}
-
-fn copy(target: &mut [u8], to: u64, source: &[u8], from: u64, count: u64, element: usize) -> Option<()> {
-    let bytes = |elements: u64| usize::try_from(elements).ok()?.checked_mul(element);
-    let (to, from, length) = (bytes(to)?, bytes(from)?, bytes(count)?);
+fn run((source, from): (&[u8], usize), (target, to): (&mut [u8], usize), length: usize) -> Option<()> {
     let target = target.get_mut(to..to.checked_add(length)?)?;
     target.copy_from_slice(source.get(from..from.checked_add(length)?)?);
+    Some(())
+}
+
+#[derive(Clone, Copy)]
+struct Steps {
+    count: usize,
+    from: usize,
+    to: usize,
+}
+
+/// Copies evenly spaced elements of `N` bytes.
+fn strided<const N: usize>(steps: Steps, source: &[u8], target: &mut [u8]) -> Option<()> {
+    let last = |step: usize| steps.count.checked_sub(1)?.checked_mul(step)?.checked_add(N);
+    let (source, target) = (source.get(..last(steps.from)?)?, target.get_mut(..last(steps.to)?)?);
+    let from = source.chunks(steps.from.max(1)).filter_map(<[u8]>::first_chunk::<N>);
+    if steps.to == N {
+        let (to, _) = target.as_chunks_mut::<N>();
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    } else {
+        let to = target.chunks_mut(steps.to.max(1)).filter_map(<[u8]>::first_chunk_mut::<N>);
+        to.zip(from).for_each(|(to, from)| *to = *from);
+    }
     Some(())
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<
 }
 
 /// Returns the codecs, completed by properties that follow from the array and the chunk's shape.
-fn complete_codecs(array: &Array, shape: &[u64]) -> Vec<Codec> {
+pub(crate) fn complete_codecs(array: &Array, shape: &[u64]) -> Vec<Codec> {
     let mut chain = array.codecs.clone();
     Codec::complete(&mut chain, &array.data_type, shape);
     chain

@@ -90,6 +90,13 @@ impl Selection {
         }
     }
 
+    /// Returns the shape of the selected elements in memory.
+    pub(crate) fn lengths(&self) -> Result<Vec<usize>, SelectionError> {
+        let shape = self.shape();
+        let lengths: Result<Vec<usize>, _> = shape.iter().map(|count| usize::try_from(*count)).collect();
+        lengths.map_err(|_| SelectionError::TooLarge { shape })
+    }
+
     /// Checks that the selection fits an array of a shape, and returns its number of elements.
     ///
     /// # Errors

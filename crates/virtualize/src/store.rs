@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
 use virtualize_store::{Object, Stats};
-use virtualize_zarr::Hierarchy;
+use virtualize_zarr::{Hierarchy, SourceId};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
@@ -97,6 +97,11 @@ impl VirtualStore {
     /// ([`virtualize_map::MapOptions::source_attributes`]).
     pub fn source_attributes(&self, path: &str) -> Option<&[SourceAttribute]> {
         self.report.attributes.get(path).map(Vec::as_slice)
+    }
+
+    /// Returns the url of a source as it was read.
+    pub(crate) fn source_url(&self, id: SourceId) -> Option<&str> {
+        self.source_urls.get(id.index()).map(String::as_str)
     }
 
     /// Changes the urls of the sources in the references to be written.

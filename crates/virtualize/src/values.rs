@@ -1,23 +1,37 @@
 //! Reads and decodes whole arrays.
 
-mod assemble;
+mod axis;
+mod batches;
+mod blocks;
 mod chunk;
+mod elements;
 mod fetch;
-mod grid;
+mod files;
+mod place;
+mod plan;
 mod reader;
+mod remote;
+mod run;
+mod slabs;
 mod variable;
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{Array, ChunkEntry, DataType, Endian, Field};
+use virtualize_zarr::{Array, DataType, Endian, Field};
 
-use self::assemble::{fixed_values, variable_values};
 pub use self::chunk::{chunk_size, decode_chunk};
+use self::elements::Elements;
 pub(crate) use self::fetch::fetch;
-use self::grid::Grid;
+use self::place::Place;
+use self::plan::{Part, Plan};
 pub use self::reader::{ArrayReader, ChunkAddress, ForeignDecoder};
+use self::run::{Scratch, Work};
+use self::variable::PlaceVariable;
 use crate::array_error::ArrayError;
+use crate::decode;
 use crate::error::Error;
 pub use crate::selection::{AxisSelection, Selection, SelectionError};
 use crate::store::VirtualStore;
@@ -93,21 +107,73 @@ async fn values_of(
     options: &StoreOptions,
 ) -> Result<ArrayValues, ArrayError> {
     let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray)?;
-    let grid = Grid::of(array, most)?;
+    let all = Selection::all(&array.shape);
+    let plan = Plan::new(array, &all)?;
+    within(array, &array.shape, most, "it")?;
+    plan.check_positions()?;
     let fetched = fetch(store, array, most, options).await?;
-    let chunks = array.chunks.iter().filter_map(|(position, entry)| match entry {
-        ChunkEntry::Inline(bytes) => Some((position, bytes)),
-        ChunkEntry::Reference(_) => Some((position, fetched.get(&position)?)),
-    });
-    let bytes = match array.data_type {
-        DataType::String | DataType::VariableBytes => variable_values(array, &grid, most, chunks),
-        _ => fixed_values(array, &grid, most, chunks),
+    let bytes = match array.data_type.size() {
+        Some(size) => {
+            let length = all.check(&array.shape)?.saturating_mul(size);
+            let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+            if length > 0 {
+                let elements = Elements::new(array, most, None)?;
+                place(&plan, &fetched, &Place::new(&plan, elements, all.lengths()?, &mut bytes)?)?;
+            }
+            bytes
+        }
+        None => {
+            let work = PlaceVariable::new(&plan, all.lengths()?, most)?;
+            place(&plan, &fetched, &work)?;
+            joined(&work.into_elements(), most)?
+        }
     };
     Ok(ArrayValues {
         shape: array.shape.clone(),
         data_type: little_endian(&array.data_type),
-        bytes: bytes?.into(),
+        bytes: bytes.into(),
     })
+}
+
+/// Places all chunks of an array.
+fn place<'a>(
+    plan: &'a Plan<'a>,
+    fetched: &BTreeMap<u64, Bytes>,
+    work: &impl Work<Part<'a>>,
+) -> Result<(), ArrayError> {
+    let mut scratch = Scratch::default();
+    for part in plan.whole_parts() {
+        let part = part?;
+        let bytes = fetched.get(&part.position).map(AsRef::as_ref).unwrap_or_default();
+        work.run(part, Ok(run::Bytes::Here(bytes)), &mut scratch)?;
+    }
+    Ok(())
+}
+
+/// Returns elements of variable length, each preceded by its length.
+fn joined(elements: &[Bytes], most: u64) -> Result<Vec<u8>, ArrayError> {
+    let mut joined = Vec::new();
+    for element in elements {
+        let length = u32::try_from(element.len()).map_err(|_| ArrayError::TextTooLarge(most))?;
+        joined.extend_from_slice(&length.to_le_bytes());
+        joined.extend_from_slice(element);
+    }
+    Ok(joined)
+}
+
+/// Checks that an array or chunk does not exceed the limit in bytes.
+fn within(array: &Array, shape: &[u64], most: u64, what: &'static str) -> Result<(), ArrayError> {
+    // Elements of variable length are counted as their lengths.
+    let size = array.data_type.size().unwrap_or(8).max(1);
+    let bytes = decode::count(shape).and_then(|count| count.checked_mul(size));
+    match bytes {
+        Some(bytes) if bytes <= most => Ok(()),
+        Some(bytes) => Err(ArrayError::TooLarge { what, bytes, most }),
+        None => {
+            let (shape, data_type) = (shape.to_vec(), array.data_type.clone());
+            Err(ArrayError::TooManyElements { what, shape, data_type })
+        }
+    }
 }
 
 /// Returns the SHA-256 of type, shape and bytes, in hexadecimal. NaNs differ if their bits do.

@@ -8,9 +8,14 @@ const NAME: &str = "fletcher32";
 /// Words between two foldings.
 const BLOCK: usize = 360;
 
-/// Verifies and removes the checksum. Files of HDF5 before 1.6.3 from little-endian machines have the bytes of each
-/// half swapped, which libhdf5 accepts as well.
+/// Verifies and removes the checksum.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
+    verified(bytes).map(<[u8]>::to_vec)
+}
+
+/// Verifies the checksum, and returns the data before it. Files of HDF5 before 1.6.3 from little-endian machines have
+/// the bytes of each half swapped, which libhdf5 accepts as well.
+pub(crate) fn verified(bytes: &[u8]) -> Result<&[u8], CodecFailure> {
     let split = bytes.split_last_chunk::<4>();
     let (data, stored) = split.ok_or_else(|| corrupt(NAME, "the chunk is shorter than its checksum"))?;
     let stored = u32::from_le_bytes(*stored);
@@ -19,7 +24,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     if stored != computed && stored != swapped {
         return Err(corrupt(NAME, format!("checksum {stored:#010x}, expected {computed:#010x}")));
     }
-    Ok(data.to_vec())
+    Ok(data)
 }
 
 pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {

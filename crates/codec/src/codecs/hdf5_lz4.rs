@@ -33,6 +33,24 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
     Ok(out)
 }
 
+/// Decodes a chunk that fills `out`; `None` if it does not, or is damaged.
+pub(crate) fn decode_into(bytes: &[u8], out: &mut [u8]) -> Option<()> {
+    let (total, block, mut rest) = take_sizes(NAME, bytes, out.len()).ok()?;
+    if total != out.len() || block == 0 {
+        return None;
+    }
+    for target in out.chunks_mut(block.max(1)) {
+        let (stored, after) = take_block(rest)?;
+        match stored.len() == target.len() {
+            true => target.copy_from_slice(stored),
+            false if lz4_flex::block::decompress_into(stored, target).ok()? == target.len() => {}
+            false => return None,
+        }
+        rest = after;
+    }
+    Some(())
+}
+
 /// Splits off the decoded sizes of the chunk, at most `limit`, and of a block.
 pub(super) fn take_sizes<'a>(
     codec: &'static str,

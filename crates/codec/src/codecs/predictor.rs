@@ -3,21 +3,21 @@
 use crate::{CodecFailure, parameters};
 
 /// Rows of elements along which a predictor runs.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Bytes per element.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// Whether elements are big-endian.
-    pub(super) big_endian: bool,
+    pub(crate) big_endian: bool,
     /// Distance in elements between neighbours along the axis.
-    pub(super) stride: usize,
+    pub(crate) stride: usize,
     /// Elements per row: those along the axis, times the stride.
-    pub(super) row: usize,
+    pub(crate) row: usize,
 }
 
 impl Layout {
     /// Checks the parameters of a predictor: `axis` of a chunk of `shape` (negative ones count from the end), and
     /// `dtype` as a NumPy string.
-    pub(super) fn new(
+    pub(crate) fn new(
         codec: &'static str,
         axis: isize,
         dtype: &str,
@@ -39,17 +39,17 @@ impl Layout {
         Ok(Self { size, big_endian: dtype.starts_with('>'), stride, row })
     }
 
-    pub(super) fn row_bytes(&self) -> usize {
+    pub(crate) fn row_bytes(&self) -> usize {
         self.row * self.size
     }
 
     /// Returns the bits of an element.
-    pub(super) fn get(&self, element: &[u8]) -> u64 {
+    pub(crate) fn get(&self, element: &[u8]) -> u64 {
         let add = |value: u64, byte: &u8| (value << 8) | u64::from(*byte);
         if self.big_endian { element.iter().fold(0, add) } else { element.iter().rev().fold(0, add) }
     }
 
-    pub(super) fn set(&self, element: &mut [u8], value: u64) {
+    pub(crate) fn set(&self, element: &mut [u8], value: u64) {
         let little = value.to_le_bytes();
         if self.big_endian {
             element.iter_mut().rev().zip(little).for_each(|(byte, new)| *byte = new);

@@ -1,10 +1,10 @@
 //! Decoding of single chunks.
 
 use bytes::Bytes;
-use virtualize_zarr::{Array, ChunkGrid, ChunkManifest};
+use virtualize_zarr::Array;
 
-use super::assemble::fixed_values;
-use super::grid::Grid;
+use super::elements::Elements;
+use super::run::Scratch;
 use crate::array_error::ArrayError;
 use crate::decode;
 use crate::error::Error;
@@ -37,22 +37,10 @@ pub fn decode_chunk(
 }
 
 fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<Bytes, ArrayError> {
-    if chunk_size(array, position).is_none() {
-        return Err(ArrayError::NoChunk(position));
-    }
-    let shape = decode::chunk_shape(array, position).unwrap_or_default();
-    // The chunk is decoded as an array of one chunk.
-    let alone = Array {
-        chunk_grid: ChunkGrid::Regular(shape.clone()),
-        shape,
-        data_type: array.data_type.clone(),
-        codecs: array.codecs.clone(),
-        fill_value: array.fill_value.clone(),
-        dimension_names: array.dimension_names.clone(),
-        attributes: serde_json::Map::new(),
-        chunks: ChunkManifest::default(),
-    };
-    let grid = Grid::of(&alone, most)?;
-    let elements = fixed_values(&alone, &grid, most, [(0, stored)].into_iter());
-    elements.map(Into::into).map_err(|error| error.in_chunk(position.to_string()))
+    let outside = || ArrayError::NoChunk(position);
+    chunk_size(array, position).ok_or_else(outside)?;
+    let shape = decode::chunk_shape(array, position).ok_or_else(outside)?;
+    let elements = Elements::new(array, most, None)?;
+    let decoded = elements.row_major(&shape, stored, &mut Scratch::default());
+    decoded.map(Into::into).map_err(|error| error.in_chunk(position.to_string()))
 }

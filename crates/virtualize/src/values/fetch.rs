@@ -63,7 +63,7 @@ async fn of_source(
 
 /// Opens a source at the url from which it was read, since it may have been relocated.
 async fn open(store: &VirtualStore, id: SourceId, options: &StoreOptions) -> Result<Arc<Object>, ArrayError> {
-    let url = store.source_urls().nth(id.index()).ok_or(ArrayError::NoSource(id.0))?;
+    let url = store.source_url(id).ok_or(ArrayError::NoSource(id.0))?;
     if let Some(own) = store.shared_object().filter(|object| object.url() == url) {
         return Ok(own);
     }

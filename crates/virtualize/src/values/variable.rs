@@ -1,67 +1,113 @@
-//! Collection of variable-length elements, which are placed by number.
+//! Placement of the selected elements of variable length.
 
+use std::sync::Mutex;
+
+use bytes::Bytes;
 use virtualize_zarr::{Array, FillValue};
 
+use super::place::{Places, all};
+use super::plan::{Part, Plan, Stored};
+use super::run::{self, Scratch, Work, lock};
 use crate::array_error::ArrayError;
+use crate::copy_region::{Dim, each};
 use crate::variable;
 
-/// Distinct elements, numbered in the order of first occurrence.
-pub(super) struct Variable {
-    /// Known elements by number. The first is the fill value.
-    known: Vec<Vec<u8>>,
-    bytes: u64,
+/// Places elements of variable length.
+pub(super) struct PlaceVariable<'a> {
+    plan: &'a Plan<'a>,
+    /// Shape of the result.
+    shape: Vec<usize>,
+    /// Most bytes of all elements.
     most: u64,
+    result: Mutex<Elements>,
 }
 
-impl Variable {
-    pub(super) fn new(fill: Option<&FillValue>, most: u64) -> Self {
-        let fill = match fill {
-            Some(FillValue::Text(text)) => text.clone().into_bytes(),
-            Some(FillValue::Variable(bytes) | FillValue::Fixed(bytes)) => bytes.to_vec(),
-            None => Vec::new(),
+struct Elements {
+    all: Vec<Bytes>,
+    bytes: u64,
+}
+
+impl<'a> PlaceVariable<'a> {
+    /// Allocates memory for the result, in which all elements are missing.
+    pub(super) fn new(plan: &'a Plan<'a>, shape: Vec<usize>, most: u64) -> Result<Self, ArrayError> {
+        let count = shape.iter().try_fold(1_usize, |all, count| all.checked_mul(*count));
+        let mut all = Vec::new();
+        let reserved = count.map(|count| all.try_reserve_exact(count));
+        let (Some(count), Some(Ok(()))) = (count, reserved) else {
+            return Err(ArrayError::TextTooLarge(most));
         };
-        Self { known: vec![fill], bytes: 0, most }
-    }
-
-    /// Adds the elements of a chunk. Returns their numbers, 8 bytes each.
-    pub(super) fn chunk(
-        &mut self,
-        array: &Array,
-        shape: &[u64],
-        bytes: &[u8],
-    ) -> Result<Vec<u8>, ArrayError> {
-        let stored = variable::values(array, bytes, shape, self.most)?;
-        let mut numbers = Vec::new();
-        for element in variable::elements(&stored) {
-            numbers.extend_from_slice(&(self.known.len() as u64).to_le_bytes());
-            self.add(element)?;
+        let fill = fill(plan.array);
+        let bytes = (fill.len() as u64).saturating_mul(count as u64);
+        if bytes > most {
+            return Err(ArrayError::TextTooLarge(most));
         }
-        Ok(numbers)
+        all.resize(count, fill);
+        Ok(Self { plan, shape, most, result: Mutex::new(Elements { all, bytes }) })
     }
 
-    fn add(&mut self, element: &[u8]) -> Result<(), ArrayError> {
-        let held = (element.len() + size_of::<Vec<u8>>()) as u64;
-        self.bytes = self.bytes.saturating_add(held);
-        if self.bytes > self.most {
+    /// Returns the elements, once all parts are placed.
+    pub(super) fn into_elements(self) -> Vec<Bytes> {
+        self.result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).all
+    }
+
+    fn place(&self, part: &Part<'_>, bytes: run::Bytes<'_>, scratch: &mut Scratch) -> Result<(), ArrayError> {
+        let stored = all(bytes, &mut scratch.read)?;
+        let values = variable::values(self.plan.array, stored, &part.shape, self.most)?;
+        let elements: Vec<&[u8]> = variable::elements(&values).collect();
+        let outside = || ArrayError::TooFewElements;
+        let places = Places::of(self.plan, part, &self.shape, 1, true).ok_or_else(outside)?;
+        let mut pairs = Vec::new();
+        collect(&places.dims, places.from, places.to, &mut pairs).ok_or_else(outside)?;
+        let mut together = Vec::new();
+        let mut ends = Vec::with_capacity(pairs.len());
+        for (from, _) in &pairs {
+            together.extend_from_slice(elements.get(*from).ok_or_else(outside)?);
+            ends.push(together.len());
+        }
+        let together = Bytes::from(together);
+        let mut result = lock(&self.result);
+        result.bytes = result.bytes.saturating_add(together.len() as u64);
+        if result.bytes > self.most {
             return Err(ArrayError::TextTooLarge(self.most));
         }
-        self.known.push(element.to_vec());
+        let mut start = 0;
+        for ((_, to), end) in pairs.into_iter().zip(ends) {
+            *result.all.get_mut(to).ok_or_else(outside)? = together.slice(start..end);
+            start = end;
+        }
         Ok(())
     }
+}
 
-    /// Returns the elements of the given numbers, each preceded by its length.
-    pub(super) fn joined(&self, numbers: &[u8]) -> Result<Vec<u8>, ArrayError> {
-        let mut joined = Vec::new();
-        for number in numbers.as_chunks::<8>().0 {
-            let at = usize::try_from(u64::from_le_bytes(*number)).ok();
-            let element = at.and_then(|at| self.known.get(at)).ok_or(ArrayError::TooFewElements)?;
-            let length = u32::try_from(element.len()).map_err(|_| ArrayError::TextTooLarge(self.most))?;
-            joined.extend_from_slice(&length.to_le_bytes());
-            joined.extend_from_slice(element);
-            if joined.len() as u64 > self.most.saturating_mul(2) {
-                return Err(ArrayError::TextTooLarge(self.most));
-            }
+impl<'a> Work<Part<'a>> for PlaceVariable<'a> {
+    fn run(
+        &self,
+        part: Part<'a>,
+        bytes: Result<run::Bytes<'_>, ArrayError>,
+        scratch: &mut Scratch,
+    ) -> Result<(), ArrayError> {
+        if let Stored::Missing = part.bytes {
+            return Ok(());
         }
-        Ok(joined)
+        let placed = bytes.and_then(|bytes| self.place(&part, part.stored(bytes), scratch));
+        placed.map_err(|error| self.plan.wrong(part.position, error))
+    }
+}
+
+/// Collects the indices of elements in the source and in the result.
+fn collect(dims: &[Dim<'_>], from: usize, to: usize, pairs: &mut Vec<(usize, usize)>) -> Option<()> {
+    if dims.is_empty() {
+        pairs.push((from, to));
+        return Some(());
+    }
+    each(dims, |dims, from, to| collect(dims, from, to, pairs), from, to)
+}
+
+/// Returns a missing element.
+fn fill(array: &Array) -> Bytes {
+    match &array.fill_value {
+        Some(FillValue::Text(text)) => text.clone().into(),
+        Some(FillValue::Variable(bytes) | FillValue::Fixed(bytes)) => bytes.clone(),
+        None => Bytes::new(),
     }
 }

@@ -1,0 +1,96 @@
+//! Decoders that write to memory of known length, for chunks as they should be: [`decode`] either fills its output with
+//! exactly what the decoders of [`crate::codecs`] return, or gives up. Those decide about all other chunks.
+
+mod interleave;
+mod predictors;
+
+use std::fmt;
+
+use virtualize_zarr::Codec;
+
+use crate::codecs::{self, Direction};
+use interleave::interleave;
+
+/// Most bytes that one stored byte is expected to decode to. Memory for more is not allocated in advance.
+const RATIO: usize = 2000;
+/// Chunks of at most this many bytes are decoded here however few bytes store them.
+const SMALL: usize = 1 << 16;
+
+/// Decoders that are used again for the next chunk.
+#[derive(Default)]
+pub(crate) struct State {
+    deflate: Option<libdeflater::Decompressor>,
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    row: Vec<u8>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+/// Returns whether decoders may allocate `length` bytes before they decode `stored` bytes.
+pub(crate) fn is_plausible(stored: usize, length: usize) -> bool {
+    length <= SMALL || length <= stored.saturating_mul(RATIO)
+}
+
+/// Returns whether a codec leaves chunks in stored order unchanged.
+pub(crate) fn keeps(codec: &Codec) -> bool {
+    matches!(
+        codec,
+        Codec::Transpose { .. }
+            | Codec::Bytes { .. }
+            | Codec::ReversedBytes { .. }
+            | Codec::VlenUtf8
+            | Codec::VlenBytes
+    )
+}
+
+/// Decodes bytes that fill `out`; `None` if they do not, or are damaged.
+pub(crate) fn decode(codec: &Codec, bytes: &[u8], out: &mut [u8], state: &mut State) -> Option<()> {
+    match codec {
+        Codec::Zlib { .. } => {
+            let deflate = state.deflate.get_or_insert_with(libdeflater::Decompressor::new);
+            is_full(deflate.zlib_decompress(bytes, out).ok()?, out)
+        }
+        Codec::Gzip { .. } => {
+            // The last member must be the only one.
+            let size = u32::from_le_bytes(*bytes.last_chunk::<4>()?);
+            is_full(usize::try_from(size).ok()?, out)?;
+            let deflate = state.deflate.get_or_insert_with(libdeflater::Decompressor::new);
+            is_full(deflate.gzip_decompress(bytes, out).ok()?, out)
+        }
+        Codec::Zstd { .. } => {
+            if state.zstd.is_none() {
+                state.zstd = zstd::bulk::Decompressor::new().ok();
+            }
+            is_full(state.zstd.as_mut()?.decompress_to_buffer(bytes, out).ok()?, out)
+        }
+        Codec::Shuffle { element_size } => unshuffle(bytes, out, usize::try_from(*element_size).ok()?),
+        Codec::Delta { axis, dtype, shape } => predictors::delta(bytes, out, *axis, dtype, shape),
+        Codec::FloatPredictor { axis, dtype, shape } => {
+            predictors::float(bytes, out, &mut state.row, *axis, dtype, shape)
+        }
+        Codec::Hdf5Lz4 => codecs::hdf5_lz4::decode_into(bytes, out),
+        other => {
+            let decoded = codecs::run(other, bytes, Direction::Decode { limit: out.len() }).ok()??;
+            is_full(decoded.len(), out)?;
+            out.copy_from_slice(&decoded);
+            Some(())
+        }
+    }
+}
+
+fn is_full(length: usize, out: &[u8]) -> Option<()> {
+    (length == out.len()).then_some(())
+}
+
+fn unshuffle(bytes: &[u8], out: &mut [u8], size: usize) -> Option<()> {
+    is_full(bytes.len(), out)?;
+    let count = bytes.len() / size.max(1);
+    let (planes, rest) = bytes.split_at(count * size);
+    let (elements, end) = out.split_at_mut(count * size);
+    end.copy_from_slice(rest);
+    interleave(planes, elements, size, false)
+}
