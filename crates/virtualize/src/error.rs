@@ -203,6 +203,10 @@ impl Error {
         match error {
             ArrayError::Store(error) => Self::Store(error),
             ArrayError::Read(error) => Self::Read(error),
+            ArrayError::Changed { name } => {
+                let message = format!("{name}: the file has changed since it was opened");
+                Self::Read(ReadError::new(ReadErrorKind::Changed, message))
+            }
             source => Self::Values { name: name.to_owned(), path: path.to_owned(), source: Box::new(source) },
         }
     }

@@ -9,10 +9,11 @@ use virtualize_zarr::{Array, ChunkEntry, Reference, chunk_position};
 
 use super::elements::Elements;
 use super::place::all;
-use super::reader::{ArrayReader, ChunkAddress};
+use super::reader::{ArrayReader, ChunkAddress, MOST};
 use super::run::{self, Extent, Scratch, Work};
 use crate::array_error::ArrayError;
 use crate::decode;
+use crate::variable;
 
 /// A chunk, or the reason why there is none; `None` for a missing one.
 pub(super) type Answer = Result<Option<Bytes>, ArrayError>;
@@ -30,6 +31,7 @@ struct Item<'a> {
     /// Number in the batch.
     number: usize,
     address: &'a ChunkAddress,
+    array: &'a Array,
     shape: Vec<u64>,
     inline: Option<&'a [u8]>,
 }
@@ -91,7 +93,7 @@ impl<'a> Collect<'a> {
         let position = position(array, &address.indices)?;
         let Some(entry) = array.chunks.get(position) else { return Ok(None) };
         let shape = decode::chunk_shape(array, position).ok_or(ArrayError::NoChunk(position))?;
-        if self.is_decoded {
+        if self.is_decoded && array.data_type.size().is_some() {
             self.arrays.entry(&address.path).or_insert_with(|| reader.elements(array));
         }
         let (inline, place) = match entry {
@@ -112,13 +114,16 @@ impl<'a> Collect<'a> {
             length: range.length,
             ..place
         });
-        Ok(Some((Item { number, address, shape, inline }, place)))
+        Ok(Some((Item { number, address, array, shape, inline }, place)))
     }
 
+    /// Decodes a chunk. Elements of variable length are in the layout of `vlen-utf8` and `vlen-bytes`.
     fn decoded(&self, item: &Item<'_>, stored: &[u8], scratch: &mut Scratch) -> Result<Vec<u8>, ArrayError> {
-        let elements = self.arrays.get(item.address.path.as_str()).ok_or(ArrayError::NoArray)?;
-        let elements = elements.as_ref().map_err(Clone::clone)?;
-        elements.row_major(&item.shape, stored, scratch).map_err(|error| {
+        let decoded = match self.arrays.get(item.address.path.as_str()) {
+            Some(elements) => elements.as_ref().map_err(Clone::clone)?.row_major(&item.shape, stored, scratch),
+            None => variable::values(item.array, stored, &item.shape, MOST),
+        };
+        decoded.map_err(|error| {
             let indices: Vec<String> = item.address.indices.iter().map(u64::to_string).collect();
             error.in_chunk(if indices.is_empty() { "0".to_owned() } else { indices.join(".") })
         })

@@ -22,7 +22,7 @@ use crate::sources::Pool;
 use crate::store::VirtualStore;
 
 /// Most bytes of a decoded chunk, and of the elements of variable length that are read at once.
-const MOST: u64 = 4 << 30;
+pub(super) const MOST: u64 = 4 << 30;
 
 /// Decodes a chunk that has a codec without a decoder here: receives its stored bytes, its array, and the chunk's shape
 /// in elements, and returns its elements in row-major order and little-endian byte order.
@@ -109,7 +109,8 @@ impl ArrayReader {
     }
 
     /// Returns decoded chunks, `None` for missing ones: whole chunks in row-major order and little-endian byte order,
-    /// including elements outside the array.
+    /// including elements outside the array. Elements of variable length are in the layout of `vlen-utf8` and
+    /// `vlen-bytes`.
     pub fn decoded_chunks(&self, chunks: &[ChunkAddress]) -> Vec<Result<Option<Bytes>, Error>> {
         let addresses: Vec<&ChunkAddress> = chunks.iter().collect();
         self.named(&addresses, batches::read(self, &addresses, Wanted::Decoded))
