@@ -405,3 +405,206 @@ fn chunks_are_those_of_the_model(model: &Model, reader: &ArrayReader, what: &str
         assert!(elements.next().is_none());
     }
 }
+
+/// Returns an array of 100 rows of 50 numbers in chunks of 10 rows, all in one file.
+fn rows(codecs: Vec<Codec>) -> Model {
+    let array = Array {
+        shape: vec![100, 50],
+        data_type: DataType::UInt32,
+        chunk_grid: ChunkGrid::Regular(vec![10, 50]),
+        fill_value: Some(FillValue::Fixed(vec![0; 4].into())),
+        codecs,
+        dimension_names: vec![None; 2],
+        attributes: Map::new(),
+        chunks: ChunkManifest::default(),
+    };
+    let mut model = Model { array, files: vec![Vec::new()], seed: 2 };
+    let (mut offsets, mut lengths) = (Vec::new(), Vec::new());
+    for position in 0..10 {
+        let bytes = encoded(&model, &[position, 0]);
+        offsets.push(model.files[0].len() as u64);
+        lengths.push(bytes.len() as u32);
+        model.files[0].extend(bytes);
+    }
+    let lengths = Lengths::Each(lengths);
+    model.array.chunks =
+        ChunkManifest::of(References { source: SourceId(0), positions: None, offsets, lengths });
+    model
+}
+
+fn zlib() -> Vec<Codec> {
+    vec![
+        Codec::Bytes { endian: Some(Endian::Little) },
+        Codec::Shuffle { element_size: 4 },
+        Codec::Zlib { level: 1 },
+    ]
+}
+
+fn read(reader: &ArrayReader, selection: &Selection) -> Result<Vec<u8>, String> {
+    let mut out = vec![0; selection.shape().iter().product::<u64>() as usize * 4];
+    reader.read("a", selection, &mut out).map(|()| out).map_err(|error| error.to_string())
+}
+
+fn range(start: u64, step: u64, count: u64) -> AxisSelection {
+    AxisSelection::Range { start, step, count }
+}
+
+#[test]
+fn selections_that_do_not_fit_are_refused() {
+    let folder = Folder::new("refused");
+    let reader = reader(&folder.0, &rows(zlib()));
+    let all = || range(0, 1, 50);
+    for (selection, expected) in [
+        (Selection::Axes(vec![all()]), "a selection along 1 axes, and the array has 2"),
+        (
+            Selection::Axes(vec![range(91, 1, 10), all()]),
+            "index 100 is out of bounds for axis 0 with size 100",
+        ),
+        (Selection::Axes(vec![range(1, u64::MAX, 2), all()]), "is out of bounds for axis 0 with size 100"),
+        (Selection::Axes(vec![range(0, 0, 2), all()]), "the step along axis 0 is 0, expected at least 1"),
+        (
+            Selection::Axes(vec![all(), AxisSelection::Indices(vec![0, 50])]),
+            "index 50 is out of bounds for axis 1 with size 50",
+        ),
+        (Selection::Points(vec![vec![1], vec![1, 2]]), "lists of [1, 2] coordinates, expected equal numbers"),
+    ] {
+        let mut out = vec![0; 8];
+        let error = reader.read("a", &selection, &mut out).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+    let one = Selection::Points(vec![vec![1], vec![1]]);
+    let error = reader.read("a", &one, &mut [0; 5]).unwrap_err().to_string();
+    assert!(error.ends_with("a buffer of 5 bytes for a selection of 4 bytes"), "{error}");
+    let error = reader.read("b", &one, &mut [0; 4]).unwrap_err().to_string();
+    assert!(error.ends_with("/b: there is no such array"), "{error}");
+    assert!(
+        reader.read_variable("a", &one).unwrap_err().to_string().ends_with("its elements have a fixed size")
+    );
+}
+
+#[test]
+fn damaged_chunks_are_named() {
+    let folder = Folder::new("damaged");
+    let mut model = rows(zlib());
+    let (_, third) = model.array.chunks.references[0].get(3).unwrap();
+    model.files[0][third.offset as usize + 20..][..20].fill(0xFF);
+    let reader = reader(&folder.0, &model);
+    let error = read(&reader, &Selection::all(&[100, 50])).unwrap_err();
+    assert!(error.contains("/a: chunk 3.0: zlib"), "{error}");
+    // Others can be read.
+    read(&reader, &Selection::Axes(vec![range(0, 1, 30), range(0, 1, 50)])).unwrap();
+    let address = |n| ChunkAddress { path: "a".to_owned(), indices: vec![n, 0] };
+    let chunks = reader.decoded_chunks(&[address(2), address(3), address(10), address(4)]);
+    let errors: Vec<String> = chunks
+        .into_iter()
+        .map(|chunk| chunk.map_or_else(|error| error.to_string(), |_| String::new()))
+        .collect();
+    assert!(
+        errors[0].is_empty() && errors[3].is_empty() && errors[1].contains("chunk 3.0: zlib"),
+        "{errors:?}"
+    );
+    assert!(errors[2].ends_with("there is no chunk [10, 0] in a grid of [10, 1] chunks"), "{errors:?}");
+}
+
+#[test]
+fn files_that_are_too_short_are_errors() {
+    for codecs in [zlib(), vec![Codec::Bytes { endian: Some(Endian::Little) }]] {
+        let folder = Folder::new("short");
+        let mut model = rows(codecs);
+        let length = model.files[0].len();
+        model.files[0].truncate(length - 1);
+        let reader = reader(&folder.0, &model);
+        let error = read(&reader, &Selection::all(&[100, 50])).unwrap_err();
+        assert!(error.contains("cannot be read: it ends before"), "{error}");
+        read(&reader, &Selection::Axes(vec![range(0, 1, 90), range(0, 1, 50)])).unwrap();
+    }
+}
+
+#[test]
+fn files_that_changed_are_refused() {
+    let folder = Folder::new("changed");
+    let reader = reader(&folder.0, &rows(zlib()));
+    let all = Selection::all(&[100, 50]);
+    read(&reader, &all).unwrap();
+    let path = folder.0.join("0.raw");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
+    let error = read(&reader, &all).unwrap_err();
+    assert!(error.ends_with("0.raw has changed"), "{error}");
+}
+
+#[test]
+fn huge_chunks_of_few_bytes_cost_no_memory() {
+    let folder = Folder::new("huge");
+    let mut model = rows(zlib());
+    model.array.shape = vec![1 << 40, 50];
+    model.array.chunk_grid = ChunkGrid::Regular(vec![1 << 22, 50]);
+    let reader = reader(&folder.0, &model);
+    let one = Selection::Points(vec![vec![5], vec![5]]);
+    let error = read(&reader, &one).unwrap_err();
+    assert!(error.contains("chunk decodes to 2000 bytes, expected 838860800"), "{error}");
+    let missing = Selection::Points(vec![vec![1 << 39], vec![5]]);
+    assert_eq!(read(&reader, &missing).unwrap(), [0; 4]);
+}
+
+#[test]
+fn chunks_without_a_decoder_are_left_to_a_function() {
+    let folder = Folder::new("foreign");
+    let mut model = rows(vec![Codec::Bytes { endian: Some(Endian::Little) }]);
+    model.array.codecs = vec![Codec::Image { name: "imagecodecs_jpegxl", configuration: Map::new() }];
+    let without = reader(&folder.0, &model);
+    let all = Selection::all(&[100, 50]);
+    let error = read(&without, &all).unwrap_err();
+    assert!(error.contains("cannot be decoded here"), "{error}");
+    let decoder = |bytes: &[u8], array: &Array, shape: &[u64]| {
+        assert_eq!((array.shape.as_slice(), shape), (&[100, 50][..], &[10, 50][..]));
+        Ok(bytes.iter().map(|byte| !byte).collect())
+    };
+    let with =
+        ArrayReader::new(store_of(&folder.0, model.array.clone(), &model.files), StoreOptions::default());
+    let with = with.with_decoder(Arc::new(decoder));
+    let expected: Vec<u8> = model.files[0].iter().map(|byte| !byte).collect();
+    assert_eq!(read(&with, &all).unwrap(), expected);
+    let address = ChunkAddress { path: "a".to_owned(), indices: vec![9, 0] };
+    assert_eq!(with.decoded_chunks(&[address])[0].as_ref().unwrap().as_ref().unwrap(), &expected[18_000..]);
+    let refuses = |_: &[u8], _: &Array, _: &[u64]| Err("install imagecodecs".to_owned());
+    let refused = reader(&folder.0, &model).with_decoder(Arc::new(refuses));
+    assert!(read(&refused, &all).unwrap_err().contains("install imagecodecs"));
+}
+
+#[test]
+fn many_threads_read_at_once() {
+    let folder = Folder::new("threads");
+    let model = rows(zlib());
+    let reader = reader(&folder.0, &model);
+    let all = Selection::all(&[100, 50]);
+    let expected = read(&reader, &all).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| (0..10).for_each(|_| assert!(read(&reader, &all).unwrap() == expected)));
+        }
+    });
+}
+
+#[test]
+fn strings_are_selected() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/types.h5");
+    let options = virtualize::Options::default();
+    let store = futures::executor::block_on(virtualize::open(&path.to_string_lossy(), &options)).unwrap();
+    let reader = ArrayReader::new(Arc::new(store), options.store);
+    // h5py 3.16: f["strings/vlen"].asstr()[()]
+    let words = ["a", "", "größer"];
+    for (selection, expected) in [
+        (Selection::all(&[3]), vec![0, 1, 2]),
+        (Selection::Axes(vec![range(0, 2, 2)]), vec![0, 2]),
+        (Selection::Axes(vec![AxisSelection::Indices(vec![2, 0, 2])]), vec![2, 0, 2]),
+        (Selection::Points(vec![vec![1, 2]]), vec![1, 2]),
+        (Selection::Axes(vec![range(3, 1, 0)]), vec![]),
+    ] {
+        let found = reader.read_variable("strings/vlen", &selection).unwrap();
+        let expected: Vec<&[u8]> = expected.into_iter().map(|at: usize| words[at].as_bytes()).collect();
+        assert_eq!(found, expected);
+    }
+    let error = reader.read("strings/vlen", &Selection::all(&[3]), &mut [0; 3]).unwrap_err();
+    assert!(error.to_string().ends_with("its elements have no fixed size"), "{error}");
+}

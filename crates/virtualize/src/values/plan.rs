@@ -162,7 +162,7 @@ impl<'a> Plan<'a> {
             }
         };
         let chunk = chunk.unwrap_or(u64::MAX).saturating_mul(size);
-        let held = if self.is_plain() { PIECE } else { chunk.saturating_mul(2) };
+        let held = if self.is_plain() { PIECE } else { chunk.saturating_mul(3) };
         Extent { bytes: self.chunks().saturating_mul(chunk), held, is_local }
     }
 

@@ -262,7 +262,7 @@ pub(super) struct Extent {
 }
 
 /// Most bytes that all threads of a run hold together.
-const HELD: u64 = 64 << 20;
+const HELD: u64 = 96 << 20;
 /// Decoding fewer bytes takes no longer than starting a thread.
 const WORTHWHILE: u64 = 64 << 10;
 
