@@ -28,9 +28,8 @@ impl<'a> Files<'a> {
 
     /// Returns whether a file can be read without waiting.
     pub(super) fn is_local(&self, id: SourceId) -> bool {
-        self.url(id).is_ok_and(|url| {
-            self.own(url).map_or_else(|| url.starts_with("file:"), |object| object.is_local())
-        })
+        let is_on_disk = |url: &str| url.starts_with("file:") && self.options.through.is_none();
+        self.url(id).is_ok_and(|url| self.own(url).map_or_else(|| is_on_disk(url), |own| own.is_local()))
     }
 
     /// Opens a file, or returns it if it is open. It must be the version that was mapped.
