@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 from numcodecs.abc import Codec as NumcodecsCodec
 from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
+from numpy.typing import NDArray
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer
@@ -121,8 +122,8 @@ def _restore[T](cls: type[T], configuration: dict[str, Any]) -> T:
     return cls(**configuration)
 
 
-def _bytes_of(buffer: Any) -> _virtualize.Chunk:
-    return cast(_virtualize.Chunk, ensure_contiguous_ndarray(buffer).reshape(-1).view(np.uint8))
+def _bytes_of(buffer: Any) -> NDArray[np.uint8]:
+    return cast(NDArray[np.uint8], ensure_contiguous_ndarray(buffer).reshape(-1).view(np.uint8))
 
 
 def _most_bytes(chunk_spec: ArraySpec) -> int:
