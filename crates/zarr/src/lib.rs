@@ -26,7 +26,9 @@ mod read_error;
 mod reader;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
-pub use codecs::{Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, TiffScheme};
+pub use codecs::{
+    Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, StoredInteger, TiffScheme,
+};
 pub use columns::ReferencesBuilder;
 pub use data_type::{DataType, Endian, Field};
 pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};

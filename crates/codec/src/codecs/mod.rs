@@ -16,6 +16,7 @@ pub(crate) mod hdf5_lz4;
 mod hdf5_nbit;
 mod hdf5_scale_offset;
 mod hdf5_szip;
+mod integers;
 mod lzf;
 mod lzma;
 mod lzo;
@@ -114,6 +115,10 @@ pub(crate) fn run(
         Codec::Optional { size, codecs } => step.run(
             |bytes, limit| optional::decode(bytes, codecs, *size, limit),
             |bytes| optional::encode(bytes, codecs, *size),
+        ),
+        Codec::Integers { size, endian, stored } => step.run(
+            |bytes, limit| integers::decode(bytes, (*size, *endian, *stored), limit),
+            |bytes| integers::encode(bytes, (*size, *endian, *stored)),
         ),
         Codec::Zfp { .. } => step.decode_only(|bytes, limit| zfp::decode(bytes, codec, limit)),
         Codec::Own(codec) => return run(codec, bytes, direction),

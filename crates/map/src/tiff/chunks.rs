@@ -322,7 +322,7 @@ impl ChunkMaker<'_> {
                 part_size: u32::from(self.encoding.sample.bits / 16),
                 big_endian: self.encoding.endian == Endian::Big,
             },
-            Storage::Reversed24 => ElementTransform::Integer {
+            Storage::Reversed24 if !self.encoding.own_codecs => ElementTransform::Integer {
                 stored_size: 3,
                 stored_big_endian: false,
                 bit_offset: 0,

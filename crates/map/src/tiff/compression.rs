@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::Image;
-use virtualize_zarr::{Codec, DataType, Endian, ZarrFormat};
+use virtualize_zarr::{Codec, DataType, Endian, StoredInteger, ZarrFormat};
 
 use super::sample::{Sample, Storage, numpy_name};
 use crate::{Error, Result};
@@ -56,6 +56,13 @@ enum Scheme {
     Image(&'static str),
 }
 
+/// Unsigned integers of 24 bits, least significant byte first, which the array has in 4 bytes.
+const LITTLE_24: Codec = Codec::Integers {
+    size: 4,
+    endian: Endian::Little,
+    stored: StoredInteger { size: 3, endian: Endian::Little, offset: 0, precision: 24, signed: false },
+};
+
 impl<'a> Encoding<'a> {
     /// Returns the codecs of a strip or tile, in the order of encoding. `shape` is that of its samples in stored order.
     ///
@@ -81,13 +88,11 @@ impl<'a> Encoding<'a> {
     /// Whether released readers decode the chunks as they are stored. If not, they have to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool> {
         let scheme = self.scheme()?;
-        if matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24) {
-            return Ok(false);
-        }
         if self.own_codecs {
-            return Ok(true);
+            return Ok(self.sample.storage != Storage::ComplexInteger);
         }
-        if self.is_only_decoded(scheme) {
+        let is_converted = matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24);
+        if is_converted || self.is_only_decoded(scheme) {
             return Ok(false);
         }
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
@@ -194,7 +199,10 @@ impl<'a> Encoding<'a> {
                 codecs.push(self.pack_bits(shape));
                 codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
             }
-            Storage::Reversed24 => codecs.push(bytes_codec(&self.sample.data_type, Endian::Little)),
+            Storage::Reversed24 => {
+                codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
+                codecs.extend(self.own_codecs.then_some(LITTLE_24));
+            }
             Storage::Float24 => codecs.push(self.float24()),
         }
         codecs.extend(self.internal_scheme(shape)?.map(Codec::Tiff));

@@ -29,6 +29,7 @@ mod hdf5_nbit;
 mod hdf5_scale_offset;
 mod hdf5_szip;
 mod image;
+mod integers;
 mod lzf;
 mod lzma;
 mod lzo;
@@ -55,6 +56,7 @@ use crate::{DataType, Endian, ZarrFormat};
 pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub(crate) use chain::{from_v2, from_v3, order_v2, to_v2, to_v3};
 pub(crate) use definition::{CodecUse, Definition, EncodedLength, OwnName, Registry};
+pub use integers::StoredInteger;
 pub use tiff::TiffScheme;
 
 /// Declares [`Codec`] from lines `file => Variant { fields }`, and finds the definition of each variant in its file.
@@ -281,6 +283,15 @@ table! {
         max_precision: u32,
         /// Least bit plane, as a power of two; below -1074 the stream is reversible.
         min_exponent: i32,
+    },
+    /// Integers that are stored with unused bits, or in a size that Zarr lacks.
+    integers => Integers {
+        /// Bytes of a number: 1, 2, 4 or 8.
+        size: u32,
+        /// Byte order of the array.
+        endian: Endian,
+        /// The numbers as they are stored.
+        stored: StoredInteger,
     },
     /// Codecs that chunks of exactly `size` bytes skipped, and all others did not.
     optional => Optional {

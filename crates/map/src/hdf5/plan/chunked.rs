@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
-use virtualize_zarr::{ChunkGrid, ChunkManifest, Codec, Lengths, References, SourceId, chunk_indices};
+use virtualize_zarr::{
+    ChunkGrid, ChunkManifest, Codec, Endian, Lengths, References, SourceId, StoredInteger, chunk_indices,
+};
 
 use super::chunk_table::{check_table, entries, furthest_end, malformed};
 use super::filters::Pipeline;
 use super::lzo::LZO;
 use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
 use super::zfp::ZFP;
-use crate::{ChunkContent, Error, Result};
+use crate::{ChunkContent, ElementTransform, Error, Result};
 
 /// The chunks of a dataset.
 pub(super) struct Chunks<'a> {
@@ -33,17 +35,11 @@ impl ChunkPlanner<'_> {
     /// # Errors
     /// The chunk table is malformed, a filter has no codec, or chunks that have to be made exceed the inline limit.
     pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan> {
-        if let [filter, ..] = self.dataset.filters.as_slice()
-            && filter.id == ZFP
-            && !self.options.own_codecs
-        {
-            return self.zfp(chunked, &self.dataset.filters);
-        }
-        if let [before @ .., filter] = self.dataset.filters.as_slice()
-            && filter.id == LZO
-            && !self.options.own_codecs
-        {
-            return self.lzo(chunked, before);
+        match self.dataset.filters.as_slice() {
+            _ if self.options.own_codecs => {}
+            filters @ [filter, ..] if filter.id == ZFP => return self.zfp(chunked, filters),
+            [before @ .., filter] if filter.id == LZO => return self.lzo(chunked, before),
+            _ => {}
         }
         let chunks = self.chunks(chunked)?;
         let mut plan = ChunkPlan { chunk_shape: chunks.shape.clone(), ..self.one_missing_chunk() };
@@ -55,9 +51,10 @@ impl ChunkPlanner<'_> {
         self.check_end(furthest_end(table))?;
         let mask = common_mask(table);
         let mut codecs = chunks.pipeline.applied(mask);
+        let integers = self.own_integers();
         let reason = match self.must_be_made() {
-            Some(why) => Some(why.into()),
-            None => {
+            Some(why) if integers.is_none() => Some(why.into()),
+            _ => {
                 self.clients_decode(&codecs, &chunks.shape, chunks.bytes).err().map(|error| error.to_string())
             }
         };
@@ -80,7 +77,7 @@ impl ChunkPlanner<'_> {
             plan.inline_reason = Some(why);
             plan.inline = mismatched;
         }
-        plan.codecs = self.chain(codecs);
+        plan.codecs = self.chain(integers.into_iter().chain(codecs).collect());
         plan.chunks = ChunkManifest::of(references(table));
         Ok(plan)
     }
@@ -121,6 +118,21 @@ impl ChunkPlanner<'_> {
             plan.codecs = self.chain(codecs);
         }
         plan
+    }
+
+    /// Returns the codec of integers with unused bits, if codecs may have our own names.
+    fn own_integers(&self) -> Option<Codec> {
+        let ElementTransform::Integer {
+            stored_size, stored_big_endian, bit_offset, precision, signed, ..
+        } = self.element.transform
+        else {
+            return None;
+        };
+        let is_own = self.options.own_codecs && self.element.data_type.is_integer();
+        let endian = if stored_big_endian { Endian::Big } else { Endian::Little };
+        let stored = StoredInteger { size: stored_size, endian, offset: bit_offset, precision, signed };
+        let size = u32::try_from(self.element.data_type.size()?).ok().filter(|_| is_own)?;
+        Codec::Integers { size, endian: self.element.endian, stored }.own()
     }
 
     /// Plans to make every allocated chunk.

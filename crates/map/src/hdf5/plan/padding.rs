@@ -77,7 +77,7 @@ impl ChunkPlanner<'_> {
                 return Err(unsupported("its last chunk is not stored in a file"));
             };
             let range = ByteRange::new(reference.offset, reference.length);
-            let codecs = plan.codecs.iter().filter(|codec| !matches!(codec, Codec::Bytes { .. }));
+            let codecs = plan.codecs.iter().filter(|codec| !is_of_elements(codec));
             let content = self.content(chunk_shape, range, codecs.cloned().collect());
             made.push((position, self.ended(content, &used)?));
             if made.len() as u64 > INLINE_CHUNKS {
@@ -171,4 +171,12 @@ fn netcdf_fill(datatype: &Datatype, data_type: &DataType, stored: &Stored) -> Op
         _ => return None,
     };
     Some(FillValue::Fixed(bytes.into()))
+}
+/// Whether a codec converts elements, as the transform of a piece does.
+fn is_of_elements(codec: &Codec) -> bool {
+    match codec {
+        Codec::Bytes { .. } => true,
+        Codec::Own(codec) => matches!(**codec, Codec::Integers { .. }),
+        _ => false,
+    }
 }
