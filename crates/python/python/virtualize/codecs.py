@@ -178,6 +178,10 @@ class Optional(PackageCodec, codec_name="virtualize.optional"):
     """HDF5 filters that chunks of a certain length skipped."""
 
 
+class Integers(PackageCodec, codec_name="virtualize.integers"):
+    """Integers with unused bits, as HDF5's datatypes and filter 5 have them."""
+
+
 class Lzw(PackageCodec, codec_name="virtualize.lzw"):
     """TIFF compression 5."""
 
@@ -248,6 +252,10 @@ class ShuffleFilter(PackageFilter, codec_name="virtualize.shuffle"):
 
 class OptionalFilter(PackageFilter, codec_name="virtualize.optional"):
     """HDF5 filters that chunks of a certain length skipped."""
+
+
+class IntegersFilter(PackageFilter, codec_name="virtualize.integers"):
+    """Integers with unused bits, as HDF5's datatypes and filter 5 have them."""
 
 
 class LzwFilter(PackageFilter, codec_name="virtualize.lzw"):

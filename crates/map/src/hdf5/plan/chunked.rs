@@ -15,6 +15,9 @@ use super::planner::{ChunkPlan, ChunkPlanner, can_encode};
 use super::zfp::ZFP;
 use crate::{ChunkContent, ElementTransform, Error, Result};
 
+/// Chunks that are made in the codecs of the array, by position.
+type Mismatched = Vec<(u64, ChunkContent)>;
+
 /// The chunks of a dataset.
 pub(super) struct Chunks<'a> {
     pub(super) chunked: &'a Chunked,
@@ -50,7 +53,7 @@ impl ChunkPlanner<'_> {
         check_table(table, &chunks.grid)?;
         self.check_end(furthest_end(table))?;
         let mask = common_mask(table);
-        let mut codecs = chunks.pipeline.applied(mask);
+        let codecs = chunks.pipeline.applied(mask);
         let integers = self.own_integers();
         let reason = match self.must_be_made() {
             Some(why) if integers.is_none() => Some(why.into()),
@@ -61,13 +64,11 @@ impl ChunkPlanner<'_> {
         if let Some(why) = reason {
             return self.inline_all(plan, &chunks, why);
         }
-        let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
+        let (codecs, mismatched) = self.mismatches(&chunks, mask, codecs);
         if mismatched.is_empty() {
             if codecs.is_empty() {
                 check_uniform(table, chunks.bytes)?;
             }
-        } else if let Some(all) = chunks.codecs_of_all() {
-            codecs = all;
         } else {
             let why = format!("{} chunks went through other filters than the rest", mismatched.len());
             if !codecs.iter().all(can_encode) {
@@ -147,13 +148,24 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
+    /// Returns the codecs of the array, and the chunks that they do not decode as they are stored. Given are the codecs of
+    /// most chunks.
+    fn mismatches(&self, chunks: &Chunks<'_>, mask: u32, codecs: Vec<Codec>) -> (Vec<Codec>, Mismatched) {
+        let mismatched = self.mismatched_chunks(chunks, mask, &codecs);
+        let optional = if mismatched.is_empty() { None } else { chunks.optional_codecs() };
+        match optional {
+            Some(optional) if optional.exceptions.len() <= mismatched.len() => {
+                let content = |(position, range, mask): (u64, _, _)| {
+                    (position, self.content(&chunks.shape, range, chunks.pipeline.applied(mask)))
+                };
+                (optional.codecs, optional.exceptions.into_iter().map(content).collect())
+            }
+            _ => (codecs, mismatched),
+        }
+    }
+
     /// Returns the chunks that the codecs of the array do not decode as they are stored, with their content.
-    fn mismatched_chunks(
-        &self,
-        chunks: &Chunks<'_>,
-        mask: u32,
-        codecs: &[Codec],
-    ) -> Vec<(u64, ChunkContent)> {
+    fn mismatched_chunks(&self, chunks: &Chunks<'_>, mask: u32, codecs: &[Codec]) -> Mismatched {
         let table = &chunks.chunked.chunks;
         let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
         let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
