@@ -62,8 +62,17 @@ function* walk(group) {
 }
 const arrays = (group) => [...walk(group)];
 
-/** Returns the lines that register the codecs of TIFF files, if the file needs them. */
-const codecs = (description) => (needs(description, "imagecodecs") ? ["import imagecodecs.zarr", "imagecodecs.zarr.register_codecs()"] : []);
+/** Returns the lines that register the codecs of TIFF files, if the file needs them. Other packages register the same names. */
+function codecs(description) {
+  if (!needs(description, "imagecodecs")) return [];
+  const named = arrays(description.root).flatMap((array) => array.codecs).map((codec) => codec.name ?? codec.id ?? "");
+  const own = [...new Set(named.filter((name) => name.startsWith("imagecodecs_")))].sort();
+  const pins = own.map((name) => {
+    const bare = name.slice("imagecodecs_".length);
+    return `"codecs.${name}": "imagecodecs.zarr.${bare[0].toUpperCase()}${bare.slice(1)}"`;
+  });
+  return ["import imagecodecs.zarr, zarr", "imagecodecs.zarr.register_codecs()", `zarr.config.set({${pins.join(", ")}})`];
+}
 const inGroup = (group) => (group ? `, group=${JSON.stringify(group)}` : "");
 
 function openReferences(description, url, name, group) {
