@@ -14,6 +14,8 @@ pub struct Report {
     /// Attributes of each group and array of an HDF5 file with their types, without those that h5netcdf hides, if
     /// [`MapOptions::source_attributes`](crate::MapOptions::source_attributes) is set.
     pub attributes: BTreeMap<NodePath, Vec<SourceAttribute>>,
+    /// Names of the unlimited dimensions that each group of an HDF5 file defines, with the same option.
+    pub unlimited: BTreeMap<NodePath, Vec<String>>,
 }
 
 /// Facts about one array.

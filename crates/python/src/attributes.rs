@@ -24,6 +24,11 @@ impl File {
         }
         Ok(dict.into_any())
     }
+
+    /// Returns the names of the unlimited dimensions that a group of an HDF5 file defines.
+    fn unlimited_dimensions(&self, path: &str) -> Vec<String> {
+        self.store.report.unlimited.get(path).cloned().unwrap_or_default()
+    }
 }
 
 /// Returns the attributes in the metadata of a node.

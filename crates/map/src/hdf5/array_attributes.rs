@@ -47,9 +47,10 @@ impl Mapper<'_> {
         if let Datatype::Opaque { tag, .. } = &dataset.datatype
             && let Some(time) = numpy_time(tag)
         {
-            attributes.entry("units").or_insert_with(|| time.units.into());
-            if let Some(dtype) = time.duration {
-                attributes.entry("dtype").or_insert_with(|| dtype.into());
+            let dtype = time.duration.map(|dtype| ("dtype", dtype));
+            for (name, value) in [("units", time.units)].into_iter().chain(dtype) {
+                attributes.entry(name).or_insert_with(|| value.into());
+                self.keep_text(path, name, value);
             }
         }
         attributes

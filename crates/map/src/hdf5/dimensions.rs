@@ -80,6 +80,11 @@ impl Dimensions {
         scopes.iter().map(|scope| scope.all.len()).sum::<usize>() as u64
     }
 
+    /// Returns the names of unlimited dimensions.
+    pub(super) fn unlimited(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().filter(|dimension| dimension.unlimited).map(|dimension| dimension.name.as_str())
+    }
+
     fn add_phony(&mut self, unlabeled: &[(u64, usize)], counters: &mut Counters) {
         let mut labeled: BTreeMap<u64, usize> = BTreeMap::new();
         for dimension in self.all.iter().filter(|dimension| !dimension.unlimited) {

@@ -137,6 +137,12 @@ impl Mapper<'_> {
                 self.report.attributes.insert(moved, attributes.clone());
             }
         }
+        for (group, names) in &mapped.report.unlimited {
+            if let Some(moved) = moved(group, path, at) {
+                self.take("external links", names.iter().map(|name| name.len() as u64).sum())?;
+                self.report.unlimited.insert(moved, names.clone());
+            }
+        }
         Ok(())
     }
 
@@ -211,8 +217,9 @@ fn renumbered(source: SourceId, ids: &[SourceId]) -> SourceId {
 
 /// Returns the number of items that attaching one link to a file visits.
 fn steps(mapped: &Mapped) -> u64 {
-    let Report { diagnostics, arrays, attributes } = &mapped.report;
+    let Report { diagnostics, arrays, attributes, unlimited } = &mapped.report;
     let report = diagnostics.len().saturating_add(arrays.len()).saturating_add(attributes.len());
+    let report = report.saturating_add(unlimited.len());
     report.saturating_add(mapped.tasks.len()).saturating_add(mapped.hierarchy.sources.len()) as u64
 }
 

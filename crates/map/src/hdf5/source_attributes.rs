@@ -8,6 +8,7 @@ use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
 use super::Mapper;
 use super::attributes::{Shown, attribute_json};
+use super::dimensions::Dimensions;
 use super::types::{element_type, is_boolean, numpy_time};
 use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 
@@ -33,6 +34,23 @@ impl Mapper<'_> {
         let shown = attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str()));
         let kept = shown.filter_map(|attribute| source_attribute(attribute, self.shown())).collect();
         self.report.attributes.insert(path.to_owned(), kept);
+    }
+
+    /// Adds an attribute without which the numbers of an array have no meaning, unless the file has it.
+    pub(super) fn keep_text(&mut self, path: &str, name: &str, text: &str) {
+        if let Some(kept) = self.report.attributes.get_mut(path)
+            && kept.iter().all(|attribute| attribute.name != name)
+        {
+            kept.push(SourceAttribute { name: name.to_owned(), value: SourceValue::Json(text.into()) });
+        }
+    }
+
+    /// Keeps the names of the unlimited dimensions that a group defines, if the options ask for attributes.
+    pub(super) fn keep_unlimited(&mut self, path: &str, dimensions: &Dimensions) {
+        let names: Vec<String> = dimensions.unlimited().map(str::to_owned).collect();
+        if self.options.source_attributes && !names.is_empty() {
+            self.report.unlimited.insert(path.to_owned(), names);
+        }
     }
 }
 

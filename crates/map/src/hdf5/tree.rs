@@ -56,7 +56,9 @@ impl Mapper<'_> {
     fn group(&mut self, mut place: Place<'_>, address: Address, source: &SourceGroup) -> Group {
         let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
         let children = self.children(place.path, address, source);
-        place.scopes.push(Dimensions::new(self.own.file, &children, &mut place.counters));
+        let dimensions = Dimensions::new(self.own.file, &children, &mut place.counters);
+        self.keep_unlimited(place.path, &dimensions);
+        place.scopes.push(dimensions);
         let mut taken: Option<BTreeSet<&str>> = None;
         let mut lengths = Lengths::new(children.iter().map(|(name, _)| name.clone()));
         let axes: Vec<_> =
