@@ -161,6 +161,10 @@ class _DataStore(AbstractDataStore):
     def __init__(self, group: VirtualGroup) -> None:
         self._group = group
 
+    def get_encoding(self) -> dict[str, Any]:
+        """Return the names of unlimited dimensions, with which xarray writes them again."""
+        return {"unlimited_dims": set(file_of(self._group.store).unlimited_dimensions(self._group.path))}
+
     @override
     def get_attrs(self) -> dict[str, Any]:
         return self._group.attrs
@@ -171,7 +175,9 @@ class _DataStore(AbstractDataStore):
 
 
 def _variable(array: VirtualArray) -> Variable:
-    dims = [name or f"dim_{axis}" for axis, name in enumerate(array.dims)]
+    # Unnamed axes are named after the array, as in the metadata, so that no two arrays share them.
+    own = array.path.rpartition("/")[2]
+    dims = [name or f"{own}_dim_{axis}" for axis, name in enumerate(array.dims)]
     data = indexing.LazilyIndexedArray(_LazyArray(array))
     return Variable(dims, data, array.attrs, _encoding(array, dims))
 
