@@ -6,17 +6,21 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict, PyList},
 };
-use virtualize::{NumpyType, SourceAttribute, SourceValue, zarr::Hierarchy};
+use serde_json::Value;
+use virtualize::{
+    NumpyType, SourceAttribute, SourceValue, VirtualStore,
+    zarr::{DataType, Endian, FillValue},
+};
 
 use crate::{file::File, runtime};
 
 #[pymethods]
 impl File {
     /// Returns the attributes of a group or array by name: those of an HDF5 file as h5netcdf returns them, those of
-    /// other files as in the metadata.
+    /// other files as in the metadata, with the types of rioxarray.
     fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
         let Some(attributes) = self.store.source_attributes(path) else {
-            return metadata(py, &self.store.hierarchy, path);
+            return metadata(py, &self.store, path);
         };
         let dict = PyDict::new(py);
         for SourceAttribute { name, value } in attributes {
@@ -32,13 +36,29 @@ impl File {
 }
 
 /// Returns the attributes in the metadata of a node.
-fn metadata<'py>(py: Python<'py>, hierarchy: &Hierarchy, path: &str) -> PyResult<Bound<'py, PyAny>> {
-    let group = hierarchy.group(path).map(|group| &group.attributes);
-    let attributes = group.or_else(|| hierarchy.array(path).map(|array| &array.attributes));
-    match attributes {
-        Some(attributes) => runtime::loads(py, &attributes.clone().into()),
-        None => Err(PyKeyError::new_err(path.to_owned())),
+fn metadata<'py>(py: Python<'py>, store: &VirtualStore, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(group) = store.hierarchy.group(path) {
+        return runtime::loads(py, &group.attributes.clone().into());
     }
+    let array = store.hierarchy.array(path).ok_or_else(|| PyKeyError::new_err(path.to_owned()))?;
+    let attributes = runtime::loads(py, &array.attributes.clone().into())?;
+    if array.attributes.contains_key("_FillValue")
+        && let Some(fill) = store.report.arrays.get(path).and_then(|report| report.fill.as_ref())
+        && let Some(FillValue::Fixed(bytes)) = &fill.sentinel
+        && let Ok(Value::String(data_type)) = array.data_type.to_v2(Endian::Little)
+    {
+        let sentinel = self::array(py, bytes, data_type.into_bound_py_any(py)?)?.get_item(0)?;
+        attributes.set_item("_FillValue", sentinel)?;
+    }
+    // xarray unpacks to the type of these numbers, and rioxarray to the smallest float that has all packed numbers.
+    if array.data_type.size().is_some_and(|size| size <= 2) || array.data_type == DataType::Float32 {
+        for name in ["scale_factor", "add_offset"] {
+            if let Some(number) = array.attributes.get(name).and_then(Value::as_f64) {
+                attributes.set_item(name, py.import("numpy")?.call_method1("float32", (number,))?)?;
+            }
+        }
+    }
+    Ok(attributes)
 }
 
 fn python_value<'py>(py: Python<'py>, value: &SourceValue) -> PyResult<Bound<'py, PyAny>> {

@@ -144,6 +144,24 @@ def test_attributes_of_tiff_are_those_of_the_metadata(fixtures: Path) -> None:
     file = _virtualize.open(str(fixtures / "tiff/cog.tif"), "{}", False, True)
     documents = {key: json.loads(text) for key, text in file.documents().items()}
     for key, document in documents.items():
-        assert file.attributes(key.removesuffix("zarr.json").strip("/")) == document["attributes"]
+        attributes = file.attributes(key.removesuffix("zarr.json").strip("/"))
+        attributes.pop("_FillValue", None)
+        document["attributes"].pop("_FillValue", None)
+        assert attributes == document["attributes"]
     with pytest.raises(KeyError):
         file.attributes("nowhere")
+
+
+def test_numbers_of_tiff_have_the_types_of_rioxarray(fixtures: Path, tmp_path: Path) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    for kind in ["u1", "i2", "u2", "i4", "f4", "f8"]:
+        path = tmp_path / f"{kind}.tif"
+        profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 1, "dtype": kind, "nodata": 7}
+        with rasterio.open(path, "w", **profile) as raster:
+            raster.write(np.arange(12, dtype=kind).reshape(1, 3, 4))
+            raster.scales, raster.offsets = (0.1,), (2.5,)
+        attributes = _virtualize.open(str(path), "{}", True, True).attributes("band_data")
+        # rioxarray unpacks to the type to which xarray promotes the packed numbers.
+        expected = np.float64 if kind in ("i4", "f8") else np.float32
+        assert attributes["_FillValue"] == 7 and attributes["_FillValue"].dtype == kind
+        assert {np.dtype(type(attributes[name])) for name in ("scale_factor", "add_offset")} == {np.dtype(expected)}
