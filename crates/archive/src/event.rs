@@ -118,6 +118,8 @@ pub struct Summary {
     pub seconds: f64,
     /// The output; `None` if nothing was written.
     pub output: Option<String>,
+    /// Id of the snapshot of an Icechunk repository that contains the files.
+    pub snapshot: Option<String>,
     /// Path of the journal.
     pub journal: String,
     /// Notes on the run or the combined dataset, one line each.

@@ -3,24 +3,33 @@
 //! The Python sources in `python/` build the public package on it. Options arrive as JSON text with the names of the
 //! command's options. Whatever waits releases the GIL, and is either awaited or answers Ctrl-C ([`runtime`]).
 
+mod archive;
 mod array;
 mod attributes;
 mod codecs;
 mod error;
+mod events;
 mod file;
 mod keys;
 mod options;
+mod references;
 mod runtime;
 
 /// The compiled part of the package `virtualize`.
 #[pyo3::pymodule(gil_used = false)]
 mod _virtualize {
     #[pymodule_export]
+    use super::archive::{batch, scan};
+    #[pymodule_export]
     use super::codecs::{Codec, codec_names};
     #[pymodule_export]
     use super::command;
     #[pymodule_export]
+    use super::events::Run;
+    #[pymodule_export]
     use super::file::{File, open};
+    #[pymodule_export]
+    use super::references::{convert, diff, validate};
 }
 
 /// Runs the command with its arguments, the name of the program first, and returns its exit status.

@@ -65,6 +65,7 @@ impl Writing<'_> {
             History::Empty => return self.commit_as(&combination, options.clone()).await,
             History::Whole if record.digest == combination.digest => {
                 self.summary.notes.push("nothing is new: the repository is as it was".to_owned());
+                self.summary.snapshot = Some(record.snapshot);
                 return Ok(());
             }
             History::Whole => update.grows = combination.grows(&record, self.batch),
@@ -145,6 +146,7 @@ impl Writing<'_> {
         (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
+        self.summary.snapshot = Some(done.snapshot);
         self.summary.python = Some(done.python);
         Ok(())
     }

@@ -91,7 +91,7 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
         return Ok(date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
     }
     let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
-        format!("{text:?} is no time, expected one such as 2024-02-29 or 2024-02-29T12:00:00Z (RFC 3339)")
+        format!("{text:?} is no time, expected a time such as 2024-02-29 or 2024-02-29T12:00:00Z (RFC 3339)")
     })?;
     Ok(time.timestamp_millis())
 }

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from virtualize import events
+from virtualize._archive import ArchiveWarning, Scan, batch, batch_async, scan, scan_async
 from virtualize._errors import (
     AccessDeniedError,
     ChangedError,
@@ -15,24 +17,49 @@ from virtualize._errors import (
     VirtualizeWarning,
 )
 from virtualize._open import open, open_async
+from virtualize._references import (
+    Difference,
+    ValidationReport,
+    convert,
+    convert_async,
+    diff,
+    diff_async,
+    validate,
+    validate_async,
+)
 
 if TYPE_CHECKING:
     from virtualize._store import VirtualStore
 
 __all__ = [
     "AccessDeniedError",
+    "ArchiveWarning",
     "ChangedError",
     "Diagnostic",
+    "Difference",
     "Error",
     "FileError",
     "NotFoundError",
     "OptionError",
     "RefusedError",
+    "Scan",
     "UnavailableError",
+    "ValidationReport",
     "VirtualStore",
     "VirtualizeWarning",
+    "batch",
+    "batch_async",
+    "convert",
+    "convert_async",
+    "diff",
+    "diff_async",
+    "events",
     "open",
     "open_async",
+    "scan",
+    "scan_async",
+    "validate",
+    "validate_async",
 ]
 
 

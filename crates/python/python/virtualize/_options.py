@@ -2,10 +2,26 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from datetime import date, datetime
+from os import PathLike, fspath
+from typing import Any, Literal, SupportsIndex, TypedDict
+
+from virtualize._errors import OptionError
 
 type Size = int | str
 """A number of bytes: ``65536``, ``"64K"``."""
+
+type Location = str | PathLike[str]
+"""A path or url."""
+
+type Several = str | Sequence[str]
+"""A text, or several."""
+
+type Time = datetime | date | str
+"""A time with its zone, a date (midnight UTC), or either as text: ``"2024-02-29"``, ``"2024-02-29T12:00:00Z"``."""
+
+type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3", "icechunk"]
+"""An output format."""
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -24,11 +40,11 @@ class MappingOptions(TypedDict, total=False):
     """How files are mapped to Zarr."""
 
     strict: bool
-    invalid_nodata: Literal["error", "attribute", "drop"]
+    invalid_nodata: Literal["error", "warn"]
     ifd: Sequence[int | str] | int | str
     stack: bool
     chunk_grid: Literal["regular", "rectilinear"]
-    inline_limit: int
+    inline_limit: Size
     inline_below: Size
     inline_coordinates: bool
     inline_total: Size
@@ -63,6 +79,155 @@ class IcechunkOptions(TypedDict, total=False):
     append_dim: str
 
 
-def to_json(options: Mapping[str, Any]) -> str:
-    """Return options as the JSON text that the compiled module parses. ``None`` stands for the default."""
-    return json.dumps({name: value for name, value in options.items() if value is not None})
+class FileSelection(TypedDict, total=False):
+    """Which files are read, besides those that the first argument names."""
+
+    list: Location | Sequence[Location]
+    stac: Location | Sequence[Location]
+    asset: Several
+    asset_role: Several
+    asset_alternate: str
+    include: str
+    min_size: Size
+    max_size: Size
+    newer: Time
+    older: Time
+
+
+class LayoutOptions(TypedDict, total=False):
+    """Along which dimensions files are combined. Arrays are given by name, by path, or as ``*`` for all."""
+
+    concat_dim: Several
+    stack_dim: Several
+    concat_var: Several
+    assume_equal: Several
+    optional_var: Several
+    coord_from_property: Mapping[str, str]
+    coord_from_name: str
+    copy_limit: Size
+
+
+class CombineOptions(LayoutOptions, total=False):
+    """How files become one dataset."""
+
+    coord_from_attribute: Mapping[str, str]
+    on_mismatch: Literal["stop", "split", "skip"]
+    on_duplicate: Literal["error", "first", "last"]
+    allow_holes: bool
+    fill_without_sentinel: bool
+
+
+class RunOptions(TypedDict, total=False):
+    """How a run proceeds."""
+
+    journal: Location
+    restart: bool
+    retry_failed: bool
+    max_failures: int
+    skip_failed: bool
+    append: bool
+    drop_vanished: bool
+    reread_changed: bool
+    drop_unwritten: bool
+    no_recheck: bool
+    attempts: int
+
+
+class BatchOptions(
+    FileSelection,
+    CombineOptions,
+    RunOptions,
+    WriteOptions,
+    IcechunkOptions,
+    ConnectionOptions,
+    MappingOptions,
+    total=False,
+):
+    """Options of :func:`virtualize.batch`."""
+
+    format: Format
+    each: bool
+    overwrite: bool
+
+
+class ScanOptions(FileSelection, LayoutOptions, ConnectionOptions, MappingOptions, total=False):
+    """Options of :func:`virtualize.scan`."""
+
+    attempts: int
+
+
+class ReadOptions(ConnectionOptions, total=False):
+    """How references are read."""
+
+    relative_to: Location
+    version_of: str
+
+
+class ValidateOptions(ReadOptions, total=False):
+    """Options of :func:`virtualize.validate`."""
+
+    sample: int
+    full: bool
+
+
+class DiffOptions(ReadOptions, total=False):
+    """Options of :func:`virtualize.diff`."""
+
+    ignore_urls: bool
+
+
+class ConvertOptions(ReadOptions, WriteOptions, IcechunkOptions, total=False):
+    """Options of :func:`virtualize.convert`."""
+
+    format: Format
+    strict: bool
+    overwrite: bool
+
+
+def to_json(options: Mapping[str, Any], names: frozenset[str] | None = None) -> str:
+    """Return options as the JSON text that the compiled module parses. ``None`` stands for the default.
+
+    Raises
+    ------
+    OptionError
+        A name is not among ``names``, or a value has a type that no option has.
+    """
+    for name in options:
+        if names is not None and name not in names:
+            raise OptionError(f"{name} is not an option{_suggestion(name, names)}")
+    members = (f"{json.dumps(name)}: {_dumps(name, value)}" for name, value in options.items() if value is not None)
+    return f"{{{', '.join(members)}}}"
+
+
+def _suggestion(name: str, names: frozenset[str]) -> str:
+    # The import takes longer than it takes to parse options.
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name.replace("-", "_").lower(), sorted(names), n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""
+
+
+def _dumps(name: str, value: object) -> str:
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{name}: {error}") from None
+
+
+def _plain(value: object) -> object:
+    """Return a value as one that JSON has."""
+    match value:
+        case PathLike():
+            return fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case datetime() if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone: give one, such as tzinfo=datetime.UTC")
+        case date():
+            return value.isoformat()
+        case Mapping():
+            return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
+            return [*value]  # pyright: ignore[reportUnknownVariableType]
+        case SupportsIndex():
+            return value.__index__()
+        case _:
+            raise TypeError(f"unexpected value of type {type(value).__name__}")

@@ -1,0 +1,87 @@
+"""Events of runs: from JSON, to callbacks, and as a progress bar."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from virtualize import events
+from virtualize.events import Event
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+type OnEvent = Callable[[Event], object]
+"""A function that is called with each event of a run."""
+
+_KINDS: dict[str, type[Event]] = {
+    "listed": events.Listed,
+    "started": events.Started,
+    "read": events.Read,
+    "retried": events.Retried,
+    "failed": events.Failed,
+    "skipped": events.Skipped,
+    "eras": events.Eras,
+    "note": events.Note,
+    "combining": events.Combining,
+    "writing": events.Writing,
+}
+
+
+def event_of(members: dict[str, Any]) -> Event:
+    """Return an event of the log as an object."""
+    name = members.pop("event")
+    if name == "done":
+        return events.Done(time=members["time"], summary=events.Summary(**members["summary"]))
+    if name == "failed":
+        members["class_"] = members.pop("class")
+    return _KINDS[name](**members)
+
+
+class Listener:
+    """Receives the events of a run: shows a progress bar if it is wanted, and calls the caller's function."""
+
+    def __init__(self, on_event: OnEvent | None, progress: bool) -> None:
+        self._on_event = on_event
+        self._bar = _bar() if progress else None
+        self.listens = on_event is not None or progress
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, event: Event) -> None:
+        """Handle an event."""
+        if self._bar is not None:
+            _show(self._bar, event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+
+def _bar() -> "tqdm[Any]":
+    try:
+        from tqdm.auto import tqdm
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'progress=True needs tqdm: pip install "virtualize[progress]"', name=error.name
+        ) from None
+    return tqdm(unit=" files", desc="reading")
+
+
+def _show(bar: "tqdm[Any]", event: Event) -> None:
+    match event:
+        case events.Listed(pending=pending, complete=True):
+            bar.total = pending
+            bar.refresh()
+        case events.Read():
+            bar.update()
+        case events.Failed():
+            bar.update()
+            bar.colour = "red"
+        case events.Combining(done=done, files=files):
+            bar.set_postfix_str(f"combining {done} of {files}")
+        case events.Writing(target=target):
+            bar.set_postfix_str(f"writing {target}")
+        case _:
+            pass

@@ -1,0 +1,172 @@
+"""Events of a run over many files, for ``on_event=`` of :func:`virtualize.batch` and :func:`virtualize.scan`.
+
+Examples
+--------
+>>> import virtualize
+>>> from virtualize import events
+>>> def show(event: events.Event) -> None:
+...     match event:
+...         case events.Failed(url=url, error=error):
+...             print("failed:", url, error)
+...         case events.Eras(files=files):
+...             print("files of each era:", files)
+...         case _:
+...             pass
+>>> found = virtualize.scan("fixtures/hdf5/netcdf4.nc", on_event=show)
+files of each era: [1]
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The outcome of a run, which :func:`virtualize.batch` returns."""
+
+    files: int
+    """Number of listed files."""
+    read: int
+    """Number of files that this run read."""
+    known: int
+    """Number of files that the journal already had."""
+    failed: int
+    """Number of files that could not be read."""
+    failures: list[str]
+    """The first failures with their reasons, one line each."""
+    skipped: int
+    """Number of files that were read but are not part of the output."""
+    warnings: int
+    """Number of warnings of this run."""
+    requests: int
+    """Number of requests of this run."""
+    bytes: int
+    """Bytes received in this run."""
+    seconds: float
+    """Duration of the run."""
+    output: str | None
+    """The output; ``None`` if nothing was written."""
+    snapshot: str | None
+    """Id of the snapshot of an Icechunk repository that contains the files."""
+    journal: str
+    """Path of the journal."""
+    notes: list[str]
+    """Notes on the run or the combined dataset, one line each."""
+    eras: list[str]
+    """Paths of the groups of the eras that were written; a single empty path if all files agree."""
+    python: str | None
+    """Python code that opens the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The listing found more files."""
+
+    time: float
+    """Seconds since 1970-01-01T00:00:00Z, as for all events."""
+    files: int
+    """Number of files found so far."""
+    pending: int
+    """Number of those that are still to be read."""
+    complete: bool
+    """Whether the listing is complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A file is being read."""
+
+    time: float
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A file was read."""
+
+    time: float
+    url: str
+    seconds: float
+    """Duration of all attempts."""
+    requests: int
+    bytes: int
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """A file could not be read, and will be tried again."""
+
+    time: float
+    url: str
+    attempt: int
+    """The attempt that failed, counted from 1."""
+    error: str
+    wait: float
+    """Seconds until the next attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A file could not be read, and is not tried again in this run."""
+
+    time: float
+    url: str
+    attempts: int
+    class_: str
+    """Class of the error, such as ``unavailable``."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A file is left out of what is written."""
+
+    time: float
+    url: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eras:
+    """The files that were read are grouped into eras of compatible files."""
+
+    time: float
+    files: list[int]
+    """Number of files of each era."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A note on the run or the combined dataset."""
+
+    time: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combining:
+    """Files are being joined."""
+
+    time: float
+    done: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """The output is being written."""
+
+    time: float
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The run is over."""
+
+    time: float
+    summary: Summary
+
+
+type Event = Listed | Started | Read | Retried | Failed | Skipped | Eras | Note | Combining | Writing | Done
+"""Any event."""

@@ -1,0 +1,167 @@
+//! Runs over many files: `batch` and `scan`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use pyo3::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use virtualize::{options::value, zarr::ZarrFormat};
+use virtualize_archive::{
+    BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Target, scan_inputs,
+};
+
+use crate::{
+    error,
+    events::{Run, Sender},
+    options::{FileOptions, exclusive, parse},
+};
+
+/// Number of different warnings that the result of a run lists.
+const LISTED: usize = 100;
+
+/// Options of `batch`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfBatch {
+    #[serde(flatten)]
+    batch: BatchOptions,
+    #[serde(flatten)]
+    file: FileOptions,
+}
+
+/// Options of `scan`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfScan {
+    #[serde(deserialize_with = "value::count")]
+    attempts: Option<usize>,
+    #[serde(flatten)]
+    files: Files,
+    #[serde(flatten)]
+    layout: LayoutOptions,
+    #[serde(flatten)]
+    file: FileOptions,
+}
+
+/// Starts a batch. `options` is a JSON object.
+#[pyfunction]
+pub(crate) fn batch(output: String, options: &str, wants_events: bool) -> PyResult<Run> {
+    let options: OfBatch = parse(options)?;
+    let target = options.check(&output)?;
+    let mapping = options.file.command_options(target.zarr_format());
+    let (cancel, concurrency) = (CancellationToken::new(), mapping.store.concurrency);
+    let builder = options.batch.builder(&output, target, mapping);
+    let batch = builder.files_at_once(concurrency).cancel(cancel.clone()).build();
+    Run::start(cancel, wants_events, |events| async move {
+        let warnings = Arc::new(Warnings::default());
+        let seen = Arc::clone(&warnings);
+        let done = batch.run(move |event| tell(&event, &events, &seen)).await;
+        let summary = done.map_err(|error| error::of_archive(&error))?;
+        Ok(json!({"summary": summary, "warnings": warnings.to_json()}).to_string())
+    })
+}
+
+/// Starts a scan. `options` is a JSON object.
+#[pyfunction]
+pub(crate) fn scan(options: &str, wants_events: bool) -> PyResult<Run> {
+    let options: OfScan = parse(options)?;
+    check_files(&options.files)?;
+    let cancel = CancellationToken::new();
+    let scan = options.options(cancel.clone());
+    Run::start(cancel, wants_events, |events| async move {
+        let (inputs, warnings) = (options.files.inputs(), Arc::new(Warnings::default()));
+        let seen = Arc::clone(&warnings);
+        let found = scan_inputs(inputs, &scan, move |event| tell(&event, &events, &seen)).await;
+        let found = found.map_err(|error| error::of_archive(&error))?;
+        let mut table = Vec::new();
+        found.table(&mut table, error::KEYWORDS)?;
+        let table = String::from_utf8_lossy(&table);
+        Ok(json!({"scan": found.to_json(), "table": table, "warnings": warnings.to_json()}).to_string())
+    })
+}
+
+impl OfBatch {
+    /// Refuses options that exclude each other. Returns what is written.
+    fn check(&self, output: &str) -> PyResult<Target> {
+        let Self { batch, file } = self;
+        let (write, commit) = (&batch.write, &batch.icechunk);
+        check_files(&batch.files)?;
+        exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
+        exclusive(("replace", commit.replace), ("append_dim", commit.append_dim.is_some()))?;
+        let target = batch.target(output).ok_or_else(|| {
+            error::option(format!(
+                "{output}: the extension selects no format (.json, .parquet, .parq, .zarr, .icechunk): give format"
+            ))
+        })?;
+        file.check(target.zarr_format())?;
+        Ok(target)
+    }
+}
+
+impl OfScan {
+    /// Returns the library's options.
+    fn options(&self, cancel: CancellationToken) -> ScanOptions {
+        let open = self.file.command_options(ZarrFormat::V3);
+        let rectilinear = open.map.chunk_grid == virtualize::ChunkGridChoice::Rectilinear;
+        let defaults = ScanOptions::default();
+        ScanOptions {
+            layout: self.layout.layout(rectilinear),
+            open,
+            filter: self.files.filter(),
+            assets: self.files.assets(),
+            attempts: self.attempts.map_or(defaults.attempts, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+            cancel,
+            ..defaults
+        }
+    }
+}
+
+/// Refuses a run without files, and options for assets without a catalogue.
+fn check_files(files: &Files) -> PyResult<()> {
+    if files.inputs.is_empty() && files.lists.is_empty() && files.stac.is_empty() {
+        return Err(error::option("there are no inputs: give files, list or stac"));
+    }
+    let named = [
+        ("asset", files.asset.is_empty()),
+        ("asset_role", files.asset_role.is_empty()),
+        ("asset_alternate", files.asset_alternate.is_none()),
+    ];
+    match named.iter().find(|(_, is_empty)| !is_empty && files.stac.is_empty()) {
+        Some((name, _)) => Err(error::option(format!("{name} needs stac"))),
+        None => Ok(()),
+    }
+}
+
+/// Sends an event to the caller, and collects its warnings.
+fn tell(event: &Event, events: &Sender, warnings: &Warnings) {
+    warnings.add(event);
+    events.send(event);
+}
+
+/// Different warnings of the files of a run, each with the first file and the number of files.
+#[derive(Default)]
+struct Warnings(Mutex<BTreeMap<String, (String, u64)>>);
+
+impl Warnings {
+    fn add(&self, event: &Event) {
+        let Event::Read { url, warnings, .. } = event else { return };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings {
+            if let Some((_, files)) = known.get_mut(warning) {
+                *files += 1;
+            } else if known.len() < LISTED {
+                known.insert(warning.clone(), (url.clone(), 1));
+            }
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = |(text, (url, files)): (&String, &(String, u64))| json!({"text": text, "url": url, "files": files});
+        known.iter().map(one).collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! Existing references: `validate`, `diff` and `convert`.
+
+use pyo3::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use virtualize::{
+    ChunkDifference, Error, NodeDifference, ReadOptions, Sample, VirtualStore,
+    options::{ConnectionOptions, IcechunkOptions, OutputFormat, WriteOptions},
+    read_references,
+};
+
+use crate::{
+    error,
+    options::{exclusive, parse, store},
+    runtime,
+};
+
+/// How references are read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reading {
+    relative_to: Option<String>,
+    version_of: Option<String>,
+    #[serde(flatten)]
+    connection: ConnectionOptions,
+}
+
+/// Options of `validate`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfValidate {
+    sample: Option<u64>,
+    full: bool,
+    #[serde(flatten)]
+    reading: Reading,
+}
+
+/// Options of `diff`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfDiff {
+    ignore_urls: bool,
+    #[serde(flatten)]
+    reading: Reading,
+}
+
+/// Options of `convert`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfConvert {
+    format: OutputFormat,
+    strict: bool,
+    #[serde(flatten)]
+    write: WriteOptions,
+    #[serde(flatten)]
+    icechunk: IcechunkOptions,
+    #[serde(flatten)]
+    reading: Reading,
+}
+
+/// Validates references. Returns JSON with the report and its text.
+#[pyfunction]
+pub(crate) fn validate<'py>(
+    py: Python<'py>,
+    references: String,
+    options: &str,
+    wait: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: OfValidate = parse(options)?;
+    exclusive(("full", options.full), ("sample", options.sample.is_some()))?;
+    let sample = if options.full { Sample::Full } else { Sample::Chunks(options.sample.unwrap_or(4)) };
+    runtime::run(py, wait, async move {
+        let options = options.reading.options();
+        let done = async {
+            let store = read_references(&references, &options).await?;
+            Ok((virtualize::validate(&store, sample, &options).await?, warnings(&store)))
+        };
+        let (report, warnings) = done.await.map_err(|error: Error| error::of(&error))?;
+        Ok(json!({"report": report.to_json(), "table": report.to_string(), "warnings": warnings}).to_string())
+    })
+}
+
+/// Compares two reference sets or files. Returns JSON with the differences.
+#[pyfunction]
+pub(crate) fn diff<'py>(
+    py: Python<'py>,
+    first: String,
+    second: String,
+    options: &str,
+    wait: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: OfDiff = parse(options)?;
+    runtime::run(py, wait, async move {
+        let reading = options.reading.options();
+        let found = virtualize::compare(&first, &second, !options.ignore_urls, &reading).await;
+        let found = found.map_err(|error| error::of(&error))?;
+        Ok(found.nodes.iter().map(difference).collect::<Value>().to_string())
+    })
+}
+
+/// Rewrites references. Returns JSON with the warnings and the id of the snapshot of a commit.
+#[pyfunction]
+pub(crate) fn convert<'py>(
+    py: Python<'py>,
+    references: String,
+    output: String,
+    options: &str,
+    wait: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: OfConvert = parse(options)?;
+    let (write, commit) = (&options.write, &options.icechunk);
+    exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
+    exclusive(
+        ("relative", write.relative),
+        ("format=\"icechunk\"", options.format == OutputFormat::Icechunk),
+    )?;
+    exclusive(("replace", commit.replace), ("append_dim", commit.append_dim.is_some()))?;
+    runtime::run(py, wait, async move {
+        let reading = options.reading.options();
+        let read = read_references(&references, &reading).await.map_err(|error| error::of(&error))?;
+        let (snapshot, warnings) = options.write(read, &output, &reading).await?;
+        Ok(json!({"snapshot": snapshot, "warnings": warnings}).to_string())
+    })
+}
+
+impl Reading {
+    /// Returns the library's options.
+    fn options(&self) -> ReadOptions {
+        let defaults = ReadOptions::default();
+        ReadOptions {
+            store: store(&self.connection),
+            relative_to: self.relative_to.clone(),
+            version: self.version_of.clone().unwrap_or(defaults.version),
+        }
+    }
+}
+
+impl OfConvert {
+    /// Converts and writes references. Returns the id of the snapshot of a commit, and the warnings.
+    async fn write(
+        &self,
+        read: VirtualStore,
+        output: &str,
+        reading: &ReadOptions,
+    ) -> PyResult<(Option<String>, Value)> {
+        let (format, options) = (self.format, &reading.store);
+        let converted = async {
+            let mut store = virtualize::convert(read, format.zarr_format(), self.strict, options).await?;
+            if format == OutputFormat::Icechunk {
+                virtualize::record_sources(&mut store, options).await?;
+            }
+            store.relocate(&self.write.relocation(Some(output)))?;
+            if let OutputFormat::References(format) = format {
+                let format = self.write.format(format);
+                virtualize::write_folder(&store, format, output, self.write.overwrite, options).await?;
+            }
+            Ok(store)
+        };
+        let store = converted.await.map_err(|error: Error| error::of(&error))?;
+        let snapshot = match format {
+            OutputFormat::References(_) => None,
+            OutputFormat::Icechunk => {
+                let commit = self.icechunk.options(store.name());
+                let done = virtualize_archive::commit_or_append(&store, output, &commit, options).await;
+                Some(done.map_err(|error| error::of_archive(&error))?.snapshot)
+            }
+        };
+        Ok((snapshot, warnings(&store)))
+    }
+}
+
+/// Returns the warnings of a store as JSON.
+fn warnings(store: &VirtualStore) -> Value {
+    let one = |warning: &virtualize::Diagnostic| {
+        let remedy = warning.remedy.as_ref().and_then(|remedy| remedy.render(error::KEYWORDS));
+        json!({"name": store.name(), "code": warning.code, "path": warning.path, "message": warning.message,
+            "remedy": remedy})
+    };
+    store.warnings().map(one).collect()
+}
+
+/// Returns a difference as JSON: where, what, both sides, and its text.
+fn difference(node: &NodeDifference) -> Value {
+    let text = node.to_string();
+    let of = |path: &str, what: &str, first: Value, second: Value| json!({"path": format!("/{path}"), "what": what, "first": first, "second": second, "text": text});
+    match node {
+        NodeDifference::OnlyIn { path, first } => of(path, "existence", json!(first), json!(!first)),
+        NodeDifference::Unread { path, first, reason } => {
+            let (one, other) =
+                if *first { (json!(reason), Value::Null) } else { (Value::Null, json!(reason)) };
+            of(path, "unread", one, other)
+        }
+        NodeDifference::Kind { path } => of(path, "kind", Value::Null, Value::Null),
+        NodeDifference::Member { path, member, first, second } => {
+            of(path, member, json!(first), json!(second))
+        }
+        NodeDifference::Chunks { path, count, examples } => {
+            let places = |side: fn(&ChunkDifference) -> &String| -> Value {
+                let one =
+                    |example: &ChunkDifference| json!({"indices": example.indices, "place": side(example)});
+                examples.iter().map(one).collect()
+            };
+            let mut found =
+                of(path, "chunks", places(|example| &example.first), places(|example| &example.second));
+            found["count"] = json!(count);
+            found
+        }
+    }
+}
