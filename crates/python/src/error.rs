@@ -1,13 +1,40 @@
 //! Errors of the library as the exceptions of `virtualize._errors`.
 
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyList};
-use virtualize::{Diagnostic, Error, ErrorClass, Notation};
+use virtualize::{Diagnostic, Error, ErrorClass, Notation, OptionName};
 
 /// Notation of remedies as keyword arguments: `on_mismatch="split"`.
 pub(crate) const KEYWORDS: Notation = Notation(|option, value| {
     let name = option.as_str();
-    Some(value.map_or_else(|| format!("{name}=…"), |value| format!("{name}={value:?}")))
+    Some(match value {
+        Some(value) => format!("{name}={value:?}"),
+        None if SWITCHES.contains(&option) => format!("{name}=True"),
+        None => format!("{name}=…"),
+    })
 });
+
+/// Options that are on or off.
+const SWITCHES: [OptionName; 16] = {
+    use OptionName as O;
+    [
+        O::AllowHoles,
+        O::Anonymous,
+        O::Append,
+        O::DropUnwritten,
+        O::DropVanished,
+        O::Each,
+        O::FillWithoutSentinel,
+        O::FollowExternal,
+        O::NoRecheck,
+        O::Overwrite,
+        O::Replace,
+        O::RereadChanged,
+        O::Restart,
+        O::RetryFailed,
+        O::SkipFailed,
+        O::Strict,
+    ]
+};
 
 /// Returns the exception of an error of the library.
 pub(crate) fn of(error: &Error) -> PyErr {

@@ -181,18 +181,17 @@ fn warnings(store: &VirtualStore) -> Value {
 
 /// Returns a difference as JSON: where, what, both sides, and its text.
 fn difference(node: &NodeDifference) -> Value {
-    let text = node.to_string();
-    let of = |path: &str, what: &str, first: Value, second: Value| json!({"path": format!("/{path}"), "what": what, "first": first, "second": second, "text": text});
-    match node {
-        NodeDifference::OnlyIn { path, first } => of(path, "existence", json!(first), json!(!first)),
-        NodeDifference::Unread { path, first, reason } => {
-            let (one, other) =
-                if *first { (json!(reason), Value::Null) } else { (Value::Null, json!(reason)) };
-            of(path, "unread", one, other)
+    let (path, what, first, second, count) = match node {
+        NodeDifference::OnlyIn { path, first } => (path, "existence", json!(first), json!(!first), None),
+        NodeDifference::Unread { path, first: true, reason } => {
+            (path, "unread", json!(reason), Value::Null, None)
         }
-        NodeDifference::Kind { path } => of(path, "kind", Value::Null, Value::Null),
+        NodeDifference::Unread { path, first: false, reason } => {
+            (path, "unread", Value::Null, json!(reason), None)
+        }
+        NodeDifference::Kind { path } => (path, "kind", Value::Null, Value::Null, None),
         NodeDifference::Member { path, member, first, second } => {
-            of(path, member, json!(first), json!(second))
+            (path, member.as_str(), json!(first), json!(second), None)
         }
         NodeDifference::Chunks { path, count, examples } => {
             let places = |side: fn(&ChunkDifference) -> &String| -> Value {
@@ -200,10 +199,9 @@ fn difference(node: &NodeDifference) -> Value {
                     |example: &ChunkDifference| json!({"indices": example.indices, "place": side(example)});
                 examples.iter().map(one).collect()
             };
-            let mut found =
-                of(path, "chunks", places(|example| &example.first), places(|example| &example.second));
-            found["count"] = json!(count);
-            found
+            (path, "chunks", places(|one| &one.first), places(|one| &one.second), Some(count))
         }
-    }
+    };
+    let (path, text) = (format!("/{path}"), node.to_string());
+    json!({"path": path, "what": what, "first": first, "second": second, "count": count, "text": text})
 }

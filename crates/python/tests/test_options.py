@@ -1,0 +1,168 @@
+"""Options have the names of the command's, are complete, and are refused with one line that names them."""
+
+import datetime
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import virtualize
+from many_files import command, write_days
+from virtualize import _options, _virtualize
+
+# Options of the command that Python lacks, with the reason.
+OF_THE_COMMAND = {
+    "help": "help(virtualize.batch)",
+    "version": "importlib.metadata",
+    "output": "an argument",
+    "json_log": "on_event",
+    "quiet": "nothing is printed",
+    "verbose": "nothing is printed",
+    "all": "the default",
+    "json": "the result is an object",
+    "fail_on_mismatch": "len(scan.eras) > 1",
+    "hdf5_reader": "the package does not contain the C library",
+    "stats": "events",
+}
+KINDS: list[tuple[str, type]] = [
+    ("batch", _options.BatchOptions),
+    ("scan", _options.ScanOptions),
+    ("validate", _options.ValidateOptions),
+    ("diff", _options.DiffOptions),
+    ("convert", _options.ConvertOptions),
+]
+
+
+def names(kind: type) -> frozenset[str]:
+    return kind.__optional_keys__  # type: ignore[attr-defined]
+
+
+def call(name: str, options: Mapping[str, object]) -> None:
+    """Parse options as a function does, without what Python itself checks."""
+    text = _options.to_json(options)
+    match name:
+        case "batch":
+            _virtualize.batch("out.json", text, False)
+        case "scan":
+            _virtualize.scan(text, False)
+        case "validate":
+            _virtualize.validate("no/refs.json", text, True)
+        case "diff":
+            _virtualize.diff("no/a.json", "no/b.json", text, True)
+        case _:
+            _virtualize.convert("no/refs.json", "no/out.json", text, True)
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_every_option_of_the_command_exists(name: str, kind: type) -> None:
+    flags = re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", command(name, "--help"), re.MULTILINE)
+    offered = {flag.replace("-", "_") for flag in flags}
+    assert len(offered) > 5
+    assert offered - OF_THE_COMMAND.keys() == names(kind)
+
+
+def test_options_of_opening_and_writing_exist() -> None:
+    flags = re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", command("--help"), re.MULTILINE)
+    offered = {flag.replace("-", "_") for flag in flags}
+    known = names(_options.OpenOptions) | names(_options.WriteOptions) | names(_options.IcechunkOptions)
+    assert offered - OF_THE_COMMAND.keys() - {"format", "overwrite"} == known
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> None:
+    for option in names(kind):
+        with pytest.raises(virtualize.OptionError) as caught:
+            call(name, {option: {"": [1]}})
+        text = str(caught.value)
+        assert text.startswith(f"{option}: expected "), text
+        assert "\n" not in text and "line 1" not in text and "column" not in text
+    with pytest.raises(virtualize.OptionError, match="^bands is not an option$"):
+        call(name, {"bands": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"concat_dmi": "time"}, "concat_dmi is not an option (did you mean concat_dim?)"),
+        ({"Concat-Dim": "time"}, "Concat-Dim is not an option (did you mean concat_dim?)"),
+        ({"zzz": 1}, "zzz is not an option"),
+        ({"concat_dim": 3}, "concat_dim: expected a text or a list of texts, not 3"),
+        ({"concat_dim": [3]}, "concat_dim: expected a text or a list of texts"),
+        ({"concat_dim": {"time"}}, "concat_dim: unexpected value of type set"),
+        ({"on_mismatch": "stpo"}, 'on_mismatch: expected one of "stop", "split", "skip", not "stpo"'),
+        ({"each": "yes"}, 'each: expected True or False, not "yes"'),
+        ({"restart": 1}, "restart: expected True or False, not 1"),
+        ({"min_size": "1.5M"}, "min_size: expected a number of bytes"),
+        ({"min_size": -1}, "min_size: expected a number of bytes"),
+        ({"inline_below": 1.5}, "inline_below: expected a number of bytes"),
+        ({"inline_below": float("nan")}, "inline_below: "),
+        ({"max_failures": "1"}, 'max_failures: expected a whole number, not "1"'),
+        ({"max_failures": True}, "max_failures: expected a whole number, not True"),
+        ({"concurrency": 0}, "concurrency: expected a number from 1 on, not 0"),
+        ({"attempts": 0}, "attempts: expected a number from 1 on, not 0"),
+        ({"newer": "yesterday"}, 'newer: expected a time such as 2024-02-29'),
+        ({"newer": datetime.datetime(2024, 2, 29)}, "newer: 2024-02-29 00:00:00 has no time zone"),  # noqa: DTZ001
+        ({"newer": np.datetime64("2024-02-29")}, "newer: unexpected value of type datetime64"),
+        ({"coord_from_attribute": "a=b"}, "coord_from_attribute: expected a mapping of text to text"),
+        ({"store_option": {"aws_secret_access_key": 5}}, "store_option: expected text"),
+        ({"bearer_token": 12345}, "bearer_token: expected text"),
+        ({"ifd": "1.5"}, "ifd: expected a number such as 2"),
+        ({"readable_by": ["panoply"]}, "readable_by: expected virtualize, zarr-python"),
+        ({"record_size": 0}, "record_size: expected a number from 1 to"),
+        ({"rewrite_url": {"/data": "elsewhere"}}, "rewrite_url: "),
+        ({"rewrite_url": {"/a": "s3://b/a"}, "relative": True}, "relative cannot be combined with rewrite_url"),
+        ({"replace": True, "append_dim": "time"}, "replace cannot be combined with append_dim"),
+        ({"unpack": True}, "unpack needs a Zarr v3 output"),
+        ({"asset": "data"}, "asset needs stac"),
+        ({"each": True}, "dimensions"),
+    ],
+)
+def test_errors_name_the_option(tmp_path: Path, options: dict[str, object], text: str) -> None:
+    with pytest.raises(virtualize.OptionError) as caught:
+        virtualize.batch("a.nc", tmp_path / "out.json", **{"concat_dim": "time", **options})  # type: ignore[arg-type]
+    assert text in str(caught.value) and "\n" not in str(caught.value)
+    assert "12345" not in str(caught.value)
+
+
+def test_errors_of_the_arguments(tmp_path: Path) -> None:
+    with pytest.raises(virtualize.OptionError, match="expected paths or urls"):
+        virtualize.batch([1], tmp_path / "out.json")  # type: ignore[list-item]
+    with pytest.raises(virtualize.OptionError, match="there are no inputs: give files, list or stac"):
+        virtualize.batch([], tmp_path / "out.json", concat_dim="time")
+    with pytest.raises(virtualize.OptionError, match=r"extension selects no format .* give format"):
+        virtualize.batch("a.nc", tmp_path / "out", concat_dim="time")
+    with pytest.raises(virtualize.OptionError, match="concat_dim=… to join"):
+        virtualize.batch("a.nc", tmp_path / "out.json")
+
+
+def test_values_have_several_forms(tmp_path: Path) -> None:
+    """Each form selects the same files, or writes the same output."""
+    files = write_days(tmp_path / "files", 3)
+    size = files[0].stat().st_size
+    (tmp_path / "list.txt").write_text("\n".join(map(str, files)))
+
+    def scanned(**options: object) -> int:
+        try:
+            return virtualize.scan(str(tmp_path / "files/*.nc"), **options).files  # type: ignore[arg-type]
+        except virtualize.NotFoundError:
+            return 0
+
+    assert scanned(min_size=size) == scanned(min_size=np.int64(size)) == scanned(min_size=str(size)) == 3
+    assert scanned(min_size="1M") == scanned(max_size=1) == 0
+    future, past = datetime.date(2999, 1, 1), datetime.datetime(1999, 1, 1, tzinfo=datetime.UTC)
+    assert scanned(newer=future) == scanned(newer="2999-01-01") == scanned(older=past) == 0
+    assert scanned(older=future) == scanned(newer=past) == scanned(newer="1999-01-01T00:00:00Z") == 3
+    assert virtualize.scan(None, list=tmp_path / "list.txt").files == 3
+    assert virtualize.scan(None, list=[tmp_path / "list.txt"]).files == 3
+    assert virtualize.scan(iter(files), concat_dim=["time"]).files == 3
+    assert virtualize.scan(files[0], concat_dim=("time",), newer=None).files == 1
+
+
+def test_lists_beside_comma_separated_text(fixtures: Path) -> None:
+    tif = fixtures / "tiff/multi_page.tif"
+    if not tif.exists():
+        tif = next(path for path in sorted((fixtures / "tiff").glob("*.tif")))
+    one = virtualize.open(tif, ifd=0, readable_by="zarr-python,gdal").inspect()
+    for ifd in ("0", [0], ["0"], (0,)):
+        assert virtualize.open(tif, ifd=ifd, readable_by=["zarr-python", "gdal"]).inspect() == one
