@@ -12,7 +12,7 @@ from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
 from virtualize._errors import Error, OptionError
 from virtualize._options import BatchOptions, Location, ScanOptions, to_json
-from virtualize._progress import Listener, OnEvent, event_of
+from virtualize._progress import Listener, OnEvent, events_of
 from virtualize._references import Difference
 from virtualize.events import Summary
 
@@ -259,6 +259,8 @@ async def scan_async(
     return _scan_of(await _finish_async(_scan(inputs, options), on_event, progress))
 
 
+type _Result = dict[str, Any]
+
 type _Start = partial[_virtualize.Run]
 """Starts a run, given whether events are wanted."""
 
@@ -286,15 +288,15 @@ def _locations(inputs: Inputs | None) -> list[str]:
         raise OptionError(f"inputs: expected paths or urls: {error}") from None
 
 
-def _finish(start: _Start, on_event: OnEvent | None, progress: bool) -> dict[str, Any]:
+def _finish(start: _Start, on_event: OnEvent | None, progress: bool) -> _Result:
     """Start a run and wait for its end. Whatever interrupts that stops the run."""
     with Listener(on_event, progress) as listener:
         run = start(listener.listens)
         try:
-            while listener.listens and (found := json.loads(run.events(True))):
+            while listener.listens and (found := events_of(run.events(True))):
                 for event in found:
-                    listener(event_of(event))
-            return json.loads(run.result(True))
+                    listener(event)
+            return _loads(run.result(True))
         except BaseException as problem:
             run.cancel()
             try:
@@ -307,15 +309,15 @@ def _finish(start: _Start, on_event: OnEvent | None, progress: bool) -> dict[str
             raise
 
 
-async def _finish_async(start: _Start, on_event: OnEvent | None, progress: bool) -> dict[str, Any]:
+async def _finish_async(start: _Start, on_event: OnEvent | None, progress: bool) -> _Result:
     """Start a run and wait for its end. Whatever interrupts that stops the run."""
     with Listener(on_event, progress) as listener:
         run = start(listener.listens)
         try:
-            while listener.listens and (found := json.loads(await as_awaitable(run.events(False)))):
+            while listener.listens and (found := events_of(await as_awaitable(run.events(False)))):
                 for event in found:
-                    listener(event_of(event))
-            return json.loads(await as_awaitable(run.result(False)))
+                    listener(event)
+            return _loads(await as_awaitable(run.result(False)))
         except BaseException as problem:
             run.cancel()
             try:
@@ -328,20 +330,25 @@ async def _finish_async(start: _Start, on_event: OnEvent | None, progress: bool)
             raise
 
 
+def _loads(text: str) -> _Result:
+    found: _Result = json.loads(text)
+    return found
+
+
 def _explain(problem: BaseException, outcome: Error) -> None:
     """Add how a run ended to what interrupted it."""
     if problem is not outcome:
         problem.add_note(str(outcome))
 
 
-def _summary(found: dict[str, Any]) -> Summary:
+def _summary(found: _Result) -> Summary:
     summary = Summary(**found["summary"])
     _warn(found["warnings"])
     _warn_of_failures(summary.failed, summary.failures, "; give retry_failed=True to try them again")
     return summary
 
 
-def _scan_of(found: dict[str, Any]) -> Scan:
+def _scan_of(found: _Result) -> Scan:
     report = found["scan"]
     scan = Scan(
         dimensions=[Dimension(**one) for one in report["dimensions"]],

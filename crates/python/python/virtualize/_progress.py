@@ -1,13 +1,12 @@
 """Events of runs: from JSON, to callbacks, and as a progress bar."""
 
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from virtualize import events
 from virtualize.events import Event
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 type OnEvent = Callable[[Event], object]
 """A function that is called with each event of a run."""
@@ -26,8 +25,12 @@ _KINDS: dict[str, type[Event]] = {
 }
 
 
-def event_of(members: dict[str, Any]) -> Event:
-    """Return an event of the log as an object."""
+def events_of(text: str) -> list[Event]:
+    """Return events of the log as objects."""
+    return [_event_of(members) for members in json.loads(text)]
+
+
+def _event_of(members: dict[str, Any]) -> Event:
     name = members.pop("event")
     if name == "done":
         return events.Done(time=members["time"], summary=events.Summary(**members["summary"]))
@@ -59,9 +62,10 @@ class Listener:
             self._on_event(event)
 
 
-def _bar() -> "tqdm[Any]":
+def _bar() -> Any:
+    # tqdm has no type annotations.
     try:
-        from tqdm.auto import tqdm
+        tqdm = import_module("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'progress=True needs tqdm: pip install "virtualize[progress]"', name=error.name
@@ -69,7 +73,7 @@ def _bar() -> "tqdm[Any]":
     return tqdm(unit=" files", desc="reading")
 
 
-def _show(bar: "tqdm[Any]", event: Event) -> None:
+def _show(bar: Any, event: Event) -> None:
     match event:
         case events.Listed(pending=pending, complete=True):
             bar.total = pending

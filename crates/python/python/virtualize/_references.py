@@ -232,7 +232,8 @@ def _differences(text: str) -> list[Difference]:
 def _converted(text: str) -> str | None:
     found = json.loads(text)
     _warn(found["warnings"])
-    return found["snapshot"]
+    snapshot: str | None = found["snapshot"]
+    return snapshot
 
 
 def _warn(found: list[dict[str, Any]]) -> None:
