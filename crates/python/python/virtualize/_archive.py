@@ -369,7 +369,7 @@ def _scan_of(found: _Result) -> Scan:
 def _stretch(stretch: dict[str, Any]) -> Stretch:
     found = stretch["differences"]
     differences = None if found is None else [_difference(**one) for one in found]
-    return Stretch(**{**stretch, "differences": differences})
+    return Stretch(stretch["era"], stretch["files"], stretch["coordinates"], differences)
 
 
 def _difference(path: str, what: str, left: str, right: str) -> Difference:

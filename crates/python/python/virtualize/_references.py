@@ -215,14 +215,14 @@ def _of_convert(options: ConvertOptions) -> str:
 def _report(text: str) -> ValidationReport:
     found = json.loads(text)
     report = found["report"]
-    arrays = [_checked(**{**one, "name": f"/{one['name']}"}) for one in report["arrays"]]
-    sources = [_checked(**one) for one in report["sources"]]
+    arrays = [_checked(one, "/") for one in report["arrays"]]
+    sources = [_checked(one, "") for one in report["sources"]]
     _warn(found["warnings"])
     return ValidationReport(report["valid"], arrays, sources, report["notes"], found["table"])
 
 
-def _checked(name: str, chunks: int, decoded: int, problems: int, told: list[str]) -> Checked:
-    return Checked(name, chunks, decoded, problems, told)
+def _checked(one: dict[str, Any], root: str) -> Checked:
+    return Checked(root + one["name"], one["chunks"], one["decoded"], one["problems"], one["told"])
 
 
 def _differences(text: str) -> list[Difference]:
