@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from virtualize import events
-from virtualize._archive import ArchiveWarning, Scan, batch, batch_async, scan, scan_async
 from virtualize._errors import (
     AccessDeniedError,
     ChangedError,
@@ -17,18 +15,20 @@ from virtualize._errors import (
     VirtualizeWarning,
 )
 from virtualize._open import open, open_async
-from virtualize._references import (
-    Difference,
-    ValidationReport,
-    convert,
-    convert_async,
-    diff,
-    diff_async,
-    validate,
-    validate_async,
-)
 
 if TYPE_CHECKING:
+    from virtualize import events
+    from virtualize._archive import ArchiveWarning, Scan, batch, batch_async, scan, scan_async
+    from virtualize._references import (
+        Difference,
+        ValidationReport,
+        convert,
+        convert_async,
+        diff,
+        diff_async,
+        validate,
+        validate_async,
+    )
     from virtualize._store import VirtualStore
 
 __all__ = [
@@ -63,10 +63,29 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # The store is a class of zarr, whose import takes longer than that of this package.
-    if name == "VirtualStore":
-        from virtualize._store import VirtualStore
+# Modules whose import takes longer than that of this package, for example because the store is a class of zarr.
+_LATER = {
+    "virtualize._archive": ("ArchiveWarning", "Scan", "batch", "batch_async", "scan", "scan_async"),
+    "virtualize._references": (
+        "Difference",
+        "ValidationReport",
+        "convert",
+        "convert_async",
+        "diff",
+        "diff_async",
+        "validate",
+        "validate_async",
+    ),
+    "virtualize._store": ("VirtualStore",),
+}
 
-        return VirtualStore
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "events":
+        return import_module("virtualize.events")
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
 from os import PathLike, fspath
-from typing import Any, Literal, SupportsIndex, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypedDict
 
 from virtualize._errors import OptionError
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
 
 type Size = int | str
 """A number of bytes: ``65536``, ``"64K"``."""
@@ -216,6 +218,9 @@ def _dumps(name: str, value: object) -> str:
 
 def _plain(value: object) -> object:
     """Return a value as one that JSON has."""
+    # Few options need it.
+    from datetime import date, datetime
+
     match value:
         case PathLike():
             return fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
