@@ -16,6 +16,7 @@ use virtualize::{
 
 use crate::{
     error,
+    foreign::PythonStore,
     options::{FileOptions, parse},
     runtime,
 };
@@ -34,16 +35,19 @@ pub(crate) struct File {
     options: FileOptions,
 }
 
-/// Opens and maps a file. `options` is a JSON object.
+/// Opens and maps a file. `options` is a JSON object. `files` is a `virtualize._foreign.ForeignFiles`, through which
+/// all files are read.
 #[pyfunction]
 pub(crate) fn open<'py>(
     py: Python<'py>,
     location: String,
     options: &str,
     decoded: bool,
+    files: Option<Py<PyAny>>,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options: FileOptions = parse(options)?;
+    let mut options: FileOptions = parse(options)?;
+    options.through = files.map(PythonStore::new);
     let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
         let is_own = decoded && options.names_no_reader();

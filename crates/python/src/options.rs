@@ -1,5 +1,7 @@
 //! Keyword arguments as the library's options. They arrive as a JSON object with the names of the command's options.
 
+use std::sync::Arc;
+
 use pyo3::PyResult;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -12,7 +14,7 @@ use virtualize::{
     },
 };
 
-use crate::error;
+use crate::{error, foreign::PythonStore};
 
 /// Options whose values do not appear in messages, since they may be secret.
 const SECRET: [&str; 2] = ["bearer_token", "store_option"];
@@ -25,6 +27,9 @@ pub(crate) struct FileOptions {
     connection: ConnectionOptions,
     #[serde(flatten)]
     mapping: MappingOptions,
+    /// The store through which files are read.
+    #[serde(skip)]
+    pub(crate) through: Option<PythonStore>,
 }
 
 impl FileOptions {
@@ -32,6 +37,7 @@ impl FileOptions {
     pub(crate) fn options(&self, format: ZarrFormat) -> Options {
         let mut options = self.command_options(format);
         options.map.source_attributes = true;
+        options.store.through = self.through.clone().map(|store| Arc::new(store) as _);
         options
     }
 
@@ -50,7 +56,7 @@ impl FileOptions {
     pub(crate) fn own(&self) -> Options {
         let readable_by = vec![Client { reader: Reader::Virtualize, has: Need::ALL.to_vec() }];
         let mapping = MappingOptions { readable_by, ..self.mapping.clone() };
-        Self { mapping, connection: self.connection.clone() }.options(ZarrFormat::V3)
+        Self { mapping, ..self.clone() }.options(ZarrFormat::V3)
     }
 
     /// Refuses options that Zarr v2 cannot express.

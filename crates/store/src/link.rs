@@ -138,6 +138,11 @@ impl Link {
         let range = ByteRange::new(range.start, range.end.saturating_sub(range.start));
         let read = store.read(url, range, options.if_match.as_deref()).await;
         let (version, bytes) = read.map_err(|error| error.named(&self.name))?;
+        let expected = range.clamp_to(version.size).length;
+        if bytes.len() as u64 != expected {
+            let reason = format!("the store returned {} bytes, expected {expected}", bytes.len());
+            return Err(self.unavailable(reason).into());
+        }
         Ok((version.into(), bytes))
     }
 

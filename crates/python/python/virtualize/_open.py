@@ -12,6 +12,7 @@ from virtualize._errors import ChangedError, VirtualizeWarning
 from virtualize._options import OpenOptions, to_json
 
 if TYPE_CHECKING:
+    from virtualize._foreign import ForeignFiles
     from virtualize._store import VirtualStore
 
 _PACKAGE = os.path.dirname(__file__)
@@ -30,11 +31,20 @@ class Opening(NamedTuple):
 
     def open(self) -> _virtualize.File:
         """Open the file."""
-        return _virtualize.open(self.url, self.options, self.decoded, True)
+        url, files = self._located()
+        return _virtualize.open(url, self.options, self.decoded, files, True)
 
     async def open_async(self) -> _virtualize.File:
         """Open the file."""
-        return await as_awaitable(_virtualize.open(self.url, self.options, self.decoded, False))
+        url, files = self._located()
+        return await as_awaitable(_virtualize.open(url, self.options, self.decoded, files, False))
+
+    def _located(self) -> "tuple[str, ForeignFiles | None]":
+        if self.store is None:
+            return self.url, None
+        from virtualize._foreign import files_of
+
+        return files_of(self.url, self.store)
 
     def reopen(self, version: Version) -> _virtualize.File:
         """Open the file again, and refuse another version of it.
@@ -68,7 +78,8 @@ def open(
     url
         Path or url: ``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``. Credentials come from the environment.
     store
-        Store to read the file from, of obstore or another package that follows the protocols of obspec.
+        Store to read the file from: one of obstore, an object with the methods ``get_range`` and ``head`` of obspec,
+        or a registry of such stores. ``url`` is then a full url, or the path in a store of obstore.
     decoded
         Whether chunks are decoded by this package, so that readers need no codecs.
     **options

@@ -16,6 +16,8 @@ from virtualize._options import IcechunkOptions, WriteOptions, to_json
 if TYPE_CHECKING:
     import asyncio
 
+    from virtualize._manifest import Manifest
+
     from zarr.abc.store import ByteRequest, Store
     from zarr.core.buffer import Buffer, BufferPrototype
     from zarr.core.buffer.core import ArrayLike
@@ -120,6 +122,12 @@ class VirtualStore(Store):
     def inspect(self) -> Inspection:
         """Return the description that ``virtualize inspect`` prints. Notebooks show it as a tree that unfolds."""
         return Inspection(self._file.describe())
+
+    def manifest(self, path: str) -> "Manifest":
+        """Return the locations of the chunks of an array."""
+        from virtualize._manifest import manifest_of
+
+        return manifest_of(self._file, path)
 
     # ---- references
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from virtualize._errors import Diagnostic
+from virtualize._foreign import ForeignFiles
 
 type Chunk = NDArray[np.uint8]
 type Request = Sequence[tuple[int, int, int] | NDArray[np.uint64]] | Mapping[str, Sequence[NDArray[np.uint64]]]
@@ -59,11 +60,25 @@ class File:
     def children(self, path: str) -> dict[str, bool] | None: ...
     def read_fixed(self, path: str, selected: Request, out: Chunk) -> None: ...
     def read_variable(self, path: str, selected: Request) -> list[str] | list[bytes]: ...
+    def manifest(
+        self, path: str
+    ) -> tuple[
+        list[int],
+        list[str],
+        NDArray[np.int32] | int,
+        NDArray[np.uint64] | int,
+        NDArray[np.uint64] | int,
+        list[tuple[int, bytes]],
+    ]: ...
 
 @overload
-def open(location: str, options: str, decoded: bool, wait: Literal[True]) -> File: ...
+def open(
+    location: str, options: str, decoded: bool, files: ForeignFiles | None, wait: Literal[True]
+) -> File: ...
 @overload
-def open(location: str, options: str, decoded: bool, wait: Literal[False]) -> Future[File]: ...
+def open(
+    location: str, options: str, decoded: bool, files: ForeignFiles | None, wait: Literal[False]
+) -> Future[File]: ...
 def command(arguments: Sequence[str]) -> int: ...
 
 class Codec:
