@@ -11,6 +11,7 @@ Examples
 """
 
 import json
+import os
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack, cast
@@ -19,6 +20,7 @@ import numpy as np
 from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
 from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from virtualize import _virtualize
@@ -28,6 +30,8 @@ from virtualize._manifest import Manifest, manifest_of
 from virtualize._options import OpenOptions, to_json
 
 __all__ = ["Parser"]
+
+_PACKAGE = os.path.dirname(__file__)
 
 
 class Parser:
@@ -71,7 +75,7 @@ class Parser:
         file = _virtualize.open(url, to_json(self._options), False, ForeignFiles(registry), True)
         for diagnostic in file.diagnostics:
             if diagnostic.severity == "warning":
-                warnings.warn(VirtualizeWarning(file.name, diagnostic), stacklevel=2)
+                warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
         documents = {key[: -len("/zarr.json")]: json.loads(text) for key, text in file.documents().items()}
         if documents.get(self._group, {}).get("node_type") != "group":
             raise OptionError(f"{file.name}: no group {self._group!r}")
@@ -107,24 +111,35 @@ class _Members:
     def _array(self, path: str) -> ManifestArray | None:
         try:
             metadata = ArrayV3Metadata.from_dict(self._documents[path])
-            return ManifestArray(metadata, _chunk_manifest(manifest_of(self._file, path)))
+            array = ManifestArray(metadata, _chunk_manifest(manifest_of(self._file, path)))
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
             self._leave_out(path, error)
             return None
+        if names := [name for codec in metadata.codecs if (name := _name_of_only_v3(codec))]:
+            message = f"VirtualiZarr writes {', '.join(names)} wrongly to kerchunk references of Zarr format 2"
+            remedy = "write with to_icechunk or to_kerchunk(zarr_format=3)"
+            self._warn(Diagnostic("virtualizarr-kerchunk", "warning", f"/{path}", message, remedy))
+        return array
 
     def _leave_out(self, path: str, error: Exception) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
-        diagnostic = Diagnostic(
-            code="virtualizarr-unsupported",
-            severity="warning",
-            path=f"/{path}",
-            message=f"left out, since VirtualiZarr cannot represent it: {reason}",
-        )
+        message = f"the array is left out: VirtualiZarr cannot represent it: {reason}"
+        diagnostic = Diagnostic("virtualizarr-unsupported", "warning", f"/{path}", message)
         if self._strict:
             refused = RefusedError(f"{self._file.name}: {diagnostic}")
             refused.diagnostics = [diagnostic]
-            raise refused from error
-        warnings.warn(VirtualizeWarning(self._file.name, diagnostic), stacklevel=4)
+            raise refused
+        self._warn(diagnostic)
+
+    def _warn(self, diagnostic: Diagnostic) -> None:
+        warnings.warn(VirtualizeWarning(self._file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
+
+
+def _name_of_only_v3(codec: Any) -> str | None:
+    """Return the name of a codec that VirtualiZarr drops, or whose parameters it drops, for Zarr format 2."""
+    name = str(codec.to_dict()["name"])
+    is_of_arrays = isinstance(codec, ArrayArrayCodec | ArrayBytesCodec)
+    return name if is_of_arrays and name.startswith("imagecodecs_") else None
 
 
 def _chunk_manifest(manifest: Manifest) -> ChunkManifest:
