@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         validate,
         validate_async,
     )
+    from virtualize._plot import plot_chunks
     from virtualize._store import VirtualStore
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "scan_async",
     "validate",
     "validate_async",
+    "plot_chunks",
 ]
 
 
@@ -88,4 +90,9 @@ def __getattr__(name: str) -> Any:
     for module, names in _LATER.items():
         if name in names:
             return getattr(import_module(module), name)
+        return VirtualStore
+    if name == "plot_chunks":
+        from virtualize._plot import plot_chunks
+
+        return plot_chunks
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
