@@ -104,7 +104,10 @@ impl File {
     fn array_info<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(array) = self.store.hierarchy.array(path) else { return Ok(None) };
         let info = runtime::loads(py, &described(array))?;
-        info.cast::<PyDict>()?.set_item("fill_value", fill_value(py, array)?)?;
+        let report = self.store.report.arrays.get(path);
+        let is_chunked = report.is_none_or(|report| report.source_layout.starts_with("chunked"));
+        info.set_item("is_contiguous", self.store.source_format == "HDF5" && !is_chunked)?;
+        info.set_item("fill_value", fill_value(py, array)?)?;
         Ok(Some(info))
     }
 

@@ -39,10 +39,10 @@ def read(selected: Outer | Vectorized, chunks: Shape, elements: Elements, out: A
 
 def _outer(axes: Sequence[range | Indices], elements: Elements, out: Array | None = None) -> Array:
     parts = [_ascending(axis) for axis in axes]
-    reversed_ = tuple(slice(None, None, -1) if descends else slice(None) for _, descends in parts)
-    if any(descends for _, descends in parts):
-        out = None
-    return elements([part for part, _ in parts], tuple(map(len, axes)), out)[reversed_]
+    request, shape = [part for part, _ in parts], tuple(map(len, axes))
+    if not any(descends for _, descends in parts):
+        return elements(request, shape, out)
+    return elements(request, shape, None)[tuple(slice(None, None, -1 if descends else 1) for _, descends in parts)]
 
 
 def _ascending(axis: range | Indices) -> tuple[tuple[int, int, int] | npt.NDArray[np.uint64], bool]:

@@ -167,7 +167,7 @@ class _DataStore(AbstractDataStore):
 
     @override
     def get_attrs(self) -> dict[str, Any]:
-        return self._group.attrs
+        return _decoded(self._group.attrs)
 
     def get_variables(self) -> dict[str, Variable]:
         arrays = {name: self._group[name] for name in self._group.array_keys()}
@@ -179,22 +179,32 @@ def _variable(array: VirtualArray) -> Variable:
     own = array.path.rpartition("/")[2]
     dims = [name or f"{own}_dim_{axis}" for axis, name in enumerate(array.dims)]
     data = indexing.LazilyIndexedArray(_LazyArray(array))
-    return Variable(dims, data, array.attrs, _encoding(array, dims))
+    return Variable(dims, data, _decoded(array.attrs), _encoding(array, dims))
+
+
+def _decoded(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes with text instead of byte strings, as h5netcdf's backend does."""
+    return {
+        name: value.decode(errors="surrogateescape")
+        if isinstance(value, bytes) and name not in ("_FillValue", "missing_value")
+        else value
+        for name, value in attributes.items()
+    }
 
 
 def _encoding(array: VirtualArray, dims: list[str]) -> dict[str, Any]:
     """Return the encoding, in the notation of h5netcdf's backend."""
+    info = array.info
     encoding: dict[str, Any] = {
-        "dtype": str if array.info["is_text"] else array.dtype,
+        "dtype": str if info["is_text"] else array.dtype,
+        "contiguous": info["is_contiguous"],
+        "chunksizes": None if info["is_contiguous"] or info["edges"] else array.chunks,
         "source": file_of(array.store).name,
         "original_shape": array.shape,
-        **array.info["filters"],
+        **info["filters"],
     }
-    if array.chunks != array.shape:
+    if not info["is_contiguous"] or (array.size and array.chunks != array.shape):
         encoding["preferred_chunks"] = dict(zip(dims, array.chunks, strict=True))
-    is_regular = array.info["edges"] is None
-    encoding["contiguous"] = array.chunks == array.shape and not any(array.info["filters"].values())
-    encoding["chunksizes"] = array.chunks if is_regular and not encoding["contiguous"] else None
     return encoding
 
 
