@@ -120,7 +120,9 @@ impl<'a> Collect<'a> {
     /// Decodes a chunk. Elements of variable length are in the layout of `vlen-utf8` and `vlen-bytes`.
     fn decoded(&self, item: &Item<'_>, stored: &[u8], scratch: &mut Scratch) -> Result<Vec<u8>, ArrayError> {
         let decoded = match self.arrays.get(item.address.path.as_str()) {
-            Some(elements) => elements.as_ref().map_err(Clone::clone)?.row_major(&item.shape, stored, scratch),
+            Some(elements) => {
+                elements.as_ref().map_err(Clone::clone)?.row_major(&item.shape, stored, scratch)
+            }
             None => variable::values(item.array, stored, &item.shape, MOST),
         };
         decoded.map_err(|error| {
