@@ -172,7 +172,7 @@ fn fill_value<'py>(py: Python<'py>, array: &Array) -> PyResult<Option<Bound<'py,
 }
 
 /// Returns the type of NumPy for values in memory, all numbers little-endian: text, or a list of fields.
-fn numpy_type(data_type: &DataType) -> Value {
+pub(crate) fn numpy_type(data_type: &DataType) -> Value {
     match data_type {
         DataType::Struct(fields) => fields.iter().map(numpy_field).collect(),
         DataType::RawBytes(size) => format!("|V{size}").into(),

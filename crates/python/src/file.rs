@@ -17,6 +17,7 @@ use virtualize::{
 use crate::{
     error,
     foreign::PythonStore,
+    images,
     options::{FileOptions, parse},
     runtime,
 };
@@ -53,8 +54,8 @@ pub(crate) fn open<'py>(
         let is_own = decoded && options.names_no_reader();
         let mapping = if is_own { options.own() } else { options.options(ZarrFormat::V3) };
         let store = Arc::new(mapped(&location, &mapping).await?);
-        let reader = Arc::new(ArrayReader::new(Arc::clone(&store), mapping.store));
-        Ok(File { store, reader, encoding, is_own, location, options })
+        let reader = ArrayReader::new(Arc::clone(&store), mapping.store).with_decoder(images::decoder());
+        Ok(File { store, reader: Arc::new(reader), encoding, is_own, location, options })
     })
 }
 

@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod file;
 mod foreign;
+mod images;
 mod keys;
 mod manifest;
 mod options;

@@ -284,11 +284,16 @@ def test_datasets_are_those_of_rioxarray(path, masked):
 
     if masked and path.name == "alpha.tif":
         pytest.skip("GDAL masks by the alpha band")
-    truth = raster(f"GTIFF_DIR:1:{path}", masked)
+    try:
+        truth = raster(f"GTIFF_DIR:1:{path}", masked)
+    except rasterio.errors.RasterioIOError:
+        pytest.skip("GDAL cannot read it")
     ds = xr.open_dataset(path, engine="virtualize", mask_and_scale=masked)
     if masked and {"scale_factor", "add_offset"} & ds["band_data"].encoding.keys():
         pytest.skip("rioxarray does not unpack here")
     got = ds["band_data"].transpose("band", "y", "x")
+    if masked and "_FillValue" not in got.encoding:
+        got = got.astype(truth.dtype)  # rioxarray makes floats even where nothing can be masked
     if path.name not in LOSSY:
         assert difference(truth.values, got.values) is None
     with rasterio.open(path) as source:
