@@ -1,6 +1,7 @@
 """Options have the names of the command's, are complete, and are refused with one line that names them."""
 
 import datetime
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +41,7 @@ def names(kind: type) -> frozenset[str]:
 
 def call(name: str, options: Mapping[str, object]) -> None:
     """Parse options as a function does, without what Python itself checks."""
-    text = _options.to_json(options)
+    text = json.dumps(options)
     match name:
         case "batch":
             _virtualize.batch("out.json", text, False)

@@ -186,19 +186,23 @@ class ConvertOptions(ReadOptions, WriteOptions, IcechunkOptions, total=False):
     overwrite: bool
 
 
-def to_json(options: Mapping[str, Any], names: frozenset[str] | None = None) -> str:
-    """Return options as the JSON text that the compiled module parses. ``None`` stands for the default.
+def to_json(options: Mapping[str, Any], kind: type[Any], **arguments: Sequence[str]) -> str:
+    """Return options of a kind, and arguments, as the JSON text that the compiled module parses.
+
+    ``None`` stands for the default.
 
     Raises
     ------
     OptionError
-        A name is not among ``names``, or a value has a type that no option has.
+        A name is not one of the kind's, or a value has a type that no option has.
     """
+    names: frozenset[str] = kind.__optional_keys__
     for name in options:
-        if names is not None and name not in names:
+        if name not in names:
             raise OptionError(f"{name} is not an option{_suggestion(name, names)}")
-    members = (f"{json.dumps(name)}: {_dumps(name, value)}" for name, value in options.items() if value is not None)
-    return f"{{{', '.join(members)}}}"
+    members = {**options, **arguments}.items()
+    texts = (f"{json.dumps(name)}: {_dumps(name, value)}" for name, value in members if value is not None)
+    return f"{{{', '.join(texts)}}}"
 
 
 def _suggestion(name: str, names: frozenset[str]) -> str:

@@ -201,15 +201,15 @@ async def convert_async(references: Location, output: Location, **options: Unpac
 
 
 def _of_validate(options: ValidateOptions) -> str:
-    return to_json(options, ValidateOptions.__optional_keys__)
+    return to_json(options, ValidateOptions)
 
 
 def _of_diff(options: DiffOptions) -> str:
-    return to_json(options, DiffOptions.__optional_keys__)
+    return to_json(options, DiffOptions)
 
 
 def _of_convert(options: ConvertOptions) -> str:
-    return to_json(options, ConvertOptions.__optional_keys__)
+    return to_json(options, ConvertOptions)
 
 
 def _report(text: str) -> ValidationReport:

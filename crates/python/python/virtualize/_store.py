@@ -154,7 +154,7 @@ class VirtualStore(Store):
             ``record_size``, ``rewrite_url``, ``relative``.
         """
         target, format = _kerchunk(target, format)
-        self._file.write(format, target, overwrite, to_json(options), True)
+        self._file.write(format, target, overwrite, to_json(options, WriteOptions), True)
 
     async def to_kerchunk_async(
         self,
@@ -166,7 +166,7 @@ class VirtualStore(Store):
     ) -> None:
         """Write kerchunk references as :meth:`to_kerchunk` does, without blocking the event loop."""
         target, format = _kerchunk(target, format)
-        await as_awaitable(self._file.write(format, target, overwrite, to_json(options), False))
+        await as_awaitable(self._file.write(format, target, overwrite, to_json(options, WriteOptions), False))
 
     def to_zarr3(self, target: str | os.PathLike[str], **options: Unpack[WriteOptions]) -> None:
         """Write Zarr v3 references in the layout of kerchunk JSON.
@@ -178,11 +178,12 @@ class VirtualStore(Store):
         **options
             ``rewrite_url``, ``relative``.
         """
-        self._file.write("zarr3-json", os.fspath(target), False, to_json(options), True)
+        self._file.write("zarr3-json", os.fspath(target), False, to_json(options, WriteOptions), True)
 
     async def to_zarr3_async(self, target: str | os.PathLike[str], **options: Unpack[WriteOptions]) -> None:
         """Write Zarr v3 references as :meth:`to_zarr3` does, without blocking the event loop."""
-        await as_awaitable(self._file.write("zarr3-json", os.fspath(target), False, to_json(options), False))
+        written = self._file.write("zarr3-json", os.fspath(target), False, to_json(options, WriteOptions), False)
+        await as_awaitable(written)
 
     def to_icechunk(self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]) -> str:
         """Commit to an Icechunk repository, which is created if it does not exist.
@@ -199,13 +200,13 @@ class VirtualStore(Store):
         str
             Id of the snapshot.
         """
-        return self._file.write("icechunk", os.fspath(repository), False, to_json(options), True) or ""
+        return self._file.write("icechunk", os.fspath(repository), False, to_json(options, IcechunkOptions), True) or ""
 
     async def to_icechunk_async(
         self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]
     ) -> str:
         """Commit to an Icechunk repository as :meth:`to_icechunk` does, without blocking the event loop."""
-        snapshot = self._file.write("icechunk", os.fspath(repository), False, to_json(options), False)
+        snapshot = self._file.write("icechunk", os.fspath(repository), False, to_json(options, IcechunkOptions), False)
         return await as_awaitable(snapshot) or ""
 
     # ---- reading, for zarr
