@@ -61,6 +61,11 @@ impl Head {
         lerc::decode_info(&front).map(Self).map_err(broken)
     }
 
+    /// Returns the rows of the blob.
+    pub(crate) fn rows(&self) -> u64 {
+        self.0.height.into()
+    }
+
     /// Whether readers that ignore masks, and concatenate blobs, decode the same values as libtiff.
     ///
     /// # Errors

@@ -388,3 +388,29 @@ def test_zarr_and_numcodecs_are_not_imported_with_the_package() -> None:
     script = "import sys, virtualize; print([name for name in ('zarr', 'numcodecs') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "float32", "float64"])
+@pytest.mark.parametrize("compress", ["LERC", "LERC_DEFLATE", "LERC_ZSTD"])
+@pytest.mark.parametrize("tiled", [True, False])
+def test_lerc_with_masks_becomes_references(tmp_path: Path, dtype: str, compress: str, tiled: bool) -> None:
+    choice = np.random.default_rng(8)
+    image = choice.integers(0, 200, (2, 70, 50)).astype(dtype)
+    if dtype.startswith("float"):
+        image[:, ::7, 5:9] = np.nan
+    path = tmp_path / "image.tif"
+    profile: dict[str, Any] = {
+        "driver": "GTiff", "count": 2, "height": 70, "width": 50, "dtype": dtype, "compress": compress,
+        "interleave": "band", "tiled": tiled, "blockxsize": 32 if tiled else 50, "blockysize": 16, "MAX_Z_ERROR": 0,
+        "ENDIANNESS": "BIG" if dtype == "uint32" else "LITTLE",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with rasterio.open(path, "w", **profile) as out:
+            out.write(image)
+        with rasterio.open(path) as stored:
+            expected = stored.read()
+    for format in ["kerchunk-json", "zarr3-json"]:
+        group, inlined = written(path, format, tmp_path)
+        assert not [key for key in inlined if key.startswith("band_data")]
+        np.testing.assert_array_equal(group["band_data"][...], expected)

@@ -17,6 +17,7 @@ mod hdf5_nbit;
 mod hdf5_scale_offset;
 mod hdf5_szip;
 mod integers;
+mod lerc;
 mod lzf;
 mod lzma;
 mod lzo;
@@ -120,6 +121,7 @@ pub(crate) fn run(
             |bytes, limit| integers::decode(bytes, (*size, *endian, *stored), limit),
             |bytes| integers::encode(bytes, (*size, *endian, *stored)),
         ),
+        Codec::Lerc { .. } => step.decode_only(|bytes, limit| lerc::decode(bytes, codec, limit)),
         Codec::Zfp { .. } => step.decode_only(|bytes, limit| zfp::decode(bytes, codec, limit)),
         Codec::Own(codec) => return run(codec, bytes, direction),
         // They need the type of the elements: `crate::values` runs them.

@@ -73,7 +73,7 @@ impl<'a> Encoding<'a> {
         self.check_ends(scheme)?;
         let mut codecs = match scheme {
             Scheme::Jpeg => vec![self.jpeg()?],
-            Scheme::Lerc => self.lerc()?,
+            Scheme::Lerc => self.lerc(shape)?,
             Scheme::Fax(name) => vec![self.fax(name, shape)?],
             Scheme::Image(name) => vec![self.image(name)?],
             _ => self.numbers(shape)?,
@@ -129,6 +129,7 @@ impl<'a> Encoding<'a> {
     pub(super) fn short_strip(&self) -> Result<ShortStrip> {
         Ok(match self.scheme()? {
             Scheme::Fax(_) => ShortStrip::AsItIs,
+            Scheme::Lerc if self.own_codecs => ShortStrip::AsItIs,
             Scheme::Jpeg | Scheme::Image("imagecodecs_jpeg2k" | "imagecodecs_png" | "imagecodecs_webp") => {
                 ShortStrip::Taller
             }
@@ -327,13 +328,19 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    fn lerc(&self) -> Result<Vec<Codec>> {
+    fn lerc(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
         // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
-        if self.endian == Endian::Big && self.sample.data_type.number_size() > 1 {
-            codecs.push(Codec::ReversedBytes { dtype: numpy_name(&self.sample.data_type, self.endian) });
+        if self.own_codecs {
+            let refused = || Error::undecodable("LERC", "it is of a volume, or of numbers of another type");
+            let own = self.own_lerc(shape).ok_or_else(refused)?;
+            codecs.extend([bytes_codec(&self.sample.data_type, self.endian), own]);
+        } else {
+            if self.endian == Endian::Big && self.sample.data_type.number_size() > 1 {
+                codecs.push(Codec::ReversedBytes { dtype: numpy_name(&self.sample.data_type, self.endian) });
+            }
+            codecs.push(image_codec("imagecodecs_lerc", []));
         }
-        codecs.push(image_codec("imagecodecs_lerc", []));
         match self.image.lerc_parameters.as_deref().and_then(|parameters| parameters.get(1)) {
             None | Some(0) => {}
             Some(1) => codecs.push(Codec::Zlib { level: 6 }),
@@ -344,6 +351,29 @@ impl<'a> Encoding<'a> {
             }
         }
         Ok(codecs)
+    }
+
+    /// Returns our own codec of LERC; `None` for volumes and for numbers that LERC does not compress.
+    fn own_lerc(&self, shape: &[u64]) -> Option<Codec> {
+        let dtype = match self.sample.data_type {
+            DataType::Int8 => "|i1",
+            DataType::UInt8 => "|u1",
+            DataType::Int16 => "<i2",
+            DataType::UInt16 => "<u2",
+            DataType::Int32 => "<i4",
+            DataType::UInt32 => "<u4",
+            DataType::Float32 => "<f4",
+            DataType::Float64 => "<f8",
+            _ => return None,
+        };
+        let (planes, rows, columns, samples) = match shape {
+            [planes @ .., rows, columns, samples] if self.is_chunky() => (planes, *rows, *columns, *samples),
+            [planes @ .., rows, columns] => (planes, *rows, *columns, 1),
+            _ => return None,
+        };
+        let is_flat = planes.iter().all(|n| *n == 1);
+        let lerc = Codec::Lerc { dtype, rows, columns, samples, has_alpha: self.has_alpha() };
+        is_flat.then(|| lerc.own()).flatten()
     }
 
     fn fax(&self, codec: &'static str, shape: &[u64]) -> Result<Codec> {

@@ -182,6 +182,10 @@ class Integers(PackageCodec, codec_name="virtualize.integers"):
     """Integers with unused bits, as HDF5's datatypes and filter 5 have them."""
 
 
+class Lerc(PackageCodec, codec_name="virtualize.lerc"):
+    """TIFF compression 34887: LERC with masks."""
+
+
 class Lzw(PackageCodec, codec_name="virtualize.lzw"):
     """TIFF compression 5."""
 
@@ -256,6 +260,10 @@ class OptionalFilter(PackageFilter, codec_name="virtualize.optional"):
 
 class IntegersFilter(PackageFilter, codec_name="virtualize.integers"):
     """Integers with unused bits, as HDF5's datatypes and filter 5 have them."""
+
+
+class LercFilter(PackageFilter, codec_name="virtualize.lerc"):
+    """TIFF compression 34887: LERC with masks."""
 
 
 class LzwFilter(PackageFilter, codec_name="virtualize.lzw"):

@@ -30,6 +30,7 @@ mod hdf5_scale_offset;
 mod hdf5_szip;
 mod image;
 mod integers;
+mod lerc;
 mod lzf;
 mod lzma;
 mod lzo;
@@ -292,6 +293,20 @@ table! {
         endian: Endian,
         /// The numbers as they are stored.
         stored: StoredInteger,
+    },
+    /// LERC as libtiff stores it, with masks: masked floating-point numbers are NaN, and the mask of an image with alpha is
+    /// its last sample.
+    lerc => Lerc {
+        /// NumPy string of the little-endian numbers, such as `<f4`.
+        dtype: &'static str,
+        /// Rows of a strip or tile. The last strip may have fewer.
+        rows: u64,
+        /// Columns of a strip or tile.
+        columns: u64,
+        /// Samples per pixel, the last axis.
+        samples: u64,
+        /// Whether the last sample is unassociated alpha of 8 bits.
+        has_alpha: bool,
     },
     /// Codecs that chunks of exactly `size` bytes skipped, and all others did not.
     optional => Optional {
