@@ -154,14 +154,15 @@ def test_attributes_of_tiff_are_those_of_the_metadata(fixtures: Path) -> None:
 
 def test_numbers_of_tiff_have_the_types_of_rioxarray(fixtures: Path, tmp_path: Path) -> None:
     rasterio = pytest.importorskip("rasterio")
-    for kind in ["u1", "i2", "u2", "i4", "f4", "f8"]:
+    for kind in ["uint8", "int16", "uint16", "int32", "float32", "float64"]:
         path = tmp_path / f"{kind}.tif"
+        transform = rasterio.transform.from_origin(0, 3, 1, 1)
         profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 1, "dtype": kind, "nodata": 7}
-        with rasterio.open(path, "w", **profile) as raster:
+        with rasterio.open(path, "w", transform=transform, **profile) as raster:
             raster.write(np.arange(12, dtype=kind).reshape(1, 3, 4))
             raster.scales, raster.offsets = (0.1,), (2.5,)
         attributes = _virtualize.open(str(path), "{}", True, True).attributes("band_data")
         # rioxarray unpacks to the type to which xarray promotes the packed numbers.
-        expected = np.float64 if kind in ("i4", "f8") else np.float32
+        expected = np.float64 if kind in ("int32", "float64") else np.float32
         assert attributes["_FillValue"] == 7 and attributes["_FillValue"].dtype == kind
         assert {np.dtype(type(attributes[name])) for name in ("scale_factor", "add_offset")} == {np.dtype(expected)}
