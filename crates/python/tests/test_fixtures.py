@@ -109,8 +109,8 @@ def datasets(path):
 
 def fitted(dataset, got):
     """Cuts off the padding along unlimited dimensions, which netCDF shows and h5py does not."""
-    if dataset.shape is None:
-        return None
+    if not dataset.shape:
+        return got
     return got[tuple(slice(n if most is None else None) for n, most in zip(dataset.shape, dataset.maxshape, strict=True))]
 
 
@@ -152,7 +152,7 @@ def test_zarr_reads_decoded_chunks_as_the_arrays_have_them(path):
             truth = expected_by_h5py(dataset)
             got = zarr.open_array(store, path=name.strip("/"), mode="r")[...]
             if truth.dtype == object:
-                truth, got = truth.astype(str), np.asarray(got).astype(str)
+                got = np.asarray(got).astype(object)
             if problem := difference(truth, fitted(dataset, np.asarray(got))):
                 problems.append(f"{name}: {problem}")
         except Exception as error:  # noqa: BLE001
