@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Unpack, override
 
 import numpy as np
@@ -220,19 +220,15 @@ class _LazyArray(BackendArray):
         self.dtype: np.dtype[Any] = _TEXT if array.info["is_text"] else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.VECTORIZED, self._method(key)
-        )
+        # Every kind of index is read as it is: xarray's adapter would only take negative steps apart.
+        if isinstance(key, indexing.VectorizedIndexer):
+            return self._array.vindex[key.tuple]
+        if isinstance(key, indexing.OuterIndexer):
+            return self._array.oindex[key.tuple]
+        return self._array.read(key.tuple)
 
     @override
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         import asyncio
 
         return await asyncio.to_thread(self.__getitem__, key)
-
-    def _method(self, key: indexing.ExplicitIndexer) -> Callable[[Any], np.ndarray[Any, Any]]:
-        if isinstance(key, indexing.VectorizedIndexer):
-            return self._array.vindex.__getitem__
-        if isinstance(key, indexing.OuterIndexer):
-            return self._array.oindex.__getitem__
-        return self._array.read
