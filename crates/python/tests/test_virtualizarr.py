@@ -273,6 +273,26 @@ def test_files_in_memory(tmp_path):
         np.testing.assert_array_equal(found["whole"][:], f["whole"][:])
 
 
+def test_chunks_longer_than_the_array_are_concatenated(tmp_path):
+    """netCDF-4 allocates 512 elements for an unlimited dimension. Unfiltered chunks end with the array in a manifest."""
+    for n in range(2):
+        with h5py.File(tmp_path / f"{n}.h5", "w") as f:
+            f.create_dataset("t", data=np.arange(5 * n, 5 * n + 5), chunks=(512,), maxshape=(None,))
+            f.create_dataset("big", data=np.full((5, 6), n, ">i4"), chunks=(8, 3), maxshape=(None, 6))
+            f.create_dataset("filtered", data=np.arange(5), chunks=(512,), maxshape=(None,), compression="gzip")
+            f["t"].make_scale("t")
+            f["big"].dims[0].attach_scale(f["t"])
+    parser = Parser(drop_variables=["filtered"])
+    vds = [virtualizarr.open_virtual_dataset(f"file://{tmp_path}/{n}.h5", registry(), parser, loadable_variables=[]) for n in range(2)]
+    both = xr.concat([v.drop_indexes(v.xindexes) for v in vds], "t", coords="minimal", compat="override")
+    found = from_icechunk(both, tmp_path)
+    np.testing.assert_array_equal(found["t"], np.arange(10))
+    np.testing.assert_array_equal(found["big"], np.repeat([0, 1], 5)[:, None].repeat(6, 1))
+    group = Parser()(f"file://{tmp_path}/0.h5", registry())._group
+    assert group.arrays["filtered"].metadata.chunks == (512,)
+    assert group.arrays["t"].manifest.dict()["0"]["length"] == 40
+
+
 def test_manifests_equal_those_of_hdfparser(tmp_path):
     urls = series(tmp_path, 1)
     ours, theirs = (parser(urls[0], registry())._group for parser in (Parser(), HDFParser()))

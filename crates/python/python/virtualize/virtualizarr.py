@@ -11,9 +11,11 @@ Examples
 """
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -21,6 +23,7 @@ from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
 from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
+from zarr.codecs import BytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from virtualize import _virtualize
@@ -111,7 +114,8 @@ class _Members:
     def _array(self, path: str) -> ManifestArray | None:
         try:
             metadata = ArrayV3Metadata.from_dict(self._documents[path])
-            array = ManifestArray(metadata, _chunk_manifest(manifest_of(self._file, path)))
+            metadata, manifest = _trimmed(metadata, manifest_of(self._file, path))
+            array = ManifestArray(metadata, _chunk_manifest(manifest))
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
             self._leave_out(path, error)
             return None
@@ -140,6 +144,26 @@ def _name_of_only_v3(codec: Any) -> str | None:
     name = str(codec.to_dict()["name"])
     is_of_arrays = isinstance(codec, ArrayArrayCodec | ArrayBytesCodec)
     return name if is_of_arrays and name.startswith("imagecodecs_") else None
+
+
+def _trimmed(metadata: ArrayV3Metadata, manifest: Manifest) -> tuple[ArrayV3Metadata, Manifest]:
+    """Shorten unfiltered chunks that are longer than the first axis, as VirtualiZarr's parser does.
+
+    HDF5 allocates such chunks along unlimited dimensions. VirtualiZarr concatenates only chunks that end with the array.
+    """
+    shape = metadata.shape
+    if not shape or len(metadata.codecs) != 1 or not isinstance(metadata.codecs[0], BytesCodec):
+        return metadata, manifest
+    chunk = metadata.chunks
+    stored = math.prod(chunk) * metadata.data_type.to_native_dtype().itemsize
+    if not 0 < shape[0] < chunk[0] or not np.isin(manifest.length, [0, stored]).all():
+        return metadata, manifest
+    kept = stored // chunk[0] * shape[0]
+    document = metadata.to_dict()
+    document["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": [shape[0], *chunk[1:]]}}
+    length = np.minimum(manifest.length, np.uint64(kept))
+    inline = {at: data[:kept] for at, data in manifest.inline.items()}
+    return ArrayV3Metadata.from_dict(document), replace(manifest, length=length, inline=inline)
 
 
 def _chunk_manifest(manifest: Manifest) -> ChunkManifest:
