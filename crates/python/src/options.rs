@@ -36,7 +36,8 @@ impl FileOptions {
     /// Returns the library's options for a mapping to a Zarr format.
     pub(crate) fn options(&self, format: ZarrFormat) -> Options {
         let mut options = self.command_options(format);
-        options.map.source_attributes = true;
+        // Attributes of the file would not describe values that were unpacked.
+        options.map.source_attributes = !options.map.unpack;
         options.store.through = self.through.clone().map(|store| Arc::new(store) as _);
         options
     }

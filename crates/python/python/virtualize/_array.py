@@ -82,11 +82,7 @@ class VirtualArray:
     @property
     def attrs(self) -> dict[str, Any]:
         """Attributes, with the types that they have in the file."""
-        attributes = self.store.attributes(self.path)
-        if isinstance(attributes.get("_FillValue"), str | list) and self.dtype.kind in "fc":
-            # Metadata of Zarr, not of an HDF5 file: nodata of a TIFF file, in the encoding of xarray.
-            attributes["_FillValue"] = self.fill_value
-        return attributes
+        return self.store.attributes(self.path)
 
     @property
     def fill_value(self) -> Any:
