@@ -1,5 +1,8 @@
 """A picture of where chunks are in a file."""
 
+# Keyword arguments of matplotlib have no types.
+# pyright: reportUnknownMemberType=false
+
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +65,9 @@ def plot_chunks(store: "VirtualStore", path: str, ax: "Axes | None" = None) -> "
     """
     manifest = store.manifest(path)
     ax = _new_axes() if ax is None else ax
+    # matplotlib takes long to import, and may be missing.
+    from matplotlib.ticker import MaxNLocator
+
     found = manifest.source[manifest.source >= 0]
     source = int(np.bincount(found).argmax()) if found.size else 0
     url = manifest.urls[source] if manifest.urls else ""
@@ -76,7 +82,7 @@ def plot_chunks(store: "VirtualStore", path: str, ax: "Axes | None" = None) -> "
     ax.set_xlabel(f"Offset in the file ({unit})")
     ax.set_ylabel("Chunk")
     ax.set_title(_title(path, url, manifest, chunks), loc="left", fontsize="medium")
-    ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     _draw_legend(ax)
     return ax
@@ -120,7 +126,8 @@ def _covered(places: list[_Places], edges: _Numbers) -> _Numbers:
     at = at[order]
     depth = np.cumsum(np.repeat([1, -1], start.size)[order])
     bytes_before = np.concatenate([[0.0], np.cumsum(np.diff(at) * (depth[:-1] > 0))])
-    return np.diff(np.interp(edges, at, bytes_before)) / np.diff(edges)
+    covered: _Numbers = np.diff(np.interp(edges, at, bytes_before)) / np.diff(edges)
+    return covered
 
 
 def _other_arrays(store: "VirtualStore", path: str, url: str) -> list[_Places]:

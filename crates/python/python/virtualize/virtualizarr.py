@@ -63,7 +63,8 @@ class Parser:
             raise OptionError('chunk_grid must be "regular": VirtualiZarr has no other chunk grids')
         self._group = (group or "").strip("/")
         self._drop_variables = frozenset(drop_variables or ())
-        self._options = options
+        self._options = to_json(options, OpenOptions)
+        self._strict = options.get("strict", False)
 
     def __call__(self, url: str, registry: ObjectStoreRegistry[Any]) -> ManifestStore:
         """Return the references of a file as a ManifestStore.
@@ -75,14 +76,14 @@ class Parser:
         registry
             Maps the urls of this file, and of files that it refers to, to stores.
         """
-        file = _virtualize.open(url, to_json(self._options), False, ForeignFiles(registry), True)
+        file = _virtualize.open(url, self._options, False, ForeignFiles(registry), True)
         for diagnostic in file.diagnostics:
             if diagnostic.severity == "warning":
                 warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
         documents = {key[: -len("/zarr.json")]: json.loads(text) for key, text in file.documents().items()}
         if documents.get(self._group, {}).get("node_type") != "group":
             raise OptionError(f"{file.name}: no group {self._group!r}")
-        members = _Members(file, documents, strict=bool(self._options.get("strict")))
+        members = _Members(file, documents, strict=self._strict)
         return ManifestStore(members.group(self._group, self._drop_variables), registry=registry)
 
 
@@ -181,7 +182,8 @@ def _paths(manifest: Manifest) -> "np.ndarray[Any, np.dtypes.StringDType]":
     """Return the url of each chunk. One url for all chunks takes no memory per chunk."""
     source, text = manifest.source, np.dtypes.StringDType()
     if source.size and not any(source.strides) and source.flat[0] >= 0:
-        return np.broadcast_to(np.array(manifest.urls[source.flat[0]], text), source.shape)
+        one = np.array(manifest.urls[source.flat[0]], text)
+        return cast("np.ndarray[Any, np.dtypes.StringDType]", np.broadcast_to(one, source.shape))
     # The last two entries are those of -2 and -1.
     table = np.array([*manifest.urls, INLINED_CHUNK_PATH, MISSING_CHUNK_PATH], text)
     index = source
