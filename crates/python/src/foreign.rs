@@ -38,9 +38,11 @@ impl ForeignStore for PythonStore {
     ) -> futures::future::BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>> {
         let (files, url, if_match) = (self.clone(), url.to_owned(), if_match.map(str::to_owned));
         Box::pin(async move {
-            let work = move || Python::attach(|py| files.call(py, &url, range, if_match.as_deref()));
+            // None while Python shuts down.
+            let work = move || Python::try_attach(|py| files.call(py, &url, range, if_match.as_deref()));
             match tokio::task::spawn_blocking(work).await {
-                Ok(done) => done,
+                Ok(Some(done)) => done,
+                Ok(None) => Err(unavailable("Python is shutting down".to_owned())),
                 Err(error) => Err(unavailable(error.to_string())),
             }
         })
