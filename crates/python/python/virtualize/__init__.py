@@ -57,13 +57,12 @@ __all__ = [
     "events",
     "open",
     "open_async",
+    "plot_chunks",
     "scan",
     "scan_async",
     "validate",
     "validate_async",
-    "plot_chunks",
 ]
-
 
 # Modules whose import takes longer than that of this package, for example because the store is a class of zarr.
 _LATER = {
@@ -78,6 +77,7 @@ _LATER = {
         "validate",
         "validate_async",
     ),
+    "virtualize._plot": ("plot_chunks",),
     "virtualize._store": ("VirtualStore",),
 }
 
@@ -90,9 +90,4 @@ def __getattr__(name: str) -> Any:
     for module, names in _LATER.items():
         if name in names:
             return getattr(import_module(module), name)
-        return VirtualStore
-    if name == "plot_chunks":
-        from virtualize._plot import plot_chunks
-
-        return plot_chunks
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
