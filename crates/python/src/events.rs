@@ -73,21 +73,25 @@ impl Run {
         })
     }
 
-    /// Waits for the end of the run, and returns its result as JSON.
-    fn result<'py>(&self, py: Python<'py>, wait: bool) -> PyResult<Bound<'py, PyAny>> {
-        let events = Arc::clone(&self.events);
-        let (outcome, ended) = (Arc::clone(&self.outcome), self.ended.clone());
+    /// Waits for the end of the run.
+    fn wait<'py>(&self, py: Python<'py>, wait: bool) -> PyResult<Bound<'py, PyAny>> {
+        let (events, ended) = (Arc::clone(&self.events), self.ended.clone());
         runtime::run(py, wait, async move {
             // Nobody takes events any more, so the run must not wait for that.
             events.lock().await.close();
             ended.cancelled().await;
-            let found = outcome.lock().unwrap_or_else(PoisonError::into_inner);
-            match found.as_ref() {
-                Some(Ok(found)) => Ok(found.clone()),
-                Some(Err(error)) => Err(Python::attach(|py| error.clone_ref(py))),
-                None => Err(error::internal()),
-            }
+            Ok(Python::attach(|py| py.None()))
         })
+    }
+
+    /// Returns the result of a run that has ended, as JSON.
+    fn result(&self, py: Python<'_>) -> PyResult<String> {
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome.as_ref() {
+            Some(Ok(found)) => Ok(found.clone()),
+            Some(Err(error)) => Err(error.clone_ref(py)),
+            None => Err(error::internal()),
+        }
     }
 
     /// Stops the run as soon as what it has read is in the journal.

@@ -194,6 +194,12 @@ def test_progress(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "")
 
 
+def test_no_bar_for_a_run_that_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(virtualize.OptionError):
+        virtualize.scan([], progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
 def test_progress_without_tqdm(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ModuleNotFoundError, match=r'needs tqdm: pip install "virtualize\[progress\]"'):
@@ -234,8 +240,9 @@ def test_diagnostics_of_files_are_warnings(tmp_path: Path, fixtures: Path) -> No
 def test_errors_are_of_the_package(tmp_path: Path, files: list[Path]) -> None:
     with pytest.raises(virtualize.NotFoundError):
         virtualize.batch(tmp_path / "none/*.nc", tmp_path / "out.json", **TIME)
-    with pytest.raises(virtualize.Error, match="tme"):
+    with pytest.raises(virtualize.Error, match="tme") as caught:
         virtualize.batch(files, tmp_path / "out.json", concat_dim="tme")
+    assert len(caught.traceback) == 3 and not hasattr(caught.value, "__notes__")
 
 
 # ---- stopping
@@ -334,7 +341,7 @@ def test_a_second_interrupt_aborts() -> None:
     class Run:
         aborted = cancelled = False
 
-        def result(self, wait: bool) -> str:
+        def wait(self, wait: bool) -> None:
             raise KeyboardInterrupt
 
         def cancel(self) -> None:

@@ -19,6 +19,9 @@ store = virtualize.open("a.nc", anonymous=True, chunk_grid="rectilinear", readab
 assert_type(store, virtualize.VirtualStore)
 store.to_kerchunk("a.json", format="kerchunk-json")
 assert_type(store.to_icechunk("repository", branch="main"), str)
+done = virtualize.batch(["a.nc"], "b.json", concat_dim="time", on_mismatch="stop", on_event=print)
+assert_type(done, virtualize.events.Summary)
+assert_type([one.what for one in virtualize.diff("a.json", "b.json")], list[str])
 
 
 async def run() -> None:
@@ -36,6 +39,7 @@ import virtualize
 
 virtualize.open("a.nc", chunk_grid="hexagonal")
 virtualize.open("a.nc", bands=3)
+virtualize.batch("a.nc", "b.json", on_mismatch="stpo")
 '''
 
 
@@ -73,5 +77,5 @@ def test_code_that_uses_it(tmp_path):
     done = mypy(user)
     assert done.returncode == 0, done.stdout
     assert pyright(user) == []
-    assert mypy(wrong).stdout.count("error:") == 2
-    assert len(pyright(wrong)) == 2
+    assert mypy(wrong).stdout.count("error:") == 3
+    assert len(pyright(wrong)) == 3

@@ -296,17 +296,17 @@ def _finish(start: _Start, on_event: OnEvent | None, progress: bool) -> _Result:
             while listener.listens and (found := events_of(run.events(True))):
                 for event in found:
                     listener(event)
-            return _loads(run.result(True))
+            run.wait(True)
         except BaseException as problem:
             run.cancel()
             try:
-                run.result(True)
-            except Error as outcome:
-                _explain(problem, outcome)
+                run.wait(True)
             except BaseException:
                 run.abort()
                 raise
+            _explain(problem, run)
             raise
+        return _loads(run.result())
 
 
 async def _finish_async(start: _Start, on_event: OnEvent | None, progress: bool) -> _Result:
@@ -317,17 +317,17 @@ async def _finish_async(start: _Start, on_event: OnEvent | None, progress: bool)
             while listener.listens and (found := events_of(await as_awaitable(run.events(False)))):
                 for event in found:
                     listener(event)
-            return _loads(await as_awaitable(run.result(False)))
+            await as_awaitable(run.wait(False))
         except BaseException as problem:
             run.cancel()
             try:
-                await as_awaitable(run.result(False))
-            except Error as outcome:
-                _explain(problem, outcome)
+                await as_awaitable(run.wait(False))
             except BaseException:
                 run.abort()
                 raise
+            _explain(problem, run)
             raise
+        return _loads(run.result())
 
 
 def _loads(text: str) -> _Result:
@@ -335,9 +335,11 @@ def _loads(text: str) -> _Result:
     return found
 
 
-def _explain(problem: BaseException, outcome: Error) -> None:
+def _explain(problem: BaseException, run: _virtualize.Run) -> None:
     """Add how a run ended to what interrupted it."""
-    if problem is not outcome:
+    try:
+        run.result()
+    except Error as outcome:
         problem.add_note(str(outcome))
 
 

@@ -44,7 +44,8 @@ class Listener:
 
     def __init__(self, on_event: OnEvent | None, progress: bool) -> None:
         self._on_event = on_event
-        self._bar = _bar() if progress else None
+        self._new_bar = _tqdm() if progress else None
+        self._bar: Any = None
         self.listens = on_event is not None or progress
 
     def __enter__(self) -> "Listener":
@@ -56,21 +57,22 @@ class Listener:
 
     def __call__(self, event: Event) -> None:
         """Handle an event."""
-        if self._bar is not None:
+        if self._new_bar is not None:
+            if self._bar is None:
+                self._bar = self._new_bar(unit=" files", desc="reading")
             _show(self._bar, event)
         if self._on_event is not None:
             self._on_event(event)
 
 
-def _bar() -> Any:
+def _tqdm() -> Any:
     # tqdm has no type annotations.
     try:
-        tqdm = import_module("tqdm.auto").tqdm
+        return import_module("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'progress=True needs tqdm: pip install "virtualize[progress]"', name=error.name
         ) from None
-    return tqdm(unit=" files", desc="reading")
 
 
 def _show(bar: Any, event: Event) -> None:
