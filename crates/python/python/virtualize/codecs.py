@@ -13,11 +13,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from numcodecs.abc import Codec as NumcodecsCodec
-from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
 from numpy.typing import NDArray
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
@@ -25,6 +24,18 @@ from zarr.core.buffer import Buffer
 
 from virtualize import _virtualize
 from virtualize._errors import Diagnostic, VirtualizeWarning
+
+# numcodecs has no types.
+if TYPE_CHECKING:
+
+    class NumcodecsCodec: ...
+else:
+    from numcodecs.abc import Codec as NumcodecsCodec
+
+_compat: Any = import_module("numcodecs.compat")
+_zarr: Any = import_module("zarr")
+_zarr_registry: Any = import_module("zarr.registry")
+_numcodecs_registry: Any = import_module("numcodecs.registry")
 
 _MOST = 1 << 32
 """Greatest number of decoded bytes where the size of a chunk is not known, the limit of HDF5."""
@@ -73,17 +84,17 @@ class PackageCodec(BytesBytesCodec):
         decoded = self._codec.decode(_bytes_of(chunk_bytes.as_numpy_array()), _most_bytes(chunk_spec))
         return chunk_spec.prototype.buffer.from_array_like(cast(Any, decoded))
 
-    async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
     def _encode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
         encoded = self._codec.encode(_bytes_of(chunk_bytes.as_numpy_array()))
         return chunk_spec.prototype.buffer.from_array_like(cast(Any, encoded))
 
-    async def _encode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return await asyncio.to_thread(self._encode_sync, chunk_bytes, chunk_spec)
+    async def _encode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
 
-    def compute_encoded_size(self, _input_byte_length: int, _chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
         raise NotImplementedError
 
 
@@ -104,8 +115,8 @@ class PackageFilter(NumcodecsCodec):
         return {"id": self.codec_id, **self.configuration}
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        most = _MOST if out is None else ensure_contiguous_ndarray(out).nbytes
-        return ndarray_copy(self._codec.decode(_bytes_of(buf), most), out)
+        most = _MOST if out is None else _compat.ensure_contiguous_ndarray(out).nbytes
+        return _compat.ndarray_copy(self._codec.decode(_bytes_of(buf), most), out)
 
     def encode(self, buf: Any) -> Any:
         return self._codec.encode(_bytes_of(buf))
@@ -123,7 +134,7 @@ def _restore[T](cls: type[T], configuration: dict[str, Any]) -> T:
 
 
 def _bytes_of(buffer: Any) -> NDArray[np.uint8]:
-    return cast(NDArray[np.uint8], ensure_contiguous_ndarray(buffer).reshape(-1).view(np.uint8))
+    return cast(NDArray[np.uint8], _compat.ensure_contiguous_ndarray(buffer).reshape(-1).view(np.uint8))
 
 
 def _most_bytes(chunk_spec: ArraySpec) -> int:
@@ -327,16 +338,14 @@ def clashes() -> list[Clash]:
     >>> codecs.clashes()
     []
     """
-    from numcodecs import registry
-
     found: list[Clash] = []
     for name in _imagecodecs("zarr"):
         taken = _registered(name)
         if taken is not None and not taken.startswith("imagecodecs."):
             found.append(Clash(name, 3, taken))
     for name in _imagecodecs("numcodecs"):
-        registered = cast(dict[str, Any], registry.codec_registry).get(name)
-        entry = cast(dict[str, Any], registry.entries).get(name)
+        registered = _numcodecs_registry.codec_registry.get(name)
+        entry = _numcodecs_registry.entries.get(name)
         taken = _qualified(registered) if registered else entry.value.replace(":", ".") if entry else None
         if taken is not None and not taken.startswith("imagecodecs."):
             found.append(Clash(name, 2, taken))
@@ -360,18 +369,15 @@ def pin() -> list[Clash]:
     >>> codecs.pin()
     []
     """
-    import zarr
-    from numcodecs import registry
-
     found = clashes()
     v3 = _imagecodecs("zarr")
     if not v3:
         raise ModuleNotFoundError("imagecodecs with codecs for Zarr v3 is not installed (pip install 'imagecodecs>=2026.1')")
     for name, cls in v3.items():
-        zarr.registry.register_codec(name, cls)
-    zarr.config.set({f"codecs.{name}": _qualified(cls) for name, cls in v3.items()})
+        _zarr_registry.register_codec(name, cls)
+    _zarr.config.set({f"codecs.{name}": _qualified(cls) for name, cls in v3.items()})
     for name, cls in _imagecodecs("numcodecs").items():
-        registry.register_codec(cls, codec_id=name)
+        _numcodecs_registry.register_codec(cls, codec_id=name)
     if found:
         diagnostic = Diagnostic(
             "codec-name-clash",
@@ -386,10 +392,8 @@ def pin() -> list[Clash]:
 
 def _imagecodecs(module: str) -> dict[str, type[Any]]:
     """Return the classes of ``imagecodecs.zarr`` or ``imagecodecs.numcodecs`` by their registered names."""
-    import importlib
-
     try:
-        found = vars(importlib.import_module(f"imagecodecs.{module}"))
+        found = vars(import_module(f"imagecodecs.{module}"))
     except ImportError:
         return {}
     from zarr.abc.codec import BaseCodec
@@ -404,13 +408,12 @@ def _imagecodecs(module: str) -> dict[str, type[Any]]:
 
 def _registered(name: str) -> str | None:
     """Return the class that zarr-python would use for a name of Zarr v3."""
-    import zarr
     from zarr.errors import UnknownCodecError
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _qualified(zarr.registry.get_codec_class(name))
+            return _qualified(_zarr_registry.get_codec_class(name))
         except (UnknownCodecError, KeyError):
             return None
 
