@@ -23,6 +23,8 @@ pub struct Report {
 pub struct ArrayReport {
     /// Data type in the terms of the source format, such as "big-endian 16-bit integer".
     pub source_type: String,
+    /// Whether elements are text of variable length that the file declares as ASCII.
+    pub is_ascii: bool,
     /// Storage layout in the terms of the source format, such as "chunked, version-1 B-tree".
     pub source_layout: String,
     /// Filters or compression in the terms of the source format, in the order of encoding.

@@ -107,6 +107,7 @@ impl File {
         let report = self.store.report.arrays.get(path);
         let is_chunked = report.is_none_or(|report| report.source_layout.starts_with("chunked"));
         info.set_item("is_contiguous", self.store.source_format == "HDF5" && !is_chunked)?;
+        info.set_item("is_ascii", report.is_some_and(|report| report.is_ascii))?;
         info.set_item("fill_value", fill_value(py, array)?)?;
         Ok(Some(info))
     }

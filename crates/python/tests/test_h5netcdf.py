@@ -95,6 +95,20 @@ def test_packing_keeps_its_precision(tmp_path: Path) -> None:
         assert (got.single.dtype, got.double.dtype) == ("float32", "float64")
 
 
+@pytest.mark.parametrize("charset", ["ascii", "utf-8"])
+def test_text_has_the_type_of_h5netcdf(tmp_path: Path, charset: str) -> None:
+    path = tmp_path / "text.h5"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("text", data=["ab", "", "cde"], dtype=h5py.string_dtype(charset))
+    with (
+        xr.open_dataset(path, engine="virtualize") as got,
+        xr.open_dataset(path, engine="h5netcdf", phony_dims="access") as want,
+    ):
+        assert (got["text"].dtype, got["text"].values.dtype) == (want["text"].dtype, want["text"].values.dtype)
+        assert got.identical(want)
+        assert got["text"].encoding["dtype"] == want["text"].encoding["dtype"]
+
+
 @pytest.mark.parametrize("unit", ["s", "ns"])
 def test_numpy_times_are_times(tmp_path: Path, unit: str) -> None:
     path = tmp_path / "times.h5"

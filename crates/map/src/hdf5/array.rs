@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use virtualize_hdf5::model::{Dataset, Dataspace, Datatype, Element};
+use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype, Element};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
@@ -24,6 +24,10 @@ impl Mapper<'_> {
     pub(super) fn array(&mut self, path: &str, dataset: &Dataset, axes: Vec<AxisDimension>) -> Option<Array> {
         let mut report = ArrayReport {
             source_type: describe_type(&dataset.datatype),
+            is_ascii: matches!(
+                &dataset.datatype,
+                Datatype::VariableString { charset: CharacterSet::Ascii, .. }
+            ),
             source_layout: describe_layout(&dataset.layout),
             source_filters: dataset.filters.iter().map(describe_filter).collect(),
             ..ArrayReport::default()

@@ -245,3 +245,63 @@ fn push_padded(bytes: &[u8], size: u32, packed: &mut Vec<u8>) -> Option<()> {
     packed.extend(std::iter::repeat_n(0, padding));
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_zarr::Source;
+
+    use super::super::map_file;
+    use super::super::tests::{attribute, dataset, file, float32, int};
+    use super::*;
+    use crate::MapOptions;
+
+    fn kept(attributes: Vec<Attribute>, source_attributes: bool) -> Option<Vec<SourceAttribute>> {
+        let mut one = dataset(int(2, true), &[3]);
+        one.attributes = attributes;
+        let options = MapOptions { source_attributes, ..MapOptions::default() };
+        let mapped =
+            map_file(&file(vec![("v", one)]), Source { size: 1 << 20, ..Source::default() }, &options);
+        mapped.report.attributes.get("v").cloned()
+    }
+
+    fn value(datatype: Datatype, elements: Vec<Element>) -> SourceValue {
+        let kept = kept(vec![attribute("a", datatype, elements)], true).unwrap();
+        let [SourceAttribute { name, value }] = kept.as_slice() else { panic!("{kept:?}") };
+        assert_eq!(name, "a");
+        value.clone()
+    }
+
+    #[test]
+    fn attributes_are_kept_on_request_only() {
+        let one = || vec![attribute("a", int(2, true), vec![Element::Integer(1)])];
+        assert_eq!(kept(one(), false), None);
+        assert_eq!(kept(one(), true).unwrap().len(), 1);
+    }
+
+    /// Expected: `np.array([0.5, -2], ">f4").tobytes()` and `np.array([-2], "<i2").tobytes()`.
+    #[test]
+    fn numbers_keep_their_type_and_byte_order() {
+        let plain = |text: &str| NumpyType::Plain(text.to_owned());
+        let floats = vec![Element::Float(0.5), Element::Float(-2.0)];
+        assert_eq!(
+            value(float32(ByteOrder::Big), floats),
+            SourceValue::Fixed {
+                data_type: plain(">f4"),
+                shape: Some(vec![2]),
+                bytes: vec![0x3f, 0, 0, 0, 0xc0, 0, 0, 0],
+            }
+        );
+        assert_eq!(
+            value(int(2, true), vec![Element::Integer(-2)]),
+            SourceValue::Fixed { data_type: plain("<i2"), shape: Some(vec![1]), bytes: vec![0xfe, 0xff] }
+        );
+    }
+
+    #[test]
+    fn bookkeeping_is_hidden_and_contradictions_are_left_out() {
+        let hidden = attribute("_Netcdf4Dimid", int(4, true), vec![Element::Integer(1)]);
+        let mut short = attribute("short", int(2, true), vec![Element::Integer(1)]);
+        short.dataspace = Dataspace::Simple { shape: vec![u64::MAX, 2], max_shape: None };
+        assert_eq!(kept(vec![hidden, short], true).unwrap(), []);
+    }
+}

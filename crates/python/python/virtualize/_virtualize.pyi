@@ -17,6 +17,7 @@ class ArrayInfo(TypedDict):
     shape: list[int]
     dtype: str | list[Any]
     is_text: bool
+    is_ascii: bool
     is_contiguous: bool
     chunks: list[int] | None
     edges: list[list[int]] | None

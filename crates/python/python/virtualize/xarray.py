@@ -19,6 +19,8 @@ from virtualize._options import OpenOptions, to_json
 from virtualize._store import VirtualStore
 
 _TEXT: np.dtype[Any] = create_vlen_dtype(str)  # type: ignore[no-untyped-call]
+# h5py's type of text that is declared as ASCII, although h5netcdf returns `str`.
+_ASCII: np.dtype[Any] = create_vlen_dtype(bytes)  # type: ignore[no-untyped-call]
 _DECODERS = (
     "mask_and_scale",
     "decode_times",
@@ -196,7 +198,7 @@ def _encoding(array: VirtualArray, dims: list[str]) -> dict[str, Any]:
     """Return the encoding, in the notation of h5netcdf's backend."""
     info = array.info
     encoding: dict[str, Any] = {
-        "dtype": str if info["is_text"] else array.dtype,
+        "dtype": str if info["is_text"] and not info["is_ascii"] else array.dtype,
         "contiguous": info["is_contiguous"],
         "chunksizes": None if info["is_contiguous"] or info["edges"] else array.chunks,
         "source": file_of(array.store).name,
@@ -217,7 +219,8 @@ class _LazyArray(BackendArray):
         self._array = array
         self.shape = array.shape
         # So that xarray knows texts from other objects.
-        self.dtype: np.dtype[Any] = _TEXT if array.info["is_text"] else array.dtype
+        text = _ASCII if array.info["is_ascii"] else _TEXT
+        self.dtype: np.dtype[Any] = text if array.info["is_text"] else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         # Every kind of index is read as it is: xarray's adapter would only take negative steps apart.
