@@ -5,6 +5,7 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,45 @@ def test_output_and_journal_are_those_of_the_command(
     assert (done.read, done.known) == (0, 5)
     if name.endswith(".icechunk"):
         assert done.snapshot is not None and virtualize.diff(ours, theirs) == []
+
+
+# Options on which the journal depends, as the command and as Python write them.
+CHOICES: list[tuple[str, dict[str, Any]]] = [
+    ("--strict", {"strict": True}),
+    ("--invalid-nodata warn", {"invalid_nodata": "warn"}),
+    ("--inline-limit 1000000", {"inline_limit": "1000000"}),
+    ("--inline-below 2K", {"inline_below": 2048}),
+    ("--inline-coordinates", {"inline_coordinates": True}),
+    ("--inline-total 1M", {"inline_total": 1 << 20}),
+    ("--split-contiguous 4K", {"split_contiguous": "4k"}),
+    ("--missing-value-convention", {"missing_value_convention": True}),
+    ("--follow-external", {"follow_external": True}),
+    ("--unpack", {"unpack": True}),
+    ("--stack", {"stack": True}),
+    ("--ifd 0 --ifd 0/1", {"ifd": [0, "0/1"]}),
+    ("--readable-by zarrs,zarr-python", {"readable_by": ["zarrs", "zarr-python"]}),
+    ("--chunk-grid rectilinear", {"chunk_grid": "rectilinear"}),
+    ("--concat-var t", {"concat_var": "t"}),
+    ("--assume-equal b --assume-equal a", {"assume_equal": ["a", "b"]}),
+    ("--optional-var q", {"optional_var": ["q"]}),
+    ("--copy-limit 1K", {"copy_limit": "1K"}),
+    ("--on-duplicate first", {"on_duplicate": "first"}),
+    ("--allow-holes", {"allow_holes": True}),
+    ("--fill-without-sentinel", {"fill_without_sentinel": True}),
+]
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_OPTIONS", "4"))))
+def test_random_options_are_those_of_the_command(files: list[Path], tmp_path: Path, seed: int) -> None:
+    """The journal records options, so the command resumes the run of Python only if both mean the same."""
+    chosen = random.Random(seed).sample(CHOICES, 6)
+    out = tmp_path / "out.json"
+    options = {name: value for _, of in chosen for name, value in of.items()}
+    done = virtualize.batch(files, out, format="zarr3-json", **TIME, **options)
+    assert done.read == 5
+    arguments = [part for text, _ in chosen for part in text.split()]
+    said = command("batch", *files, "-f", "zarr3-json", "--concat-dim", "time", *arguments, "-o", out)
+    assert " 0 read" in said and "5 known before" in said, (seed, said)
 
 
 def test_other_options_do_not_resume(files: list[Path], tmp_path: Path) -> None:
