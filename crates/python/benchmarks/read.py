@@ -31,12 +31,14 @@ with SlowS3({"file": pathlib.Path(sys.argv[2]).read_bytes()}, float(sys.argv[3])
 
 WAY = """
 import json, resource, sys, time
+import xarray, zarr
+xarray.backends.list_engines()  # imports the backends
 url, refs, repository, endpoint = sys.argv[1:5]
 remote = {"endpoint": endpoint, "anonymous": True} if endpoint else {}
-IMPORTS
+#imports
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
-READ
+#read
 took = time.perf_counter() - start
 memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 - values.nbytes / 2**20
 print(json.dumps([took, memory, float(values.ravel()[:: max(1, values.size // 1000)].astype("f8").sum())]))
@@ -66,7 +68,7 @@ MANIFEST = (
 )
 ICECHUNK = (
     "import icechunk, zarr",
-    "prefix = 's3://bucket/' if endpoint else 'file:///'\n"
+    "prefix = 's3://bucket/' if endpoint else 'file://' + url.rpartition('/')[0] + '/'\n"
     "store = icechunk.s3_store(region='us-east-1', endpoint_url=endpoint, anonymous=True, allow_http=True,"
     " force_path_style=True) if endpoint else icechunk.local_filesystem_store('/')\n"
     "config = icechunk.RepositoryConfig.default()\n"
@@ -155,7 +157,7 @@ def measure(ways: dict[str, tuple[str, str]], path: str, arguments: list[str], r
     environment = {**os.environ, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
     for _ in range(rounds):
         for name, (imports, read) in ways.items():
-            code = WAY.replace("IMPORTS", imports).replace("READ", read).replace("PATH", repr(path))
+            code = WAY.replace("#imports", imports).replace("#read", read).replace("PATH", repr(path))
             done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *arguments], env=environment, capture_output=True, text=True)
             if done.returncode:
                 print(f"  {name}: {done.stderr.strip().splitlines()[-1][:150]}", flush=True)
