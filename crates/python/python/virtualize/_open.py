@@ -137,12 +137,13 @@ def restore(opening: bytes, version: Version) -> "VirtualStore":
     """Return a store that was pickled. Files are opened once in each process."""
     from virtualize._store import VirtualStore
 
-    file, arguments = _restored(opening, version)
+    file, arguments = _restored(opening, version, os.getpid())
     return VirtualStore(file, arguments)
 
 
 @lru_cache(maxsize=64)
-def _restored(opening: bytes, version: Version) -> tuple[_virtualize.File, Opening]:
+def _restored(opening: bytes, version: Version, process: int) -> tuple[_virtualize.File, Opening]:
+    # Connections do not survive a fork, so each process has files of its own.
     import pickle
 
     arguments: Opening = pickle.loads(opening)
