@@ -21,6 +21,7 @@ const SMALL: usize = 1 << 16;
 pub(crate) struct State {
     deflate: Option<libdeflater::Decompressor>,
     zstd: Option<zstd::bulk::Decompressor<'static>>,
+    lzw: Option<weezl::decode::Decoder>,
     row: Vec<u8>,
 }
 
@@ -72,6 +73,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], out: &mut [u8], state: &mut St
         Codec::FloatPredictor { axis, dtype, shape } => {
             predictors::float(bytes, out, &mut state.row, *axis, dtype, shape)
         }
+        Codec::Lzw => codecs::lzw::decode_into(bytes, out, &mut state.lzw),
         Codec::Hdf5Lz4 => codecs::hdf5_lz4::decode_into(bytes, out),
         other => {
             let decoded = codecs::run(other, bytes, Direction::Decode { limit: out.len() }).ok()??;

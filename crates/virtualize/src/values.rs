@@ -7,6 +7,7 @@ mod chunk;
 mod elements;
 mod fetch;
 mod files;
+mod merging;
 mod place;
 mod plan;
 mod reader;

@@ -9,9 +9,33 @@ use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "lzw";
 
+/// Decodes the start of a chunk that fills `out`, with a decoder that is used again; `None` if it does not, is damaged,
+/// or is of the old kind.
+pub(crate) fn decode_into(bytes: &[u8], out: &mut [u8], decoder: &mut Option<Decoder>) -> Option<()> {
+    if is_old(bytes) {
+        return None;
+    }
+    let decoder = decoder.get_or_insert_with(|| Decoder::with_tiff_size_switch(BitOrder::Msb, 8));
+    decoder.reset();
+    let (mut rest, mut written) = (bytes, 0);
+    while written < out.len() {
+        let result = decoder.decode_bytes(rest, out.get_mut(written..)?);
+        written += result.consumed_out;
+        rest = rest.get(result.consumed_in..)?;
+        match result.status {
+            Ok(LzwStatus::Ok) if result.consumed_in + result.consumed_out > 0 => {}
+            _ => break,
+        }
+    }
+    (written == out.len()).then_some(())
+}
+
+fn is_old(bytes: &[u8]) -> bool {
+    matches!(bytes, [0, second, ..] if second & 1 == 1)
+}
+
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let is_old = matches!(bytes, [0, second, ..] if second & 1 == 1);
-    let mut decoder = match is_old {
+    let mut decoder = match is_old(bytes) {
         true => Decoder::new(BitOrder::Lsb, 8),
         false => Decoder::with_tiff_size_switch(BitOrder::Msb, 8),
     };

@@ -21,7 +21,7 @@ mod lerc;
 mod lzf;
 mod lzma;
 mod lzo;
-mod lzw;
+pub(crate) mod lzw;
 mod optional;
 mod packbits;
 mod packints;

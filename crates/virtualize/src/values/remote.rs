@@ -13,7 +13,8 @@ use virtualize_store::Object;
 use virtualize_zarr::{Reference, SourceId};
 
 use super::files::{Files, of_store};
-use super::run::{Batch, Merging, Scratch, Shared, Work, lock};
+use super::merging::{Batch, Merging};
+use super::run::{Scratch, Shared, Work, lock};
 use crate::array_error::ArrayError;
 
 /// A connection transfers the bytes of a gap in a few milliseconds, which is less than the latency of a request.
