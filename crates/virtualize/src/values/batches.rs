@@ -50,13 +50,14 @@ pub(super) fn read(reader: &ArrayReader, chunks: &[&ChunkAddress], wanted: Wante
         answers: chunks.iter().map(|_| OnceLock::new()).collect(),
     };
     let mut items = Vec::new();
-    let mut extent = Extent { bytes: 0, held: 0, is_local: true };
+    let mut extent = Extent { items: 0, bytes: 0, held: 0, is_local: true };
     for (number, address) in chunks.iter().enumerate() {
         let found = work.find(reader, number, address, wanted);
         match found {
             Ok(Some((item, place))) => {
                 extent.is_local &= place.is_none_or(|place| reader.files().is_local(place.source));
                 let bytes = decode::count(&item.shape).unwrap_or(u64::MAX).saturating_mul(8);
+                extent.items += u64::from(work.is_decoded);
                 extent.bytes = extent.bytes.saturating_add(bytes);
                 extent.held = extent.held.max(bytes);
                 items.push(Ok((item, place)));

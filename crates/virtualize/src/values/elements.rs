@@ -107,8 +107,14 @@ impl<'a> Elements<'a> {
         bytes: &[u8],
         scratch: &mut Scratch,
     ) -> Result<Vec<u8>, ArrayError> {
-        let elements = self.decode(shape, bytes, scratch)?;
         let mut ordered = Vec::new();
+        let length = self.length(shape)?;
+        if self.order.is_sorted() && Decoder::is_plausible(bytes.len(), length) {
+            reserve(&mut ordered, length)?;
+            self.decode_into(shape, bytes, &mut ordered, scratch)?;
+            return Ok(ordered);
+        }
+        let elements = self.decode(shape, bytes, scratch)?;
         reserve(&mut ordered, elements.len())?;
         self.reorder(shape, elements, &mut ordered, false)?;
         Ok(ordered)

@@ -162,8 +162,13 @@ impl<'a> Plan<'a> {
             }
         };
         let chunk = chunk.unwrap_or(u64::MAX).saturating_mul(size);
-        let held = if self.is_plain() { PIECE } else { chunk.saturating_mul(3) };
-        Extent { bytes: self.chunks().saturating_mul(chunk), held, is_local }
+        let chunks = self.chunks();
+        let bytes = chunks.saturating_mul(chunk);
+        let (items, held) = match self.is_plain() {
+            true => (chunks.max(bytes / PIECE), PIECE),
+            false => (chunks, chunk.saturating_mul(3)),
+        };
+        Extent { items, bytes, held, is_local }
     }
 
     /// Returns all parts. Uncompressed chunks are divided into boxes.

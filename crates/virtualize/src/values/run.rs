@@ -184,6 +184,8 @@ pub(super) fn reserve(buffer: &mut Vec<u8>, length: usize) -> Result<(), ArrayEr
 /// Size of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
+    /// Items that are worked on independently.
+    pub(super) items: u64,
     /// Decoded bytes of all items.
     pub(super) bytes: u64,
     /// Bytes that a thread holds at once.
@@ -200,7 +202,7 @@ const WORTHWHILE: u64 = 64 << 10;
 impl Extent {
     /// Returns how many threads are worthwhile.
     fn threads(self) -> usize {
-        let most = (self.bytes / WORTHWHILE).min(HELD / self.held.max(1));
+        let most = self.items.min(self.bytes / WORTHWHILE).min(HELD / self.held.max(1));
         usize::try_from(most).unwrap_or(usize::MAX).clamp(1, cores())
     }
 
