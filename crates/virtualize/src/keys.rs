@@ -2,6 +2,7 @@
 //! `a/c/0/1`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -203,8 +204,9 @@ fn chunk_keys<'a>(
     let chunks = array.chunks.iter_from(start.max(range.start));
     chunks.take_while(move |(position, _)| *position < range.end).filter_map(move |(position, _)| {
         let indices = chunk_indices(position, &counts)?;
-        let key = join(path, CHUNKS);
-        Some(indices.iter().fold(key, |key, index| format!("{key}/{index}")))
+        let mut key = join(path, CHUNKS);
+        indices.iter().try_for_each(|index| write!(key, "/{index}")).ok()?;
+        Some(key)
     })
 }
 
