@@ -1,12 +1,13 @@
 """Compares `virtualize.batch` with the command: 1,000 files in an S3-like server with latency, one run after the other.
 
-Whole processes are measured, so that the start of the interpreter and the import count.
+Whole processes are measured, so that the start of the interpreter and the import count; "call" is the call alone.
 
 usage: archive.py [--files N] [--latency MS] [--rounds N] [--command PATH]
 """
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -29,21 +30,26 @@ with SlowS3(objects, float(sys.argv[3]) / 1000) as server:
 """
 
 RUN = """
-import sys
+import sys, time
 import virtualize
+start = time.perf_counter()
 done = virtualize.batch("s3://bucket/era/*.nc", sys.argv[1], concat_dim="time", on_event=EVENTS)
+print(time.perf_counter() - start)
 assert done.failed == 0 and done.files == int(sys.argv[2]), done
 """
 
 
-def seconds(arguments: list[str], environment: dict[str, str]) -> float:
-    """Return the duration of a process."""
-    start = time.perf_counter()
-    subprocess.run(arguments, env=environment, check=True, capture_output=True)
-    return time.perf_counter() - start
+def seconds(arguments: list[str], environment: dict[str, str]) -> dict[str, float]:
+    """Return the duration of a process, its CPU time, and the duration of the call that it measured."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(arguments, env=environment, check=True, capture_output=True, text=True)
+    whole, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    call = float(done.stdout) if arguments[1] == "-c" else whole
+    return {"process": whole, "call": call, "CPU": cpu}
 
 
-def measure(options: argparse.Namespace, environment: dict[str, str]) -> dict[str, list[float]]:
+def measure(options: argparse.Namespace, environment: dict[str, str]) -> dict[str, list[dict[str, float]]]:
     """Return the durations of each way to run the same batch, measured in turn."""
     ways = {
         "command": lambda out: [options.command, "batch", "s3://bucket/era/*.nc", "--concat-dim", "time", "-o", out],
@@ -52,7 +58,7 @@ def measure(options: argparse.Namespace, environment: dict[str, str]) -> dict[st
             sys.executable, "-c", RUN.replace("EVENTS", "lambda event: None"), out, str(options.files)
         ],
     }  # fmt: skip
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
     for round_ in range(options.rounds + 1):
         for name, way in ways.items():
             with tempfile.TemporaryDirectory() as folder:
@@ -77,12 +83,13 @@ def main() -> None:
     credentials = {"AWS_REGION": "us-east-1", "AWS_SKIP_SIGNATURE": "true"}
     found = measure(options, {**os.environ, **endpoint, **credentials})
     server.communicate()
-    base = statistics.median(found["command"])
-    for name, times in found.items():
-        ratios = [took / of for took, of in zip(times, found["command"], strict=True)]
-        median = statistics.median(times)
-        print(f"{name:18} {median:7.2f} s, {median / base:5.2f} of the command, each round "
-              + " ".join(f"{ratio:.2f}" for ratio in ratios))  # fmt: skip
+    for what in ("process", "call", "CPU"):
+        base = [took[what] for took in found["command"]]
+        for name, rounds in found.items():
+            times = [took[what] for took in rounds]
+            ratios = " ".join(f"{took / of:.2f}" for took, of in zip(times, base, strict=True))
+            median = statistics.median(times)
+            print(f"{what:8} {name:17} {median:6.2f} s, {median / statistics.median(base):5.2f}; each round {ratios}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Runs over many files: :func:`batch` and :func:`scan`."""
 
 import json
+import os.path
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from virtualize._options import BatchOptions, Location, ScanOptions, to_json
 from virtualize._progress import Listener, OnEvent, events_of
 from virtualize._references import Difference
 from virtualize.events import Summary
+
+_PACKAGE = os.path.dirname(__file__)
 
 type Inputs = Location | Iterable[Location]
 """Files, folders, prefixes that end in ``/``, or patterns such as ``"s3://bucket/era5/**/*.nc"``."""
@@ -378,18 +381,15 @@ def _difference(path: str, what: str, left: str, right: str) -> Difference:
     return Difference(f"/{path}", what, left, right, f"/{path}: {what}: {left} → {right}")
 
 
-_LEVEL = 4
-"""Stack level of the caller in `_warn`: its caller is called by a public function."""
-
-
 def _warn(found: list[dict[str, Any]]) -> None:
     for one in found:
         more = f" and {one['files'] - 1} more" if one["files"] > 1 else ""
-        warnings.warn(ArchiveWarning(f"{one['url']}{more}: {one['text']}", one["files"]), stacklevel=_LEVEL)
+        warning = ArchiveWarning(f"{one['url']}{more}: {one['text']}", one["files"])
+        warnings.warn(warning, skip_file_prefixes=(_PACKAGE,))
 
 
 def _warn_of_failures(count: int, first: list[str], remedy: str) -> None:
     if count:
         files = "1 file" if count == 1 else f"{count} files"
         text = f"{files} could not be read: {'; '.join(first[:3])}{'; …' if count > 3 else ''}{remedy}"
-        warnings.warn(ArchiveWarning(text, count), stacklevel=_LEVEL)
+        warnings.warn(ArchiveWarning(text, count), skip_file_prefixes=(_PACKAGE,))

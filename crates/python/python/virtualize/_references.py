@@ -1,6 +1,7 @@
 """Existing references: :func:`validate`, :func:`diff` and :func:`convert`."""
 
 import json
+import os.path
 import warnings
 from dataclasses import dataclass, field
 from os import fspath
@@ -10,6 +11,8 @@ from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
 from virtualize._errors import Diagnostic, VirtualizeWarning
 from virtualize._options import ConvertOptions, DiffOptions, Location, ValidateOptions, to_json
+
+_PACKAGE = os.path.dirname(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,4 +242,4 @@ def _converted(text: str) -> str | None:
 def _warn(found: list[dict[str, Any]]) -> None:
     for one in found:
         diagnostic = Diagnostic(one["code"], "warning", one["path"], one["message"], one["remedy"])
-        warnings.warn(VirtualizeWarning(one["name"], diagnostic), stacklevel=4)
+        warnings.warn(VirtualizeWarning(one["name"], diagnostic), skip_file_prefixes=(_PACKAGE,))
