@@ -90,8 +90,4 @@ def __getattr__(name: str) -> Any:
     for module, names in _LATER.items():
         if name in names:
             return getattr(import_module(module), name)
-    if name == "plot_chunks":
-        from virtualize._plot import plot_chunks
-
-        return plot_chunks
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
