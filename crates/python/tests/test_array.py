@@ -5,8 +5,10 @@ import copy
 import itertools
 import pickle
 import random
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -210,3 +212,24 @@ def test_a_running_event_loop(opened):
         np.testing.assert_array_equal(np.stack(many), data)
 
     asyncio.run(work())
+
+
+JPEG = Path(__file__).resolve().parents[3] / "fixtures/tiff/compression_jpeg.tif"
+
+
+def test_images_are_decoded_by_imagecodecs():
+    import tifffile
+
+    truth = np.moveaxis(tifffile.imread(JPEG), -1, 0)
+    array = virtualize.open(JPEG, decoded=True)["band_data"]
+    np.testing.assert_array_equal(array[...], truth)
+    np.testing.assert_array_equal(array[1, ::-3, 5], truth[1, ::-3, 5])
+    got = zarr.open_array(virtualize.open(JPEG, decoded=True), path="band_data", mode="r")
+    np.testing.assert_array_equal(got[...], truth)
+
+
+def test_an_error_names_the_packages_that_images_need(monkeypatch):
+    for name in ("imagecodecs", "imagecodecs.numcodecs"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(virtualize.FileError, match="imagecodecs_jpeg needs two packages .pip install imagecodecs numcodecs."):
+        virtualize.open(JPEG, decoded=True)["band_data"][...]

@@ -186,3 +186,9 @@ def test_rioxarray_reads_georeferencing():
         assert ds["band_data"].rio.bounds() == tuple(source.bounds)
         np.testing.assert_array_equal(opened(COG, mask_and_scale=False)["band_data"], source.read())
     assert set(ds.coords) == {"band", "x", "y", "spatial_ref"}
+
+
+def test_values_that_were_unpacked_are_not_unpacked_again():
+    store = virtualize.open(NETCDF, unpack=True)
+    got = opened(store)["packed"]
+    np.testing.assert_allclose(got, original(NETCDF)["packed"], rtol=1e-6)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -44,14 +43,14 @@ def decode(stored: bytes, codecs: str, shape: tuple[int, ...], dtype: str) -> by
 
 
 def _name(codec: Mapping[str, Any]) -> str:
-    return codec.get("id") or codec["name"]
+    return str(codec.get("id") or codec["name"])
 
 
 def _codecs(chain: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return an image codec, and those of bytes that follow it."""
     try:
         import imagecodecs.numcodecs as images
-        import numcodecs
+        import numcodecs  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         name = _name(chain[0])
         raise ValueError(f"{name} needs two packages (pip install imagecodecs numcodecs)") from None
@@ -60,8 +59,9 @@ def _codecs(chain: Sequence[Mapping[str, Any]]) -> list[Any]:
     found = classes.get(_name(chain[0]))
     if found is None:
         raise ValueError(f"imagecodecs has no {_name(chain[0])} (update it)")
+    registry: Any = numcodecs
     first = {name: value for name, value in chain[0].items() if name != "id"}
-    return [found.from_config(first), *(numcodecs.get_codec(dict(codec)) for codec in chain[1:])]
+    return [found.from_config(first), *map(registry.get_codec, map(dict, chain[1:]))]
 
 
 def _ordered(values: np.ndarray, before: Sequence[Mapping[str, Any]], shape: tuple[int, ...], dtype: np.dtype) -> bytes:
@@ -71,7 +71,12 @@ def _ordered(values: np.ndarray, before: Sequence[Mapping[str, Any]], shape: tup
         if _name(codec) != "transpose":
             raise ValueError(f"no decoder for {_name(codec)} before an image codec")
         order = order[codec["configuration"]["order"]]
-    if values.dtype.newbyteorder("<") != dtype or values.size != prod(shape):
-        raise ValueError(f"an image of {values.shape} {values.dtype}, expected {shape} {dtype}")
-    values = values.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+    encoded = [shape[axis] for axis in order]
+    if values.dtype.newbyteorder("<") != dtype or _without_ones(values.shape) != _without_ones(encoded):
+        raise ValueError(f"an image of {values.shape} {values.dtype}, expected {encoded} {dtype}")
+    values = values.reshape(encoded).transpose(np.argsort(order))
     return values.astype(dtype, copy=False).tobytes()
+
+
+def _without_ones(shape: Sequence[int]) -> list[int]:
+    return [length for length in shape if length != 1]
