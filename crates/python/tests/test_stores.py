@@ -121,6 +121,27 @@ def test_local_store(tmp_path):
         opened.to_kerchunk(tmp_path / "out.json")
 
 
+def test_icechunk_reads_what_was_opened_through_a_local_store(tmp_path):
+    import icechunk
+
+    _, values = make(tmp_path / "a.h5")
+    virtualize.open("a.h5", store=LocalStore(tmp_path)).to_icechunk(tmp_path / "repository")
+    storage = icechunk.local_filesystem_storage(str(tmp_path / "repository"))
+    containers = icechunk.Repository.open(storage).config.virtual_chunk_containers or {}
+    access = {prefix: icechunk.credentials.LocalFileSystemAccess for prefix in containers}
+    session = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access).readonly_session("main")
+    assert np.array_equal(zarr.open_array(session.store, path="temperature", mode="r")[:], values)
+
+
+def test_a_local_file_that_changes_is_refused(tmp_path):
+    make(tmp_path / "a.h5", size=3000)
+    opened = virtualize.open("a.h5", store=LocalStore(tmp_path))
+    data = (tmp_path / "a.h5").read_bytes()
+    (tmp_path / "a.h5").write_bytes(data[::-1])
+    with pytest.raises(virtualize.ChangedError):
+        zarr.open_array(opened, path="temperature", mode="r")[-1]
+
+
 @pytest.mark.parametrize("kind", ["s3", "prefix", "http"])
 def test_servers(kind, tmp_path):
     data, values = make(tmp_path / "a.h5")

@@ -1,6 +1,7 @@
 use std::{path::Path, sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use object_store::ObjectMeta;
 use virtualize_bytes::{BoxFuture, ByteRange, MemorySource, ReadError, ReadRanges};
 
 use crate::{
@@ -58,11 +59,11 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
         }
         _ => match remote::open(&location, listed, options, &meter).await? {
             Opened::Ranges(remote) => {
-                let meta = remote.meta().clone();
-                (Content::Remote(remote), meta.e_tag, milliseconds(meta.last_modified.timestamp_millis()))
+                let (etag, modified) = (remote.meta().e_tag.clone(), modified(remote.meta()));
+                (Content::Remote(remote), etag, modified)
             }
             Opened::Whole(bytes, meta) => {
-                let modified = milliseconds(meta.last_modified.timestamp_millis());
+                let modified = modified(&meta);
                 (Content::Memory(MemorySource(bytes)), meta.e_tag, modified)
             }
         },
@@ -71,9 +72,11 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     Ok(Arc::new(Object { location: Some(location), url, name, etag, modified, content, meter }))
 }
 
-/// Returns the time if it is known: `object_store` reports 1970 for servers that send no modification time.
-fn milliseconds(since_1970: i64) -> Option<i64> {
-    Some(since_1970).filter(|time| *time > 0)
+/// Returns the modification time in milliseconds, rounded up as [`crate::milliseconds`] does, if it is known: `object_store`
+/// reports 1970 for servers that send none.
+fn modified(meta: &ObjectMeta) -> Option<i64> {
+    let since_1970 = u64::try_from(meta.last_modified.timestamp_micros()).ok()?.div_ceil(1000);
+    i64::try_from(since_1970).ok().filter(|time| *time > 0)
 }
 
 /// Returns whether two paths or URLs lead to the same file.
