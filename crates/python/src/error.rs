@@ -3,6 +3,8 @@
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyList};
 use virtualize::{Diagnostic, Error, ErrorClass, Notation, OptionName};
 
+use crate::runtime;
+
 /// Notation of remedies as keyword arguments: `on_mismatch="split"`.
 pub(crate) const KEYWORDS: Notation = Notation(|option, value| {
     let name = option.as_str();
@@ -43,14 +45,15 @@ pub(crate) fn of(error: &Error) -> PyErr {
         error => name_of(error.class()),
     };
     let text = error.render(KEYWORDS);
-    Python::attach(|py| {
+    let made = runtime::attach(|py| {
         make(py, name, text, |exception| match error {
             Error::Refused { diagnostics, .. } | Error::Strict { diagnostics, .. } => {
                 exception.setattr("diagnostics", diagnostics_of(py, diagnostics)?)
             }
             _ => Ok(()),
         })
-    })
+    });
+    made.unwrap_or_else(ending)
 }
 
 /// Returns the exception of an error of a batch or scan.
@@ -63,7 +66,12 @@ pub(crate) fn of_archive(error: &virtualize_archive::Error) -> PyErr {
 
 /// Returns an exception of a class of errors.
 pub(crate) fn with_class(class: ErrorClass, text: String) -> PyErr {
-    Python::attach(|py| make(py, name_of(class), text, |_| Ok(())))
+    runtime::attach(|py| make(py, name_of(class), text, |_| Ok(()))).unwrap_or_else(ending)
+}
+
+/// Returns the exception that nobody sees, since Python is about to end.
+fn ending() -> PyErr {
+    PyRuntimeError::new_err("Python is about to end")
 }
 
 /// Returns the exception for an invalid argument.

@@ -13,6 +13,8 @@ use pyo3::{
 use virtualize::{ByteRange, ReadErrorKind};
 use virtualize_store::{FileVersion, ForeignError, ForeignStore};
 
+use crate::runtime;
+
 /// An object of `virtualize._foreign.ForeignFiles`. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PythonStore(Arc<Py<PyAny>>);
@@ -38,11 +40,10 @@ impl ForeignStore for PythonStore {
     ) -> futures::future::BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>> {
         let (files, url, if_match) = (self.clone(), url.to_owned(), if_match.map(str::to_owned));
         Box::pin(async move {
-            // None while Python shuts down.
-            let work = move || Python::try_attach(|py| files.call(py, &url, range, if_match.as_deref()));
+            let work = move || runtime::attach(|py| files.call(py, &url, range, if_match.as_deref()));
             match tokio::task::spawn_blocking(work).await {
                 Ok(Some(done)) => done,
-                Ok(None) => Err(unavailable("Python is shutting down".to_owned())),
+                Ok(None) => Err(unavailable("Python is about to end".to_owned())),
                 Err(error) => Err(unavailable(error.to_string())),
             }
         })

@@ -9,12 +9,14 @@ use pyo3::{
 use serde_json::Value;
 use virtualize::{ForeignDecoder, zarr::Array};
 
-use crate::array::numpy_type;
+use crate::{array::numpy_type, runtime};
 
 /// Returns the function that decodes chunks without a decoder in Rust.
 pub(crate) fn decoder() -> Arc<ForeignDecoder> {
     Arc::new(|stored, array, shape| {
-        Python::attach(|py| decoded(py, stored, array, shape).map_err(|error| error.value(py).to_string()))
+        let decode =
+            |py: Python<'_>| decoded(py, stored, array, shape).map_err(|error| error.value(py).to_string());
+        runtime::attach(decode).unwrap_or_else(|| Err("Python is about to end".to_owned()))
     })
 }
 

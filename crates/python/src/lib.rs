@@ -33,6 +33,14 @@ mod _virtualize {
     use super::file::{File, open};
     #[pymodule_export]
     use super::references::{convert, diff, validate};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let leave = wrap_pyfunction!(super::runtime::leave, module)?;
+        module.py().import("atexit")?.call_method1("register", (leave,)).map(drop)
+    }
 }
 
 /// Runs the command with its arguments, the name of the program first, and returns its exit status.

@@ -3,8 +3,12 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError, mpsc},
-    time::Duration,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
 };
 
 use pyo3::{IntoPyObjectExt, prelude::*};
@@ -15,8 +19,15 @@ use crate::error;
 /// Time between two looks at pending signals, such as Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
 
+/// Time that threads have to leave Python before it ends.
+const LEAVING: Duration = Duration::from_secs(2);
+
 /// The runtime, and the process in which its threads run.
 static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
+/// Number of threads of this package that run Python code or wait for it.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// Whether Python is about to end.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Returns the runtime of this process. The threads of a runtime do not survive a fork, so a child gets its own.
 pub(crate) fn runtime() -> PyResult<Arc<Runtime>> {
@@ -28,9 +39,36 @@ pub(crate) fn runtime() -> PyResult<Arc<Runtime>> {
         return Ok(Arc::clone(runtime));
     }
     let made = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
+    INSIDE.store(0, Ordering::SeqCst);
     // Dropping the parent's runtime would wait for threads that this process does not have.
     std::mem::forget(current.replace((process, Arc::clone(&made))));
     Ok(made)
+}
+
+/// Runs Python code on a thread that Python does not know. Returns `None` if Python is about to end: a thread that is
+/// in Python then takes the process down with it.
+pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    let done = if IS_ENDING.load(Ordering::SeqCst) { None } else { Python::try_attach(work) };
+    INSIDE.fetch_sub(1, Ordering::SeqCst);
+    done
+}
+
+/// Keeps the threads of this package out of Python, which calls this function before it ends.
+#[pyfunction]
+pub(crate) fn leave(py: Python<'_>) {
+    IS_ENDING.store(true, Ordering::SeqCst);
+    let process =
+        RUNTIME.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(process, _)| *process);
+    if process != Some(std::process::id()) {
+        return;
+    }
+    py.detach(|| {
+        let until = Instant::now() + LEAVING;
+        while INSIDE.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }
 
 /// Runs a future and waits for its result: blocking without the GIL if `wait` is set, otherwise by returning a
@@ -81,7 +119,7 @@ where
     let abort = work.abort_handle();
     runtime.spawn(async move {
         let done = work.await;
-        Python::attach(|py| {
+        attach(move |py| {
             let result = match done {
                 Ok(result) => result,
                 Err(error) if error.is_cancelled() => return,
