@@ -224,7 +224,7 @@ async fn requests_that_make_no_sense_are_refused() {
         json!({}),
         json!({"kind": "delete", "inputs": [input], "concat_dim": ["time"]}),
         json!({"kind": "batch", "inputs": [], "concat_dim": ["time"]}),
-        json!({"kind": "batch", "inputs": input, "concat_dim": ["time"]}),
+        json!({"kind": "batch", "inputs": {"url": input}, "concat_dim": ["time"]}),
         json!({"kind": "batch", "inputs": [input]}),
         json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "each": true}),
         json!({"kind": "batch", "inputs": [input], "concat_dim": ["time"], "format": "netcdf"}),
