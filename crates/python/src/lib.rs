@@ -1,7 +1,7 @@
 //! The Python module `virtualize._virtualize`: the library for Python, without zarr and xarray.
 //!
 //! The Python sources in `python/` build the public package on it. Options arrive as JSON text with the names of the
-//! command's options. Whatever waits releases the GIL, and is either awaited or answers Ctrl-C ([`runtime`]).
+//! command's options. Whatever waits releases the GIL, and is either awaited or answers Ctrl-C.
 
 mod archive;
 mod array;

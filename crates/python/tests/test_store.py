@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree
+import zlib
 from pathlib import Path
 
 import h5py
@@ -176,6 +177,24 @@ def test_a_changed_file_is_refused(file, decoded, tmp_path):
     run = f"import pickle; pickle.loads({pickled!r})"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     assert "ChangedError" in done.stderr.splitlines()[-1]
+
+
+def test_a_wrong_checksum_is_an_error(tmp_path):
+    path, values = tmp_path / "wrong.h5", np.arange(1000, dtype="i4")
+    stream = zlib.compress(values.tobytes())
+    streams = [stream, stream[:-1] + bytes([stream[-1] ^ 1]), stream[:-4]]
+    with h5py.File(path, "w") as f:
+        array = f.create_dataset("a", (3000,), "i4", chunks=(1000,), compression="gzip")
+        for at, each in enumerate(streams):
+            array.id.write_direct_chunk((1000 * at,), each)
+    array = virtualize.open(path, decoded=True)["a"]
+    np.testing.assert_array_equal(array[:1000], values)
+    with h5py.File(path) as f:
+        for at in [1000, 2000]:
+            with pytest.raises(OSError):
+                f["a"][at : at + 1000]
+            with pytest.raises(virtualize.FileError, match="a: chunk . zlib"):
+                array[at : at + 1000]
 
 
 def test_a_removed_file_is_reported(file):

@@ -66,7 +66,8 @@ def test_example(block, environment):
 def test_correctness_names_tests_that_exist():
     """Each row of docs/correctness.md names the tests that hold it: by name in Rust, by file and name in Python."""
     sources = "\n".join(path.read_text() for path in (clients.ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
-    modules = {path.name: path.read_text() for path in (clients.ROOT / "crates/cli/tests/interop").glob("*.py")}
+    folders = [clients.ROOT / "crates" / folder for folder in ("cli/tests/interop", "python/tests")]
+    modules = {path.name: path.read_text() for folder in folders for path in folder.glob("*.py")}
     rows = [line for line in (clients.ROOT / "docs/correctness.md").read_text().splitlines() if line.startswith("| ")]
     missing, module, checked = [], None, 0
     for name in [name for row in rows for name in re.findall(r"`([^`]+)`", row.strip(" |").split(" | ")[-1])]:

@@ -16,3 +16,19 @@ pub(crate) fn encode(bytes: &[u8], level: u8) -> Result<Vec<u8>, CodecFailure> {
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
     encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| corrupt(NAME, error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_that_is_wrong_or_missing_is_an_error() {
+        let data = [7; 1000];
+        let right = encode(&data, 6).unwrap();
+        assert_eq!(decode(&right, data.len()).unwrap(), data);
+        let mut wrong = right.clone();
+        *wrong.last_mut().unwrap() ^= 1;
+        assert!(decode(&wrong, data.len()).is_err());
+        assert!(decode(&right[..right.len() - 4], data.len()).is_err());
+    }
+}
