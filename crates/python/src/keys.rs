@@ -63,7 +63,13 @@ impl File {
         })
     }
 
-    /// Returns the length of the value of a chunk's key in bytes; `None` for a missing chunk.
+    /// Returns whether the store has a chunk's key.
+    fn has_chunk(&self, key: &str) -> bool {
+        keys::chunk(&self.store.hierarchy, key).is_some()
+    }
+
+    /// Returns the length of the value of a chunk's key in bytes; `None` for a missing chunk, and for decoded elements
+    /// of variable length.
     fn chunk_size(&self, key: &str) -> Option<u64> {
         let chunk = keys::chunk(&self.store.hierarchy, key)?;
         match (self.encoding, chunk.entry) {

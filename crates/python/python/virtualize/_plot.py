@@ -61,7 +61,7 @@ def plot_chunks(store: "VirtualStore", path: str, ax: "Axes | None" = None) -> "
     >>> import virtualize
     >>> store = virtualize.open("fixtures/hdf5/chunked.h5")
     >>> virtualize.plot_chunks(store, "temperature").get_xlabel()
-    'Offset in the file (bytes)'
+    'Offset in the file (KiB)'
     """
     manifest = store.manifest(path)
     ax = _new_axes() if ax is None else ax

@@ -285,14 +285,19 @@ class VirtualStore(Store):
 
     async def exists(self, key: str) -> bool:
         """Return whether the store has a key."""
-        return key in self._documents or self._file.chunk_size(key) is not None
+        return key in self._documents or self._file.has_chunk(key)
 
     async def getsize(self, key: str) -> int:
         """Return the length of the value of a key in bytes."""
         document = self._documents.get(key)
-        size = len(document) if document is not None else self._file.chunk_size(key)
-        if size is None:
+        if document is not None:
+            return len(document)
+        if not self._file.has_chunk(key):
             raise FileNotFoundError(key)
+        size = self._file.chunk_size(key)
+        if size is None:
+            # The length of texts is known only when they are decoded.
+            size = len(await self.get(key) or b"")
         return size
 
     # ---- listing, for zarr

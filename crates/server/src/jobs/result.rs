@@ -112,7 +112,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, u64)>) -> io::Resu
         if about.is_dir() && walk(&entry.path(), &format!("{name}/"), files)? {
             return Ok(true);
         }
-        if about.is_file() {
+        if about.is_file() && !is_staged(&name) {
             if files.len() >= NAMED {
                 return Ok(true);
             }
@@ -120,6 +120,12 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, u64)>) -> io::Resu
         }
     }
     Ok(false)
+}
+
+/// Whether a file is one that object_store had not finished when the process was killed: `NAME#1`.
+fn is_staged(name: &str) -> bool {
+    name.rsplit_once('#')
+        .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Returns the total size in bytes of the files below a folder.
@@ -131,4 +137,22 @@ pub(super) fn bytes(folder: &Path) -> u64 {
         Err(_) => 0,
     });
     each.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_files_are_not_part_of_a_result() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["refs.json", "chunk#1", "a#1.json", "b#"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let paths = |index: Value| -> Vec<String> {
+            let files = index["files"].as_array().unwrap().clone();
+            files.iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(paths(index(folder.path()).unwrap()), ["a#1.json", "b#", "refs.json"]);
+    }
 }
