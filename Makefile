@@ -74,12 +74,15 @@ doc:
 fixtures: env ## regenerate fixtures/; expected results come from h5py, tifffile and GDAL
 	$(PYTHON) fixtures/make/all.py
 
-bench: build ## time the binary and other tools (needs ../shared), then load the service
+bench: build wheel ## time the binary, the Python package and other tools (needs ../shared), then load the service
 	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
+	bash crates/python/tests/setup.sh target/wheels/*.whl
+	target/python/bin/python crates/python/benchmarks/read.py
+	target/python/bin/python crates/python/benchmarks/archive.py
 	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 200 --seconds 10
 
 fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
