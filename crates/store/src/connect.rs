@@ -176,7 +176,21 @@ fn s3(bucket: &str, region: Option<String>, options: &StoreOptions) -> Result<Am
             endpoint.starts_with("http://").to_string(),
         );
     }
+    check_endpoint(builder.get_config_value(&AmazonS3ConfigKey::Endpoint))?;
     Ok(builder.with_url(bucket).with_http_connector(Straight))
+}
+
+/// Refuses an endpoint that is not the URL of a server: `object_store` panics at the first request to it.
+fn check_endpoint(endpoint: Option<String>) -> Result<(), StoreError> {
+    let Some(endpoint) = endpoint else { return Ok(()) };
+    let parsed = url::Url::parse(&endpoint).ok();
+    match parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+        true => Ok(()),
+        false => Err(StoreError::Option {
+            key: "endpoint".to_owned(),
+            reason: format!("{endpoint:?} is not a URL such as https://host:9000"),
+        }),
+    }
 }
 
 fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
@@ -195,6 +209,7 @@ fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuil
             endpoint.starts_with("http://").to_string(),
         );
     }
+    check_endpoint(builder.get_config_value(&GoogleConfigKey::BaseUrl))?;
     Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
@@ -240,6 +255,7 @@ fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, 
             endpoint.starts_with("http://").to_string(),
         );
     }
+    check_endpoint(builder.get_config_value(&AzureConfigKey::Endpoint))?;
     Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
@@ -269,4 +285,20 @@ fn is_set(variable: &str) -> bool {
 
 fn unknown(key: &str) -> StoreError {
     StoreError::Option { key: key.to_owned(), reason: "unknown for this kind of store".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_urls_of_servers() {
+        for right in ["https://host", "http://127.0.0.1:9000/path", "https://[::1]:9000"] {
+            assert!(check_endpoint(Some(right.to_owned())).is_ok(), "{right}");
+        }
+        for wrong in ["", "host", "localhost:9000", "ftp://host", "http://", "/path", "https:// host"] {
+            assert!(check_endpoint(Some(wrong.to_owned())).is_err(), "{wrong}");
+        }
+        assert!(check_endpoint(None).is_ok());
+    }
 }
