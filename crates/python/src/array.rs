@@ -1,7 +1,5 @@
 //! Arrays and groups of a file: their metadata, and their values in memory that NumPy allocated.
 
-use std::sync::Arc;
-
 use numpy::{PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::{
     prelude::*,
@@ -69,12 +67,8 @@ impl File {
         mut out: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<()> {
         let (selection, out) = (selected.selection(), out.as_slice_mut()?);
-        let runtime = runtime::runtime()?;
-        let reader = Arc::clone(&self.reader);
-        py.detach(|| {
-            let _context = runtime.enter();
-            reader.read(path, &selection, out).map_err(|error| error::of(&error))
-        })
+        let read = runtime::detach(py, || self.reader.read(path, &selection, out))?;
+        read.map_err(|error| error::of(&error))
     }
 
     /// Reads texts or byte strings of variable length, in row-major order.
@@ -85,12 +79,8 @@ impl File {
         selected: Selected<'_>,
     ) -> PyResult<Bound<'py, PyList>> {
         let selection = selected.selection();
-        let runtime = runtime::runtime()?;
-        let reader = Arc::clone(&self.reader);
-        let found = py.detach(|| {
-            let _context = runtime.enter();
-            reader.read_variable(path, &selection).map_err(|error| error::of(&error))
-        })?;
+        let found = runtime::detach(py, || self.reader.read_variable(path, &selection))?;
+        let found = found.map_err(|error| error::of(&error))?;
         let array = self.store.hierarchy.array(path);
         let is_text = array.is_some_and(|array| array.data_type == DataType::String);
         let list = PyList::empty(py);

@@ -51,12 +51,7 @@ impl File {
         let (store, encoding) = (Arc::clone(&self.store), self.encoding);
         let read = move || values(&store, &reader, encoding, &requests);
         if wait {
-            let runtime = runtime::runtime()?;
-            let values = py.detach(|| {
-                let _context = runtime.enter();
-                read()
-            });
-            return values.into_bound_py_any(py);
+            return runtime::detach(py, read)?.into_bound_py_any(py);
         }
         runtime::run(py, false, async move {
             tokio::task::spawn_blocking(read).await.map_err(|_| error::internal())

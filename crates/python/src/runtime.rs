@@ -81,6 +81,15 @@ where
     if wait { block_on(py, future)?.into_bound_py_any(py) } else { spawn(py, future) }
 }
 
+/// Runs blocking work on the calling thread, without the GIL and in the context of the runtime.
+pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let runtime = runtime()?;
+    Ok(py.detach(|| {
+        let _context = runtime.enter();
+        work()
+    }))
+}
+
 /// Runs a future to its end without the GIL. Ctrl-C cancels it.
 ///
 /// The future runs on a thread of the runtime, so that a callback in it may call this function again.
