@@ -15,6 +15,7 @@ mod batch;
 mod compat;
 mod error;
 mod event;
+mod head;
 mod item;
 mod join;
 mod journal;

@@ -12,6 +12,7 @@ pub mod node;
 pub mod readers;
 
 mod arithmetic;
+mod chunk_reader;
 mod codecs;
 mod columns;
 mod data_type;
@@ -26,6 +27,7 @@ mod read_error;
 mod reader;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
+pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, Chunks, HierarchyChunks};
 pub use codecs::{
     Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, StoredInteger, TiffScheme,
 };

@@ -1,0 +1,141 @@
+//! Chunks that are read one after the other, so that the references of a large dataset need not be in memory.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{ChunkEntry, Hierarchy, Source};
+
+/// A chunk of an array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Chunk {
+    /// Its encoded bytes.
+    Inline(Bytes),
+    /// Its location in a file.
+    Reference {
+        /// The file.
+        source: Arc<Source>,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Length in bytes.
+        length: u64,
+    },
+}
+
+/// Why chunks could not be read.
+pub type ChunkReadError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Chunks with their row-major positions in the grid of an array, ascending.
+pub type Chunks<'a> = Box<dyn Iterator<Item = Result<(u64, Chunk), ChunkReadError>> + Send + 'a>;
+
+/// Supplies the chunks of a hierarchy.
+pub trait ChunkReader: Send {
+    /// Returns the chunks of the array at `path` from a position on. Positions without a chunk are left out.
+    ///
+    /// # Errors
+    /// An array that is not there. Items are errors if a chunk cannot be read; nothing follows such an item.
+    fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError>;
+
+    /// Returns the number of chunks of the array at `path`, inline ones included.
+    ///
+    /// # Errors
+    /// As [`ChunkReader::chunks`].
+    fn count(&mut self, path: &str) -> Result<u64, ChunkReadError>;
+}
+
+/// Reads the chunks of a hierarchy from its manifests.
+pub struct HierarchyChunks<'a> {
+    hierarchy: &'a Hierarchy,
+    /// The sources of the chunks that were read so far, by index.
+    sources: BTreeMap<usize, Arc<Source>>,
+}
+
+impl<'a> HierarchyChunks<'a> {
+    /// Creates a reader of a hierarchy's chunks.
+    pub fn new(hierarchy: &'a Hierarchy) -> Self {
+        Self { hierarchy, sources: BTreeMap::new() }
+    }
+}
+
+impl ChunkReader for HierarchyChunks<'_> {
+    fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
+        let Self { hierarchy, sources } = self;
+        let array = hierarchy.array(path).ok_or_else(|| format!("there is no array {path:?}"))?;
+        Ok(Box::new(array.chunks.iter_from(start).map(move |(position, entry)| {
+            let chunk = match entry {
+                ChunkEntry::Inline(bytes) => Chunk::Inline(bytes.clone()),
+                ChunkEntry::Reference(reference) => {
+                    let index = reference.source.index();
+                    let source = match sources.get(&index) {
+                        Some(known) => Arc::clone(known),
+                        None => {
+                            let source = hierarchy.sources.get(index).cloned().ok_or_else(|| {
+                                let sources = hierarchy.sources.len();
+                                format!("chunk {position} refers to source {index} of {sources}")
+                            })?;
+                            Arc::clone(sources.entry(index).or_insert(Arc::new(source)))
+                        }
+                    };
+                    Chunk::Reference { source, offset: reference.offset, length: reference.length }
+                }
+            };
+            Ok((position, chunk))
+        })))
+    }
+
+    fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
+        let array = self.hierarchy.array(path).ok_or_else(|| format!("there is no array {path:?}"))?;
+        Ok(array.chunks.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Array, ChunkGrid, ChunkManifest, Codec, DataType, Group, Lengths, Node, References, SourceId,
+        ZarrFormat,
+    };
+
+    #[test]
+    fn chunks_come_in_order_with_their_sources() {
+        let column = |source, positions: &[u64], offset| References {
+            source: SourceId(source),
+            positions: Some(positions.to_vec()),
+            offsets: vec![offset; positions.len()],
+            lengths: Lengths::Uniform(8),
+        };
+        let array = Array {
+            shape: vec![5],
+            data_type: DataType::Float64,
+            chunk_grid: ChunkGrid::Regular(vec![1]),
+            fill_value: None,
+            codecs: vec![Codec::Bytes { endian: None }],
+            dimension_names: vec![None],
+            attributes: serde_json::Map::new(),
+            chunks: ChunkManifest {
+                references: vec![column(0, &[0, 3], 10), column(1, &[1], 20)],
+                inline: [(4, Bytes::from_static(b"12345678"))].into(),
+            },
+        };
+        let children = [("a".to_owned(), Node::Array(Box::new(array)))].into();
+        let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
+        let mut hierarchy = Hierarchy::new(ZarrFormat::V2);
+        hierarchy.root = Group { children, ..Group::default() };
+        hierarchy.sources = vec![source("file:///x"), source("file:///y")];
+        let mut reader = HierarchyChunks::new(&hierarchy);
+        let url = |chunk: Chunk| match chunk {
+            Chunk::Inline(_) => "inline".to_owned(),
+            Chunk::Reference { source, .. } => source.url.clone(),
+        };
+        let seen: Vec<(u64, String)> = reader
+            .chunks("a", 1)
+            .unwrap()
+            .map(|item| item.map(|(at, chunk)| (at, url(chunk))).unwrap())
+            .collect();
+        let expected = [(1, "file:///y"), (3, "file:///x"), (4, "inline")];
+        assert_eq!(seen, expected.map(|(at, url)| (at, url.to_owned())));
+        assert_eq!(reader.count("a").unwrap(), 4);
+        assert!(reader.chunks("b", 0).is_err());
+    }
+}
