@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use virtualize::zarr::{Array, ChunkManifest, NodePath, Source, ZarrFormat};
 
-use crate::{Error, Item};
+use crate::Item;
 
 /// Metadata of a file, without its chunks. Documents of the same text share one [`ParsedNode`].
 #[derive(Clone, PartialEq, Debug)]
@@ -43,20 +43,32 @@ pub(crate) enum ParsedNode {
     /// The attributes of a group.
     Group(Map<String, Value>),
     /// An array, with an empty manifest.
-    Array(Array),
+    Array(Box<Array>),
+}
+
+/// Chunks of an array of a file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct FileChunks {
+    /// The chunks. Their source IDs are indices into `sources`.
+    pub(crate) chunks: ChunkManifest,
+    /// The sources of all chunks of the file.
+    pub(crate) sources: Arc<[Arc<Source>]>,
 }
 
 /// Supplies the files of a combined dataset, by row.
 pub(crate) trait Members: Send {
+    /// Why a file's record cannot be read.
+    type Error;
+
     /// Returns the metadata of a file.
     ///
     /// # Errors
-    /// [`Error`] if the file's record cannot be read.
-    fn head(&mut self, row: u64) -> Result<Head, Error>;
+    /// A record that cannot be read.
+    fn head(&mut self, row: u64) -> Result<Head, Self::Error>;
 
-    /// Returns the chunks of an array of a file. Their source IDs are indices into the returned sources.
+    /// Returns the chunks of an array of a file.
     ///
     /// # Errors
-    /// As [`Members::head`].
-    fn chunks(&mut self, row: u64, path: &str) -> Result<(ChunkManifest, Arc<[Arc<Source>]>), Error>;
+    /// A record that cannot be read.
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Self::Error>;
 }
