@@ -1,4 +1,4 @@
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use virtualize_zarr::ZarrFormat;
 
 /// Options of mapping a file.
@@ -58,7 +58,7 @@ impl Default for MapOptions {
 }
 
 /// Treatment of a nodata value outside the range of the array's data type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum InvalidNodata {
@@ -70,7 +70,7 @@ pub enum InvalidNodata {
 }
 
 /// Chunk grid of images whose last strip is shorter than the others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ChunkGridChoice {

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde::Serialize;
 use virtualize_store::url_of;
 use virtualize_zarr::Source;
 
 use crate::error::{Error, RelocationError};
 
 /// How the urls of sources are written.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Relocation {
     /// Unchanged.
     #[default]
@@ -21,7 +23,7 @@ pub enum Relocation {
 }
 
 /// Rule that replaces a prefix of urls.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Rewrite {
     from: String,
     to: String,

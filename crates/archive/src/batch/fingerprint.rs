@@ -1,22 +1,36 @@
-//! Options that rows of the journal depend on, by name: a run with other options must not resume from those rows.
+//! Options that rows of the journal and of parts depend on, by name: a run with other options must not use those rows.
+//! Values are JSON, so that they mean the same in every build of one version.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::collections::BTreeMap;
 
-use virtualize::{InlineOptions, Limits, MapOptions, Options};
+use serde_json::{Value, json};
+use virtualize::{InlineOptions, Limits, MapOptions, Options, Relocation, zarr::ZarrFormat};
 
-use crate::Layout;
+use super::Target;
+use crate::{Along, Layout};
 
-/// Returns all options of opening and mapping that affect the record of a file, unlike those of access.
+/// Returns the options of opening and mapping that affect the record of a file, unlike those of access.
+///
+/// The patterns name every field: a new option does not compile before it is decided whether rows depend on it.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     let Options { store: _, map, limits, inline, strict, readable_by, hdf5_reader, gate: _, notation: _ } =
         options;
-    let mut all = BTreeMap::new();
-    let mut say = |name: &str, value: &dyn Debug| {
-        all.insert(name.to_owned(), format!("{value:?}"));
-    };
-    say("strict", strict);
-    say("readable-by", readable_by);
-    say("hdf5-reader", hdf5_reader);
+    let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
+    let InlineOptions { below, coordinates, total } = inline;
+    let mut all = of_mapping(map);
+    all.extend(named([
+        ("strict", json!(strict)),
+        ("readable-by", json!(readers)),
+        ("hdf5-reader", json!(hdf5_reader)),
+        ("inline-below", json!(below)),
+        ("inline-coordinates", json!(coordinates)),
+        ("inline-total", json!(total)),
+        ("limits", of_limits(limits)),
+    ]));
+    all
+}
+
+fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
     let MapOptions {
         format,
         invalid_nodata,
@@ -33,27 +47,38 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         own_codecs: _,
         source_attributes: _,
     } = map;
-    say("zarr-format", format);
-    say("invalid-nodata", invalid_nodata);
-    say("inline-limit", inline_limit);
-    say("constant-chunk-limit", constant_chunk_limit);
-    say("ifd", ifds);
-    say("chunk-grid", chunk_grid);
-    say("stack", stack);
-    say("split-contiguous", split_contiguous);
-    say("unpack", unpack);
-    say("missing-value-convention", missing_value_convention);
-    say("follow-external", follow_external);
-    let InlineOptions { below, coordinates, total } = inline;
-    say("inline-below", below);
-    say("inline-coordinates", coordinates);
-    say("inline-total", total);
-    let Limits { objects, depth, chunks, structure_bytes, metadata_bytes, attributes } = limits;
-    say("limits", &[*objects, u64::from(*depth), *chunks, *structure_bytes, *metadata_bytes, *attributes]);
-    all
+    let zarr_format = match format {
+        ZarrFormat::V2 => 2,
+        ZarrFormat::V3 => 3,
+    };
+    named([
+        ("zarr-format", json!(zarr_format)),
+        ("invalid-nodata", json!(invalid_nodata)),
+        ("inline-limit", json!(inline_limit)),
+        ("constant-chunk-limit", json!(constant_chunk_limit)),
+        ("ifd", json!(ifds)),
+        ("chunk-grid", json!(chunk_grid)),
+        ("stack", json!(stack)),
+        ("split-contiguous", json!(split_contiguous)),
+        ("unpack", json!(unpack)),
+        ("missing-value-convention", json!(missing_value_convention)),
+        ("follow-external", json!(follow_external)),
+    ])
 }
 
-/// Returns all options of combining that affect the record of a file.
+fn of_limits(limits: &Limits) -> Value {
+    let Limits { objects, depth, chunks, structure_bytes, metadata_bytes, attributes } = limits;
+    json!({
+        "objects": objects,
+        "depth": depth,
+        "chunks": chunks,
+        "structure-bytes": structure_bytes,
+        "metadata-bytes": metadata_bytes,
+        "attributes": attributes,
+    })
+}
+
+/// Returns the options of combining that affect the record of a file.
 pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
     let Layout {
         along,
@@ -66,16 +91,39 @@ pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
         rectilinear,
         inline_limit,
     } = layout;
-    let said: [(&str, &dyn Debug); 9] = [
-        ("dimensions", along),
-        ("concat-var", concat_vars),
-        ("assume-equal", assume_equal),
-        ("optional-var", optional),
-        ("coordinate-attributes", coordinate_attributes),
-        ("coordinate-properties", coordinate_properties),
-        ("coord-from-name", &names.as_ref().map(ToString::to_string)),
-        ("rectilinear", rectilinear),
-        ("copied-limit", inline_limit),
-    ];
-    said.into_iter().map(|(name, value)| (name.to_owned(), format!("{value:?}"))).collect()
+    let dimension = |along: &Along| match along {
+        Along::Concat(name) => json!({ "concat-dim": name }),
+        Along::Stack(name) => json!({ "stack-dim": name }),
+    };
+    named([
+        ("dimensions", along.iter().map(dimension).collect()),
+        ("concat-var", json!(concat_vars)),
+        ("assume-equal", json!(assume_equal)),
+        ("optional-var", json!(optional)),
+        ("coord-from-attribute", json!(coordinate_attributes)),
+        ("coord-from-property", json!(coordinate_properties)),
+        ("coord-from-name", json!(names.as_ref().map(ToString::to_string))),
+        ("rectilinear", json!(rectilinear)),
+        ("copy-limit", json!(inline_limit)),
+    ])
+}
+
+/// Returns the options of single outputs that affect the record of a file.
+pub(super) fn of_each(output: &str, target: &Target, relocation: &Relocation) -> BTreeMap<String, String> {
+    let (format, record_size) = match target {
+        Target::References(format) => (format.name(), Some(format.record_size())),
+        #[cfg(feature = "icechunk")]
+        Target::Icechunk(_) => ("icechunk", None),
+    };
+    named([
+        ("output", json!(output.trim_end_matches('/'))),
+        ("format", json!(format)),
+        ("record-size", json!(record_size)),
+        ("urls", json!(relocation)),
+    ])
+}
+
+/// Returns the texts of values, by name.
+fn named<const N: usize>(options: [(&str, Value); N]) -> BTreeMap<String, String> {
+    options.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
 }

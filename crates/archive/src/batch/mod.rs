@@ -195,13 +195,10 @@ impl Batch {
     fn row_options(&self) -> BTreeMap<String, String> {
         let mut all = fingerprint::of_options(&self.options);
         all.insert("each".to_owned(), self.each.to_string());
-        if self.each {
-            all.insert("output".to_owned(), self.output.trim_end_matches('/').to_owned());
-            all.insert("format".to_owned(), format!("{:?}", self.target));
-            all.insert("urls".to_owned(), format!("{:?}", self.relocation));
-        } else {
-            all.extend(fingerprint::of_layout(&self.combine.layout));
-        }
+        all.extend(match self.each {
+            true => fingerprint::of_each(&self.output, &self.target, &self.relocation),
+            false => fingerprint::of_layout(&self.combine.layout),
+        });
         all
     }
 

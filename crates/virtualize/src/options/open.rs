@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use serde::Serialize;
 use virtualize_bytes::{Gate, Limits};
 use virtualize_map::MapOptions;
 use virtualize_remedy::Notation;
@@ -59,7 +60,8 @@ impl Default for InlineOptions {
 }
 
 /// Reader of HDF5 files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Hdf5Reader {
     /// The reader in Rust: any store, concurrent requests, safe on untrusted files.
