@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::Serialize;
+use virtualize::Retries;
 
 /// An event of a run or scan. As JSON, the member `event` has its name.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -30,6 +31,8 @@ pub enum Event {
         seconds: f64,
         /// Number of requests.
         requests: u64,
+        /// Number of requests that were sent again after failures of the store.
+        retries: u64,
         /// Bytes received.
         bytes: u64,
         /// Warnings, one line each.
@@ -110,8 +113,10 @@ pub struct Summary {
     pub skipped: u64,
     /// Number of warnings of this run.
     pub warnings: u64,
-    /// Number of requests of this run.
+    /// Number of requests of this run, those for listings and for files that failed included.
     pub requests: u64,
+    /// Requests of this run that were sent again after failures of the store.
+    pub retries: Retries,
     /// Bytes received in this run.
     pub bytes: u64,
     /// Duration of the run, in seconds.

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -13,13 +13,14 @@ use std::{
 use object_store::{
     ClientOptions, ObjectStore,
     client::{
-        HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+        ReqwestConnector,
     },
     list::PaginatedListStore,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Allowed, StoreError, keys::Taken, transport};
+use crate::{Allowed, StoreError, keys::Taken, meter::RetryReason, transport};
 
 /// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
 /// Options changed after cloning get a pool of their own.
@@ -222,7 +223,7 @@ impl HttpService for Observed {
         let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
         let taken = request.extensions().get::<Taken>().cloned();
         Box::pin(async move {
-            let answer = self.0.execute(request).await?;
+            let answer = self.0.execute(request).await.inspect_err(|error| seen.broken(error))?;
             seen.note(&answer);
             match taken.filter(|_| answer.status().is_success()) {
                 Some(taken) => take(answer, &taken).await,
@@ -249,6 +250,8 @@ pub(crate) struct Seen {
     after: Arc<AtomicU64>,
     /// Region that S3 reported for a bucket requested in another region.
     region: Arc<Mutex<Option<String>>>,
+    /// Whether the request, or its response's body, took too long.
+    timed_out: Arc<AtomicBool>,
 }
 
 impl Seen {
@@ -272,6 +275,27 @@ impl Seen {
     /// Returns the status of the last response; 0 if there was none.
     pub(crate) fn status(&self) -> u64 {
         self.status.load(Ordering::Relaxed)
+    }
+
+    /// Records that a connection failed.
+    pub(crate) fn broken(&self, error: &(dyn std::error::Error + 'static)) {
+        let is_timeout = |error: &&(dyn std::error::Error + 'static)| {
+            let error = error.downcast_ref::<HttpError>();
+            error.is_some_and(|error| error.kind() == HttpErrorKind::Timeout)
+        };
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        self.timed_out.store(causes.any(|cause| is_timeout(&cause)), Ordering::Relaxed);
+    }
+
+    /// Returns why the request failed, if that was not final.
+    pub(crate) fn reason(&self) -> RetryReason {
+        match self.status() {
+            429 | 503 => RetryReason::Throttled,
+            408 => RetryReason::Timeout,
+            500..=599 => RetryReason::Server,
+            _ if self.timed_out.load(Ordering::Relaxed) => RetryReason::Timeout,
+            _ => RetryReason::Connection,
+        }
     }
 
     /// Returns whether a retry may succeed: no response arrived, or its status reports a transient failure.

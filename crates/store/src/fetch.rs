@@ -14,6 +14,7 @@ use crate::{
     connect::web_client,
     error::one_line,
     location::Location,
+    meter::Meter,
     object::open,
     retry::{Backoff, Tried},
 };
@@ -79,13 +80,16 @@ async fn document(
     };
     let pool = options.pool();
     let _slot = pool.slot(name).await?;
-    let mut backoff = Backoff::of(options);
+    let (mut backoff, meter) = (Backoff::of(options), Meter::new(options));
     loop {
         let seen = Seen::default();
         match answer((url, json), name, limit, options, &seen).await {
-            Ok(bytes) => return Ok(bytes),
+            Ok(bytes) => {
+                meter.request(bytes.len() as u64);
+                return Ok(bytes);
+            }
             Err(Tried::Final(error)) => return Err(error),
-            Err(Tried::Passing(error)) => backoff.wait(error, seen.retry_after()).await?,
+            Err(Tried::Passing(error)) => backoff.wait(error, &seen, &meter).await?,
         }
     }
 }

@@ -47,7 +47,7 @@ pub use listed::{Listed, milliseconds};
 pub use listing::{Folder, Page, folder_url, list_page};
 pub use location::{local_path, url_of};
 pub use lock::OutputLock;
-pub use meter::Stats;
+pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, is_same, open, open_listed};
 pub use options::StoreOptions;
 pub use output::{SideFile, create_folder, put, receipt_of_bytes};

@@ -83,20 +83,28 @@ impl Link {
         accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
     ) -> Result<(ObjectMeta, Bytes), Failure> {
         let _slot = self.pool.slot(&self.name).await?;
+        let result = self.tried(options, meter, accept).await;
+        meter.request(result.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64));
+        result
+    }
+
+    /// Makes as many attempts of a request as may help.
+    async fn tried(
+        &self,
+        options: GetOptions,
+        meter: &Meter,
+        accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
+    ) -> Result<(ObjectMeta, Bytes), Failure> {
         let mut backoff = Backoff::new(self.retries, self.retry_timeout);
         loop {
             let seen = Seen::default();
             let mut asked = options.clone();
             asked.extensions.insert(seen.clone());
             match self.once(asked, &seen, &accept).await {
-                Ok((meta, bytes)) => {
-                    meter.request(bytes.len() as u64);
-                    return Ok((meta, bytes));
-                }
+                Ok(answer) => return Ok(answer),
                 Err(Tried::Final(failure)) => return Err(failure),
-                Err(Tried::Passing(error)) => backoff.wait(error, seen.retry_after()).await?,
+                Err(Tried::Passing(error)) => backoff.wait(error, &seen, meter).await?,
             }
-            meter.retried();
         }
     }
 
@@ -124,7 +132,7 @@ impl Link {
         if is_head {
             return Ok((meta, Bytes::new()));
         }
-        Ok((meta, self.body(result).await.map_err(Tried::Passing)?))
+        Ok((meta, self.body(result, seen).await.map_err(Tried::Passing)?))
     }
 
     /// Reads a range through a foreign store.
@@ -147,9 +155,12 @@ impl Link {
     }
 
     /// Reads the body of a response, and checks its length.
-    async fn body(&self, result: GetResult) -> Result<Bytes, StoreError> {
+    async fn body(&self, result: GetResult, seen: &Seen) -> Result<Bytes, StoreError> {
         let expected = result.range.end.saturating_sub(result.range.start);
-        let bytes = result.bytes().await.map_err(|error| StoreError::broken(&self.name, &error))?;
+        let bytes = result.bytes().await.map_err(|error| {
+            seen.broken(&error);
+            StoreError::broken(&self.name, &error)
+        })?;
         if bytes.len() as u64 != expected {
             return Err(
                 self.unavailable(format!("the server sent {} bytes, expected {expected}", bytes.len()))

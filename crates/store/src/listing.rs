@@ -12,6 +12,7 @@ use crate::{
     connect::connect_bucket,
     keys::{self, Keys, Taken},
     location::{Location, Service},
+    meter::Meter,
     region,
     retry::Backoff,
 };
@@ -64,7 +65,9 @@ pub async fn list_page(
     }
     match Location::parse_prefix(prefix)? {
         Location::Bucket { service, bucket, key } => {
-            keys((service, &bucket), &key, deep, after, options).await
+            let meter = Meter::new(options);
+            meter.listing();
+            keys((service, &bucket), &key, deep, after, (options, &meter)).await
         }
         location => Err(no_listing(&location)),
     }
@@ -83,7 +86,7 @@ async fn keys(
     prefix: &str,
     deep: bool,
     after: Option<&str>,
-    options: &StoreOptions,
+    (options, meter): (&StoreOptions, &Meter),
 ) -> Result<Page, StoreError> {
     let name = format!("{bucket}/{prefix}");
     let mut pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
@@ -117,7 +120,7 @@ async fn keys(
         if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
             return Err(described);
         }
-        backoff.wait(described, seen.retry_after()).await?;
+        backoff.wait(described, &seen, meter).await?;
     };
     let found =
         found.map_err(|reason| StoreError::Unavailable { name: name.clone(), reason: reason.to_string() })?;

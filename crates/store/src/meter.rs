@@ -1,65 +1,218 @@
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-/// Requests, bytes and time spent on reading a file.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+use serde::Serialize;
+
+use crate::StoreOptions;
+
+/// Requests, bytes and time spent on reading files.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Stats {
     /// Number of requests to the store, or of reads of a local file, without retries.
     pub requests: u64,
-    /// Number of retries after failures.
-    pub retries: u64,
+    /// Number of those that listed objects.
+    pub listings: u64,
+    /// Retries after failures.
+    pub retries: Retries,
     /// Bytes received.
     pub bytes: u64,
     /// Seconds spent waiting for the bytes; concurrent calls add up.
     pub seconds: f64,
 }
 
+/// Requests that were sent again because the store failed, by reason.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Retries {
+    /// After the statuses 429 and 503, by which stores ask for fewer requests.
+    pub throttled: u64,
+    /// After other statuses of the server from 500 on.
+    pub server: u64,
+    /// After connections that failed or broke.
+    pub connection: u64,
+    /// After requests that took too long, including status 408.
+    pub timeout: u64,
+    /// Seconds spent waiting before retries; concurrent waits add up.
+    pub seconds: f64,
+}
+
+/// Reason for a retry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RetryReason {
+    Throttled,
+    Server,
+    Connection,
+    Timeout,
+}
+
+/// Counts the requests of all files that are opened with the same [`StoreOptions`] or clones of them.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic(Arc<Counts>);
+
+impl Traffic {
+    /// Returns the present counts.
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+}
+
+impl Stats {
+    /// Returns the difference from earlier counts.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let (now, then) = (&self.retries, &earlier.retries);
+        Self {
+            requests: self.requests.saturating_sub(earlier.requests),
+            listings: self.listings.saturating_sub(earlier.listings),
+            retries: Retries {
+                throttled: now.throttled.saturating_sub(then.throttled),
+                server: now.server.saturating_sub(then.server),
+                connection: now.connection.saturating_sub(then.connection),
+                timeout: now.timeout.saturating_sub(then.timeout),
+                seconds: (now.seconds - then.seconds).max(0.0),
+            },
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            seconds: (self.seconds - earlier.seconds).max(0.0),
+        }
+    }
+}
+
+impl Retries {
+    /// Returns the number of retries.
+    pub fn all(&self) -> u64 {
+        self.by_reason().map(|(_, count)| count).iter().sum()
+    }
+
+    /// Returns the number of retries for each reason, by the reason's name.
+    pub fn by_reason(&self) -> [(&'static str, u64); 4] {
+        [
+            ("throttled", self.throttled),
+            ("server", self.server),
+            ("connection", self.connection),
+            ("timeout", self.timeout),
+        ]
+    }
+}
+
 /// Formats the counts for messages; omits retries if there were none.
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, retries, bytes, seconds } = self;
+        let Self { requests, retries, bytes, seconds, .. } = self;
         write!(f, "{requests} requests, {bytes} bytes, {seconds:.3} seconds")?;
-        if *retries > 0 { write!(f, ", {retries} tries after failures") } else { Ok(()) }
+        if retries.all() > 0 { write!(f, ", {retries}") } else { Ok(()) }
     }
 }
 
-/// Counters that are updated during reads.
+/// Formats the counts for messages: `3 retries (2 throttled, 1 timeout) after 0.4 seconds of waiting`.
+impl fmt::Display for Retries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.all();
+        write!(f, "{all} {}", if all == 1 { "retry" } else { "retries" })?;
+        let counts = self.by_reason().into_iter().filter(|(_, count)| *count > 0);
+        let counts: Vec<_> = counts.map(|(reason, count)| format!("{count} {reason}")).collect();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({}) after {:.1} seconds of waiting", counts.join(", "), self.seconds)
+    }
+}
+
+/// Counters that are updated during reads: those of one file, and those of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    requests: AtomicU64,
-    retries: AtomicU64,
-    bytes: AtomicU64,
-    nanoseconds: AtomicU64,
+    own: Counts,
+    whole: Traffic,
 }
 
 impl Meter {
-    /// Counts a request that received this many bytes.
-    pub(crate) fn request(&self, bytes: u64) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Returns a meter that also counts for all files with these options.
+    pub(crate) fn new(options: &StoreOptions) -> Self {
+        Self { own: Counts::default(), whole: options.traffic.clone() }
     }
 
-    /// Counts a retry.
-    pub(crate) fn retried(&self) {
-        self.retries.fetch_add(1, Ordering::Relaxed);
+    /// Counts a request that received this many bytes.
+    pub(crate) fn request(&self, bytes: u64) {
+        for counts in [&self.own, &self.whole.0] {
+            counts.requests.fetch_add(1, Ordering::Relaxed);
+            counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request that listed objects.
+    pub(crate) fn listing(&self) {
+        self.request(0);
+        for counts in [&self.own, &self.whole.0] {
+            counts.listings.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a retry, and the wait before it.
+    pub(crate) fn retried(&self, reason: RetryReason, wait: Duration) {
+        for counts in [&self.own, &self.whole.0] {
+            let count = match reason {
+                RetryReason::Throttled => &counts.throttled,
+                RetryReason::Server => &counts.server,
+                RetryReason::Connection => &counts.connection,
+                RetryReason::Timeout => &counts.timeout,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            counts.pauses.fetch_add(nanoseconds(wait), Ordering::Relaxed);
+        }
     }
 
     /// Adds the time elapsed since `start`.
     pub(crate) fn waited(&self, start: Instant) {
-        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-    }
-
-    /// Returns the present counts.
-    pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            requests: self.requests.load(Ordering::Relaxed),
-            retries: self.retries.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            seconds: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)).as_secs_f64(),
+        let elapsed = nanoseconds(start.elapsed());
+        for counts in [&self.own, &self.whole.0] {
+            counts.nanoseconds.fetch_add(elapsed, Ordering::Relaxed);
         }
     }
+
+    /// Returns the present counts of the file.
+    pub(crate) fn stats(&self) -> Stats {
+        self.own.stats()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    listings: AtomicU64,
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
+    throttled: AtomicU64,
+    server: AtomicU64,
+    connection: AtomicU64,
+    timeout: AtomicU64,
+    /// Nanoseconds of waits before retries.
+    pauses: AtomicU64,
+}
+
+impl Counts {
+    fn stats(&self) -> Stats {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let seconds = |count: &AtomicU64| Duration::from_nanos(count.load(Ordering::Relaxed)).as_secs_f64();
+        Stats {
+            requests: count(&self.requests),
+            listings: count(&self.listings),
+            retries: Retries {
+                throttled: count(&self.throttled),
+                server: count(&self.server),
+                connection: count(&self.connection),
+                timeout: count(&self.timeout),
+                seconds: seconds(&self.pauses),
+            },
+            bytes: count(&self.bytes),
+            seconds: seconds(&self.nanoseconds),
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

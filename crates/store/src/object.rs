@@ -49,7 +49,7 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     if let Some(allowed) = &options.allowed {
         allowed.check_location(&location)?;
     }
-    let meter = Meter::default();
+    let meter = Meter::new(options);
     let (content, etag, modified) = match &location {
         Location::Local(path) => {
             let file = LocalFile::open(path.clone(), options.allowed.as_ref())?;

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Allowed, Clients, ForeignStore,
+    Allowed, Clients, ForeignStore, Traffic,
     clients::{Pool, Settings},
 };
 
@@ -29,6 +29,8 @@ pub struct StoreOptions {
     pub cache_bytes: u64,
     /// Listed files of at most this many bytes are fetched whole by their first request.
     pub small_file: u64,
+    /// Counts the requests of all files with these options or clones of them.
+    pub traffic: Traffic,
     /// Connections shared by files and by clones of these options.
     pub clients: Clients,
     /// Prefixes of files that may be opened, whether the user or another file names them; `None` for all.
@@ -67,6 +69,7 @@ impl Default for StoreOptions {
             whole_limit: 256 << 20,
             cache_bytes: 128 << 20,
             small_file: 1 << 20,
+            traffic: Traffic::default(),
             clients: Clients::default(),
             allowed: None,
             writable: None,

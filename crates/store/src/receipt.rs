@@ -185,7 +185,7 @@ async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Sto
     if let Location::Http(_) = location {
         how = GetOptions { range: Some(object_store::GetRange::Bounded(0..1)), ..GetOptions::default() };
     }
-    match link.get(how, &Meter::default(), |_| Ok(())).await {
+    match link.get(how, &Meter::new(options), |_| Ok(())).await {
         Ok((meta, _)) => Ok(Listed {
             size: Some(meta.size),
             modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),

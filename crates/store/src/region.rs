@@ -43,7 +43,7 @@ pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Resul
     let head = GetOptions { head: true, ..GetOptions::default() };
     // Any key serves; the object need not exist.
     let any = Location::Bucket { service: Service::S3, bucket: bucket.clone(), key: "region".to_owned() };
-    let answer = Link::new(&any, options)?.get(head, &Meter::default(), |_| Ok(())).await;
+    let answer = Link::new(&any, options)?.get(head, &Meter::new(options), |_| Ok(())).await;
     match answer {
         Err(Failure::Other(error @ StoreError::Region { .. })) => drop(learned(location, &error, options)),
         _ => pool.set_region(bucket, None),

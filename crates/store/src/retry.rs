@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use crate::{StoreError, StoreOptions};
+use crate::{StoreError, StoreOptions, clients::Seen, meter::Meter};
 
 /// Delay before the first retry.
 const FIRST: Duration = Duration::from_millis(100);
@@ -37,10 +37,15 @@ impl Backoff {
         Self::new(options.retries, options.retry_timeout)
     }
 
-    /// Waits before the next attempt, at least as long as the server asks for; returns the failure if no attempts are
-    /// left.
-    pub(crate) async fn wait(&mut self, failure: StoreError, least: Duration) -> Result<(), StoreError> {
-        let wait = self.wait.mul_f64(jitter()).max(least);
+    /// Waits before the next attempt, at least as long as the server asks for, and counts the retry; returns the
+    /// failure if no attempts are left.
+    pub(crate) async fn wait(
+        &mut self,
+        failure: StoreError,
+        seen: &Seen,
+        meter: &Meter,
+    ) -> Result<(), StoreError> {
+        let wait = self.wait.mul_f64(jitter()).max(seen.retry_after());
         let now = Instant::now();
         if self.left == 0 || now.checked_add(wait).is_none_or(|then| then > self.end) {
             return Err(self.last(failure));
@@ -49,6 +54,7 @@ impl Backoff {
         self.tries += 1;
         self.wait = self.wait.saturating_mul(2).min(LONGEST);
         tracing::info!("{failure}: retrying in {} ms", wait.as_millis());
+        meter.retried(seen.reason(), wait);
         tokio::time::sleep(wait).await;
         Ok(())
     }

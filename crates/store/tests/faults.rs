@@ -13,7 +13,7 @@ use common::{
 };
 use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{Listed, StoreError, StoreOptions, list_page, open, open_listed};
+use virtualize_store::{Listed, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed};
 
 /// Time after which a test counts as hung. It far exceeds any expected duration, since retry delays are random and
 /// machines slow.
@@ -40,8 +40,8 @@ fn within<T>(future: impl Future<Output = T>) -> T {
     run(async { tokio::time::timeout(LIMIT, future).await.expect("it hangs") })
 }
 
-/// Reads a file over S3 and over HTTP; returns its bytes and the number of retries.
-async fn read(location: &str, options: &StoreOptions) -> Result<(Vec<u8>, u64), StoreError> {
+/// Reads a file over S3 and over HTTP; returns its bytes and its counts.
+async fn read(location: &str, options: &StoreOptions) -> Result<(Vec<u8>, Stats), StoreError> {
     let object = open(location, options).await?;
     let size = object.size();
     let ranges = [ByteRange::new(0, 1000), ByteRange::new(0, size)];
@@ -49,7 +49,7 @@ async fn read(location: &str, options: &StoreOptions) -> Result<(Vec<u8>, u64), 
         name: format!("{:?}", error.kind),
         reason: error.to_string(),
     })?;
-    Ok((parts[1].to_vec(), object.stats().retries))
+    Ok((parts[1].to_vec(), object.stats()))
 }
 
 #[test]
@@ -75,11 +75,27 @@ fn what_passes_is_tried_again_until_it_goes_well() {
         let mut options = StoreOptions { values: patience(fault), ..options(&server) };
         let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
         options.endpoint = options.endpoint.filter(|_| !web);
-        let (bytes, retries) = read(&location, &options).await.unwrap();
+        let (bytes, stats) = read(&location, &options).await.unwrap();
         assert!(bytes == content(), "{fault:?}: wrong bytes");
-        assert_eq!(retries, 2, "{fault:?}");
+        assert_eq!(Retries { seconds: 0.0, ..stats.retries }, twice(fault), "{fault:?}");
+        assert!(stats.retries.seconds >= 0.1, "{fault:?}: two waits of at least 50 ms");
+        assert_eq!((stats.requests, stats.bytes >= content().len() as u64), (2, true), "{fault:?}");
+        assert_eq!(options.traffic.stats(), stats, "{fault:?}: those of all files, of which there is one");
         assert_eq!(server.requests().len(), 4, "{fault:?}: first bytes, the rest, and each of them again");
     })));
+}
+
+/// Returns the counts of a fault that occurred twice.
+fn twice(fault: &Fault) -> Retries {
+    let none = Retries::default();
+    match fault {
+        Fault::Refused(429 | 503, ..) => Retries { throttled: 2, ..none },
+        Fault::Refused(408, ..) | Fault::Stalled(_) | Fault::StalledBody(..) => {
+            Retries { timeout: 2, ..none }
+        }
+        Fault::Refused(..) => Retries { server: 2, ..none },
+        _ => Retries { connection: 2, ..none },
+    }
 }
 
 #[test]
@@ -97,6 +113,12 @@ fn what_does_not_pass_is_reported_after_the_tries() {
         let server = Faulty::start(content(), vec![], fault.clone());
         let options = StoreOptions { values: patience(&fault), ..options(&server) };
         let error = open(URL, &options).await.unwrap_err();
+        let stats = options.traffic.stats();
+        assert_eq!(
+            (stats.requests, stats.retries.all()),
+            (1, 3),
+            "{fault:?}: those of files that fail count"
+        );
         let text = error.to_string();
         assert_eq!(error.kind(), ReadErrorKind::Unavailable, "{fault:?}: {text}");
         assert!(
@@ -192,23 +214,27 @@ fn a_file_that_is_replaced_is_never_mixed() {
 fn listings_are_tried_again_too() {
     let script = vec![SLOW_DOWN, Fault::Reset, Fault::None, Fault::Truncated(30), Fault::Closed];
     let server = Faulty::start(content(), script, Fault::None);
+    let options = options(&server);
     within(async {
-        let first = list_page("s3://bucket/", true, None, &options(&server)).await.unwrap();
-        let second = list_page("s3://bucket/", true, first.next.as_deref(), &options(&server)).await.unwrap();
+        let first = list_page("s3://bucket/", true, None, &options).await.unwrap();
+        let second = list_page("s3://bucket/", true, first.next.as_deref(), &options).await.unwrap();
         let files =
             first.files.iter().chain(&second.files).map(|file| file.url.trim_start_matches("s3://bucket/"));
         assert_eq!(files.collect::<Vec<_>>(), KEYS);
         assert_eq!(second.next, None);
     });
     assert_eq!(server.requests().len(), 6);
+    let stats = options.traffic.stats();
+    assert_eq!((stats.requests, stats.listings, stats.retries.all()), (2, 2, 4));
+    assert_eq!((stats.retries.throttled, stats.retries.connection), (1, 3));
     let server = Faulty::start(content(), vec![], SLOW_DOWN);
-    let error = within(list_page("s3://bucket/", true, None, &options(&server))).unwrap_err();
+    let error = within(list_page("s3://bucket/", true, None, &self::options(&server))).unwrap_err();
     assert!(
         error.to_string().contains("SlowDown") && error.to_string().ends_with("(tried 4 times)"),
         "{error}"
     );
     let server = Faulty::start(content(), vec![], Fault::Refused(403, "ExpiredToken", None));
-    let error = within(list_page("s3://bucket/", true, None, &options(&server))).unwrap_err();
+    let error = within(list_page("s3://bucket/", true, None, &self::options(&server))).unwrap_err();
     assert_eq!(error.kind(), ReadErrorKind::Unavailable, "{error}");
 }
 
@@ -231,7 +257,7 @@ fn many_files_in_a_storm_of_faults() {
             open_listed(&listed, &StoreOptions { small_file: 1 << (10 + n % 11), ..options.clone() }).await?;
         let parts = object.read_ranges(&[ByteRange::new(0, object.size())]).await.unwrap();
         assert!(parts[0] == content(), "wrong bytes");
-        Ok::<_, StoreError>(object.stats().retries)
+        Ok::<_, StoreError>(object.stats().retries.all())
     };
     let retries: Vec<_> = within(join_all((0..40).map(read_one))).into_iter().map(Result::unwrap).collect();
     assert!(retries.iter().sum::<u64>() > 40, "{retries:?}");

@@ -72,5 +72,5 @@ pub use virtualize_map::{
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
 };
 pub use virtualize_remedy::{Notation, OptionName, Remedy};
-pub use virtualize_store::{Listed, Object, Stats, StoreError, StoreOptions, open_listed};
+pub use virtualize_store::{Listed, Object, Retries, Stats, StoreError, StoreOptions, open_listed};
 pub use virtualize_zarr as zarr;

@@ -2,6 +2,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
+use virtualize_store::Traffic;
 
 use super::{Batch, RunOptions, Target, output::Combine};
 use crate::{
@@ -150,6 +151,7 @@ impl BatchBuilder {
     /// Returns the batch.
     pub fn build(mut self) -> Batch {
         self.0.options.map.format = self.0.target.zarr_format();
+        self.0.options.store.traffic = Traffic::default();
         self.0
     }
 }

@@ -25,7 +25,7 @@ use std::{
 
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
-use virtualize::{Options, Relocation};
+use virtualize::{Options, Relocation, Stats};
 use virtualize_store::{OutputLock, create_folder, local_path};
 
 pub use builder::BatchBuilder;
@@ -85,13 +85,18 @@ impl Batch {
         self.run.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
     }
 
+    /// Returns the requests, retries and bytes of this batch so far; [`Batch::run`] may be under way.
+    pub fn stats(&self) -> Stats {
+        self.options.store.traffic.stats()
+    }
+
     /// Runs the batch, or resumes it from its journal. Needs a tokio runtime with I/O and time; files are read on all
     /// of the runtime's threads.
     ///
     /// # Errors
     /// [`Error`]. The output is then unchanged, except that outputs of single files may have been added.
     pub async fn run(&self, events: impl Fn(Event) + Send + Sync + 'static) -> Result<Summary, Error> {
-        let start = Instant::now();
+        let (start, earlier) = (Instant::now(), self.stats());
         self.check()?;
         let totals = Arc::new(Totals::default());
         let events = Events::new({
@@ -108,6 +113,8 @@ impl Batch {
         }
         let mut summary = result?;
         summary.seconds = start.elapsed().as_secs_f64();
+        let stats = self.stats().since(&earlier);
+        (summary.requests, summary.retries, summary.bytes) = (stats.requests, stats.retries, stats.bytes);
         events.tell(Event::Done { summary: summary.clone() });
         Ok(summary)
     }
@@ -232,8 +239,6 @@ impl Batch {
             failed: counts.failed,
             failures: journal.failures(NAMED)?,
             warnings: totals.warnings.load(Ordering::Relaxed),
-            requests: totals.requests.load(Ordering::Relaxed),
-            bytes: totals.bytes.load(Ordering::Relaxed),
             journal: journal.path().display().to_string(),
             ..Summary::default()
         })
@@ -253,17 +258,13 @@ impl Batch {
 #[derive(Debug, Default)]
 struct Totals {
     read: AtomicU64,
-    requests: AtomicU64,
-    bytes: AtomicU64,
     warnings: AtomicU64,
 }
 
 impl Totals {
     fn add(&self, event: &Event) {
-        if let Event::Read { requests, bytes, warnings, .. } = event {
+        if let Event::Read { warnings, .. } = event {
             self.read.fetch_add(1, Ordering::Relaxed);
-            self.requests.fetch_add(*requests, Ordering::Relaxed);
-            self.bytes.fetch_add(*bytes, Ordering::Relaxed);
             self.warnings.fetch_add(warnings.len() as u64, Ordering::Relaxed);
         }
     }

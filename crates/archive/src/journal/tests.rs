@@ -42,6 +42,7 @@ fn done(record: Content) -> Outcome {
         attempts: 1,
         seconds: 0.5,
         requests: 2,
+        retries: 0,
         bytes: 3,
         warnings: vec!["a: b".to_owned()],
         record,

@@ -71,13 +71,14 @@ async fn read_once<R: Send + 'static>(
 }
 
 fn done<R>(reading: Reading<R>, attempts: u32, fresh: bool, took: Duration) -> Outcome<R> {
-    let Reading { opened, requests, bytes, warnings, record } = reading;
+    let Reading { opened, requests, retries, bytes, warnings, record } = reading;
     Outcome::Done(Box::new(Done {
         opened,
         replaced: fresh,
         attempts,
         seconds: took.as_secs_f64(),
         requests,
+        retries,
         bytes,
         warnings,
         record,
@@ -99,6 +100,7 @@ pub(crate) fn event<R>(item: &Item, outcome: &Outcome<R>) -> Event {
             url,
             seconds: done.seconds,
             requests: done.requests,
+            retries: done.retries,
             bytes: done.bytes,
             warnings: done.warnings.clone(),
         },

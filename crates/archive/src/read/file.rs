@@ -47,7 +47,8 @@ impl<R> FileReader<R> {
         object.verify().map_err(|error| self.failure(error))?;
         let stats = object.stats();
         let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
-        Ok(Reading { opened, requests: stats.requests, bytes: stats.bytes, warnings, record })
+        let (requests, retries) = (stats.requests, stats.retries.all());
+        Ok(Reading { opened, requests, retries, bytes: stats.bytes, warnings, record })
     }
 
     /// Opens the file as it was listed or, if `fresh`, as it is now.

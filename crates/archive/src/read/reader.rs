@@ -19,6 +19,8 @@ pub(crate) struct Reading<R> {
     pub(crate) opened: Item,
     /// Number of requests.
     pub(crate) requests: u64,
+    /// Number of requests that were sent again after failures of the store.
+    pub(crate) retries: u64,
     /// Bytes received.
     pub(crate) bytes: u64,
     /// Warnings for the user, one line each.

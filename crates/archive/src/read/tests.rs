@@ -52,6 +52,7 @@ impl ReadFile<Content> for Fake {
                 _ => Ok(Reading {
                     opened: Item { etag: Some("new".to_owned()), ..item.clone() },
                     requests: 1,
+                    retries: 0,
                     bytes: 1,
                     warnings: Vec::new(),
                     record: Content::Written { name: item.url.clone(), receipt: String::new() },
@@ -167,7 +168,14 @@ impl ReadFile<Content> for Outages {
             tokio::task::yield_now().await;
             self.ask(item)?;
             let record = Content::Written { name: item.url.clone(), receipt: String::new() };
-            Ok(Reading { opened: item.clone(), requests: 1, bytes: 1, warnings: Vec::new(), record })
+            Ok(Reading {
+                opened: item.clone(),
+                requests: 1,
+                retries: 0,
+                bytes: 1,
+                warnings: Vec::new(),
+                record,
+            })
         })
     }
 }
