@@ -6,11 +6,14 @@
 //! root's consolidated metadata lists only nodes that any Zarr v3 reader can read. `references.json` contains the
 //! whole hierarchy without these marks.
 
+use std::{collections::BTreeSet, ops::ControlFlow};
+
 use serde_json::{Value, json};
-use virtualize_zarr::{Array, ChunkEntry, Hierarchy, ZarrFormat};
+use virtualize_zarr::{Array, ChunkReader, ChunkRef, Hierarchy, ZarrFormat};
 
 use crate::{
     EmitError, Sink,
+    array_chunks::ArrayChunks,
     consolidated::{Documents, consolidated_root, documents},
     format::{Entry, Format, Writer, fsspec_python},
     references::{self, ChunkKeys},
@@ -35,30 +38,48 @@ pub(crate) const ZARR3: Entry = Entry {
 };
 
 /// Writes all files, the root's `zarr.json` last.
-fn write(hierarchy: &Hierarchy, _: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
+fn write(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    _: Format,
+    sink: &mut dyn Sink,
+) -> Result<(), EmitError> {
+    let virtual_arrays = virtual_arrays(hierarchy, chunks)?;
     let mut nodes = documents(hierarchy)?;
     nodes.retain(|(key, _)| key != "zarr.json");
     let mut readable = Documents::new();
     for (key, mut document) in nodes {
-        let array = hierarchy.array(key.trim_end_matches("/zarr.json"));
-        match array.is_some_and(has_references) {
+        match virtual_arrays.contains(key.trim_end_matches("/zarr.json")) {
             true => mark(&mut document),
             false => readable.push((key.clone(), document.clone())),
         }
         sink.put(&key, &text(&document))?;
     }
     for (path, array) in hierarchy.arrays() {
-        if !has_references(array) {
-            chunks(&path, array, sink)?;
+        if !virtual_arrays.contains(&path) {
+            inline_chunks((&path, array), chunks, sink)?;
         }
     }
-    references::write(hierarchy, &mut sink.create(REFERENCES)?)?;
+    references::write(hierarchy, chunks, &mut sink.create(REFERENCES)?)?;
     Ok(sink.put("zarr.json", &text(&consolidated_root(hierarchy, &readable)))?)
 }
 
-/// Returns whether an array has a virtual chunk.
-fn has_references(array: &Array) -> bool {
-    array.chunks.iter().any(|(_, chunk)| matches!(chunk, ChunkEntry::Reference(_)))
+/// Returns the paths of the arrays that have a virtual chunk.
+fn virtual_arrays(
+    hierarchy: &Hierarchy,
+    reader: &mut dyn ChunkReader,
+) -> Result<BTreeSet<String>, EmitError> {
+    let mut found = BTreeSet::new();
+    for (path, array) in hierarchy.arrays() {
+        ArrayChunks::new(reader, (&path, array), 0).visit(|_, chunk| match chunk {
+            ChunkRef::Inline(_) => Ok(ControlFlow::Continue(())),
+            ChunkRef::Reference { .. } => {
+                found.insert(path.clone());
+                Ok(ControlFlow::Break(()))
+            }
+        })?;
+    }
+    Ok(found)
 }
 
 /// Makes readers that follow the specification reject an array.
@@ -70,19 +91,23 @@ fn mark(document: &mut Value) {
     }
 }
 
-/// Writes the inline chunks of an array, one file each.
-fn chunks(path: &str, array: &Array, sink: &mut dyn Sink) -> Result<(), EmitError> {
-    let counts = array.chunk_grid.counts(&array.shape);
-    let mut keys = ChunkKeys::new(path.as_bytes().to_vec(), counts, ZarrFormat::V3);
+/// Writes the chunks of an array whose chunks are all inline, one file each.
+fn inline_chunks(
+    (path, array): (&str, &Array),
+    reader: &mut dyn ChunkReader,
+    sink: &mut dyn Sink,
+) -> Result<(), EmitError> {
+    let chunks = ArrayChunks::new(reader, (path, array), 0);
+    let mut keys = ChunkKeys::new(path.as_bytes().to_vec(), chunks.counts.clone(), ZarrFormat::V3);
     let mut key = Vec::new();
-    for (position, bytes) in &array.chunks.inline {
-        key.clear();
-        if !keys.write(*position, &mut key) {
-            return Err(keys.outside(path, *position));
+    chunks.visit(|position, chunk| {
+        if let ChunkRef::Inline(bytes) = chunk {
+            key.clear();
+            keys.write(position, &mut key);
+            sink.put(&String::from_utf8_lossy(&key), bytes)?;
         }
-        sink.put(&String::from_utf8_lossy(&key), bytes)?;
-    }
-    Ok(())
+        Ok(ControlFlow::Continue(()))
+    })
 }
 
 fn text(document: &Value) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, num::NonZeroU32};
 
-use virtualize_zarr::{Hierarchy, ZarrFormat};
+use virtualize_zarr::{ChunkReader, Hierarchy, ZarrFormat};
 
 use crate::{EmitError, Sink};
 
@@ -35,9 +35,13 @@ pub(crate) struct Entry {
 }
 
 pub(crate) enum Writer {
-    File(fn(&Hierarchy, &mut dyn io::Write) -> Result<(), EmitError>),
-    Folder(fn(&Hierarchy, Format, &mut dyn Sink) -> Result<(), EmitError>),
+    File(fn(&Hierarchy, &mut dyn ChunkReader, &mut dyn io::Write) -> Result<(), EmitError>),
+    Folder(FolderWriter),
 }
+
+/// Writes the metadata of a hierarchy, and the chunks of a reader, to a sink.
+pub(crate) type FolderWriter =
+    fn(&Hierarchy, &mut dyn ChunkReader, Format, &mut dyn Sink) -> Result<(), EmitError>;
 
 impl Format {
     /// Default number of rows per Parquet file, which is also kerchunk's.

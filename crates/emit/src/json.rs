@@ -64,6 +64,9 @@ pub(crate) fn escape(text: &str, out: &mut Vec<u8>) {
 
 /// Appends text escaped for a JSON string, without quotation marks.
 pub(crate) fn escape_inner(text: &str, out: &mut Vec<u8>) {
+    if !text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
+        return out.extend_from_slice(text.as_bytes());
+    }
     for byte in text.bytes() {
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),

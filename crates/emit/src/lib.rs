@@ -3,6 +3,7 @@
 //! Architecture invariants: this crate makes no decisions and reads no source; the same hierarchy produces the same
 //! bytes.
 
+mod array_chunks;
 mod consolidated;
 mod folder;
 mod format;
@@ -15,7 +16,7 @@ mod sink;
 
 use std::io;
 
-use virtualize_zarr::{Hierarchy, MetadataError, ZarrFormat};
+use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, MetadataError, ZarrFormat};
 
 pub use format::Format;
 pub use parquet_folder::MOST_RECORDS;
@@ -112,17 +113,24 @@ pub enum EmitError {
         /// Number of chunks along each axis.
         counts: Vec<u64>,
     },
-    /// A chunk in a source that the hierarchy does not list.
-    #[error("array {path}: chunk {position} lies in source {source_index}, but there are {sources}")]
-    Source {
+    /// A chunk that does not come after the previous one.
+    #[error("array {path}: chunk {position} is out of order, expected {expected} or a later one")]
+    Order {
         /// Path of the array.
         path: String,
         /// Row-major position of the chunk.
         position: u64,
-        /// Index of its source.
-        source_index: u32,
-        /// Number of sources in the hierarchy.
-        sources: usize,
+        /// Lowest position that may come next.
+        expected: u64,
+    },
+    /// The chunks of an array could not be read.
+    #[error("array {path}: {error}")]
+    Chunks {
+        /// Path of the array.
+        path: String,
+        /// Reason.
+        #[source]
+        error: ChunkReadError,
     },
 }
 
@@ -138,9 +146,23 @@ pub fn is_valid_name(name: &str) -> bool {
 /// # Errors
 /// [`EmitError`]. The bytes written before an error are not a valid file.
 pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) -> Result<(), EmitError> {
+    write_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), format, out)
+}
+
+/// Writes a hierarchy whose chunks come from a reader as one file, as [`write()`] does. The manifests of the hierarchy are
+/// ignored.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_chunks(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    format: Format,
+    out: &mut impl io::Write,
+) -> Result<(), EmitError> {
     check(hierarchy, format)?;
     match format.writer() {
-        Writer::File(write) => write(hierarchy, out),
+        Writer::File(write) => write(hierarchy, chunks, out),
         Writer::Folder(_) => Err(EmitError::Files { several: true }),
     }
 }
@@ -150,9 +172,23 @@ pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) ->
 /// # Errors
 /// [`EmitError`]. The files written before an error are not a valid output.
 pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
+    write_files_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), format, sink)
+}
+
+/// Writes a hierarchy whose chunks come from a reader as several files, as [`write_files`] does. The manifests of the
+/// hierarchy are ignored.
+///
+/// # Errors
+/// As [`write_files`].
+pub fn write_files_chunks(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    format: Format,
+    sink: &mut dyn Sink,
+) -> Result<(), EmitError> {
     check(hierarchy, format)?;
     match format.writer() {
-        Writer::Folder(write) => write(hierarchy, format, sink),
+        Writer::Folder(write) => write(hierarchy, chunks, format, sink),
         Writer::File(_) => Err(EmitError::Files { several: false }),
     }
 }

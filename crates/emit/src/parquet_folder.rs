@@ -14,6 +14,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     io,
+    ops::ControlFlow,
     sync::Arc,
 };
 
@@ -27,14 +28,14 @@ use parquet::{
     schema::types::{SchemaDescriptor, Type, TypePtr},
 };
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Node, ZarrFormat};
+use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source, ZarrFormat};
 
 use crate::{
     EmitError, Sink,
+    array_chunks::ArrayChunks,
     consolidated::documents,
     format::{Entry, Format, Writer, kerchunk_python},
     parquet_column::{Column, Out, Spelling},
-    references::grid_total,
 };
 
 /// Largest number of rows per file, which bounds memory use.
@@ -65,7 +66,12 @@ pub(crate) const KERCHUNK_PARQUET: Entry = Entry {
 };
 
 /// Writes all files, `.zmetadata` last.
-fn write(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
+fn write(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    format: Format,
+    sink: &mut dyn Sink,
+) -> Result<(), EmitError> {
     let record_size = format.record_size();
     if record_size.get() > MOST_RECORDS {
         return Err(EmitError::RecordSize { found: record_size.get(), most: MOST_RECORDS });
@@ -73,13 +79,12 @@ fn write(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(
     check_names("", &hierarchy.root.children)?;
     let metadata: Map<String, Value> =
         documents(hierarchy)?.into_iter().filter(|(key, _)| key != ".zmetadata").collect();
-    let urls: Vec<ByteArray> =
-        hierarchy.sources.iter().map(|source| ByteArray::from(source.url.as_str())).collect();
     let mut table = Table::default();
     for (path, array) in hierarchy.arrays() {
         let records = u64::from(record_size.get());
-        Chunks { path: &path, array, urls: &urls, records, has_url: false, next: 0 }
-            .write(&mut table, sink)?;
+        let chunks = ArrayChunks::new(chunks, (&path, array), 0);
+        let total = chunks.total;
+        Records { path: &path, records, total, has_url: false, next: 0 }.write(chunks, &mut table, sink)?;
     }
     let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
     Ok(sink.put(".zmetadata", format!("{document}\n").as_bytes())?)
@@ -100,62 +105,49 @@ fn check_names(parent: &str, children: &BTreeMap<String, Node>) -> Result<(), Em
     Ok(())
 }
 
-/// Writer of the chunks of one array.
-struct Chunks<'a> {
+/// Writer of the files of one array.
+struct Records<'a> {
     path: &'a str,
-    array: &'a Array,
-    urls: &'a [ByteArray],
     /// Number of rows per file.
     records: u64,
+    /// Number of chunks of the grid.
+    total: u64,
     /// Whether a file with a url has been written.
     has_url: bool,
     /// Index of the first file that has been neither written nor omitted.
     next: u64,
 }
 
-impl Chunks<'_> {
+impl Records<'_> {
     /// Writes the chunks of the array in order of position, one file after the other.
-    fn write(mut self, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
-        let counts = self.array.chunk_grid.counts(&self.array.shape);
-        let total = grid_total(&counts);
+    fn write(
+        mut self,
+        chunks: ArrayChunks<'_>,
+        table: &mut Table,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EmitError> {
         table.clear();
         let mut file = 0;
-        for (position, entry) in self.array.chunks.iter() {
-            if position >= total {
-                return Err(EmitError::Position { path: format!("/{}", self.path), position, counts });
-            }
+        chunks.visit(|position, chunk| {
             if position / self.records != file {
-                self.put(file, total, table, sink)?;
+                self.put(file, table, sink)?;
                 file = position / self.records;
             }
-            let row = usize::try_from(position % self.records).unwrap_or(usize::MAX);
-            self.push(row, position, entry, table)?;
-        }
-        self.put(file, total, table, sink)?;
-        self.leading(total.div_ceil(self.records), total, table, sink)
+            table.pad(usize::try_from(position % self.records).unwrap_or(usize::MAX));
+            self.push(position, chunk, table).map(ControlFlow::Continue)
+        })?;
+        self.put(file, table, sink)?;
+        self.leading(self.total.div_ceil(self.records), table, sink)
     }
 
-    fn push(
-        &self,
-        row: usize,
-        position: u64,
-        entry: ChunkEntry<'_>,
-        table: &mut Table,
-    ) -> Result<(), EmitError> {
-        table.pad(row);
-        match entry {
-            ChunkEntry::Inline(bytes) => table.push_inline(bytes),
-            ChunkEntry::Reference(reference) => {
+    fn push(&self, position: u64, chunk: ChunkRef<'_>, table: &mut Table) -> Result<(), EmitError> {
+        match chunk {
+            ChunkRef::Inline(bytes) => table.push_inline(bytes),
+            ChunkRef::Reference { source, offset, length } => {
                 let path = || format!("/{}", self.path);
-                let url = self.urls.get(reference.source.index()).ok_or_else(|| EmitError::Source {
-                    path: path(),
-                    position,
-                    source_index: reference.source.0,
-                    sources: self.urls.len(),
-                })?;
-                match (i64::try_from(reference.offset), i64::try_from(reference.length)) {
+                match (i64::try_from(offset), i64::try_from(length)) {
                     (Ok(0), Ok(0)) => return Err(EmitError::Empty { path: path(), position }),
-                    (Ok(offset), Ok(size)) => table.push_place(url.clone(), offset, size),
+                    (Ok(offset), Ok(size)) => table.push_place(source, offset, size),
                     _ => return Err(EmitError::Offset { path: path(), position }),
                 }
             }
@@ -164,42 +156,30 @@ impl Chunks<'_> {
     }
 
     /// Writes a file if it has any chunk, preceded by the empty files that cannot be omitted.
-    fn put(
-        &mut self,
-        file: u64,
-        total: u64,
-        table: &mut Table,
-        sink: &mut dyn Sink,
-    ) -> Result<(), EmitError> {
+    fn put(&mut self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         if table.is_empty() {
             return Ok(());
         }
         let mut empty = Table::default();
-        self.leading(file, total, &mut empty, sink)?;
+        self.leading(file, &mut empty, sink)?;
         self.next = file + 1;
         self.has_url |= !table.paths.is_empty();
-        self.file(file, total, table, sink)
+        self.file(file, table, sink)
     }
 
     /// Writes the empty files before `end` that cannot be omitted, unless a file with a url has been written.
-    fn leading(
-        &mut self,
-        end: u64,
-        total: u64,
-        empty: &mut Table,
-        sink: &mut dyn Sink,
-    ) -> Result<(), EmitError> {
+    fn leading(&mut self, end: u64, empty: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         if !self.has_url {
             for file in self.next..end.min(LEADING) {
-                self.file(file, total, empty, sink)?;
+                self.file(file, empty, sink)?;
             }
         }
         Ok(())
     }
 
     /// Writes a table as one file, padded to the number of rows of the file, and clears the table.
-    fn file(&self, file: u64, total: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
-        let rows = (total - file * self.records).min(self.records);
+    fn file(&self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
+        let rows = (self.total - file * self.records).min(self.records);
         table.pad(usize::try_from(rows).unwrap_or(usize::MAX));
         let out = sink.create(&format!("{}/refs.{file}.parq", self.path))?;
         table.write(out).map_err(|error| match error {
@@ -223,6 +203,8 @@ struct Table {
     paths: Vec<ByteArray>,
     /// Number of runs of equal values in `paths`.
     runs: usize,
+    /// Source of the last entry of `paths`.
+    last: Option<Arc<Source>>,
     offsets: Vec<i64>,
     sizes: Vec<i64>,
     raw_levels: Vec<i16>,
@@ -236,6 +218,7 @@ impl Table {
         self.path_levels.clear();
         self.paths.clear();
         self.runs = 0;
+        self.last = None;
         self.offsets.clear();
         self.sizes.clear();
         self.raw_levels.clear();
@@ -257,10 +240,17 @@ impl Table {
     }
 
     /// Appends a chunk that is stored in a source.
-    fn push_place(&mut self, url: ByteArray, offset: i64, size: i64) {
+    fn push_place(&mut self, source: &Arc<Source>, offset: i64, size: i64) {
+        let url = match (&self.last, self.paths.last()) {
+            (Some(last), Some(url)) if Arc::ptr_eq(last, source) => url.clone(),
+            (Some(last), Some(url)) if last.url == source.url => url.clone(),
+            _ => {
+                self.runs += 1;
+                self.last = Some(Arc::clone(source));
+                ByteArray::from(source.url.as_str())
+            }
+        };
         self.path_levels.push(1);
-        self.runs +=
-            usize::from(self.paths.last().is_none_or(|last| last.data().as_ptr() != url.data().as_ptr()));
         self.paths.push(url);
         self.offsets.push(offset);
         self.sizes.push(size);

@@ -1,11 +1,12 @@
 //! Reference JSON: metadata as text, chunks as `[url, offset, length]` or inline.
 
-use std::io;
+use std::{io, ops::ControlFlow, sync::Arc};
 
-use virtualize_zarr::{Array, ChunkEntry, Hierarchy, Reference, ZarrFormat};
+use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Source, ZarrFormat};
 
 use crate::{
     EmitError,
+    array_chunks::ArrayChunks,
     consolidated::documents,
     format::{Entry, Writer, fsspec_python, kerchunk_python},
     json::{RefsWriter, escape, escape_inner, inline, number},
@@ -32,77 +33,71 @@ pub(crate) const ZARR3_JSON: Entry = Entry {
 };
 
 /// Writes the whole reference document.
-pub(crate) fn write(hierarchy: &Hierarchy, out: &mut dyn io::Write) -> Result<(), EmitError> {
+pub(crate) fn write(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    out: &mut dyn io::Write,
+) -> Result<(), EmitError> {
     let mut refs = RefsWriter::new(out);
     for (key, document) in documents(hierarchy)? {
         refs.text(&key, &document.to_string())?;
     }
-    let urls: Vec<Vec<u8>> = hierarchy.sources.iter().map(|source| reference_start(&source.url)).collect();
     for (path, array) in hierarchy.arrays() {
-        ArrayChunks::new(&path, array, hierarchy.format).write(&urls, &mut refs)?;
+        write_chunks(ArrayChunks::new(chunks, (&path, array), 0), &path, hierarchy.format, &mut refs)?;
     }
     Ok(refs.finish()?)
 }
 
-/// Returns the text between a chunk's key and its offset.
-fn reference_start(url: &str) -> Vec<u8> {
-    let mut start = b"\":[".to_vec();
-    escape(url, &mut start);
-    start.push(b',');
-    start
-}
-
-/// Writer of the chunks of one array.
-struct ArrayChunks<'a> {
-    path: &'a str,
-    array: &'a Array,
-    keys: ChunkKeys,
-}
-
-impl<'a> ArrayChunks<'a> {
-    fn new(path: &'a str, array: &'a Array, format: ZarrFormat) -> Self {
-        let counts = array.chunk_grid.counts(&array.shape);
-        let mut start = vec![b'"'];
-        escape_inner(path, &mut start);
-        Self { path, array, keys: ChunkKeys::new(start, counts, format) }
-    }
-
-    fn write(mut self, urls: &[Vec<u8>], refs: &mut RefsWriter<'_>) -> Result<(), EmitError> {
-        for (position, entry) in self.array.chunks.iter() {
-            let buffer = refs.entry()?;
-            if !self.keys.write(position, buffer) {
-                return Err(self.keys.outside(self.path, position));
+/// Writes the chunks of one array.
+fn write_chunks(
+    chunks: ArrayChunks<'_>,
+    path: &str,
+    format: ZarrFormat,
+    refs: &mut RefsWriter<'_>,
+) -> Result<(), EmitError> {
+    let mut start = vec![b'"'];
+    escape_inner(path, &mut start);
+    let mut keys = ChunkKeys::new(start, chunks.counts.clone(), format);
+    let mut last = LastSource::default();
+    chunks.visit(|position, chunk| {
+        let buffer = refs.entry()?;
+        keys.write(position, buffer);
+        match chunk {
+            ChunkRef::Reference { source, offset, length } => {
+                buffer.extend_from_slice(last.reference_start(source));
+                number(offset, buffer);
+                buffer.push(b',');
+                number(length, buffer);
+                buffer.push(b']');
             }
-            match entry {
-                ChunkEntry::Reference(reference) => {
-                    let url = urls.get(reference.source.index());
-                    buffer
-                        .extend_from_slice(url.ok_or_else(|| self.nowhere(position, reference, urls.len()))?);
-                    number(reference.offset, buffer);
-                    buffer.push(b',');
-                    number(reference.length, buffer);
-                    buffer.push(b']');
-                }
-                ChunkEntry::Inline(bytes) => {
-                    buffer.extend_from_slice(b"\":");
-                    inline(bytes, buffer);
-                }
+            ChunkRef::Inline(bytes) => {
+                buffer.extend_from_slice(b"\":");
+                inline(bytes, buffer);
             }
         }
-        Ok(())
-    }
-
-    /// Returns the error for a chunk in a source that the hierarchy does not list.
-    fn nowhere(&self, position: u64, reference: Reference, sources: usize) -> EmitError {
-        let path = format!("/{}", self.path);
-        EmitError::Source { path, position, source_index: reference.source.0, sources }
-    }
+        Ok(ControlFlow::Continue(()))
+    })
 }
 
-/// Returns the number of chunks of a grid, at most 2⁶³.
-pub(crate) fn grid_total(counts: &[u64]) -> u64 {
-    let all = counts.iter().fold(1u128, |product, n| product.saturating_mul(u128::from(*n)));
-    u64::try_from(all).unwrap_or(u64::MAX).min(1 << 63)
+/// The source of the last reference.
+#[derive(Default)]
+struct LastSource {
+    source: Option<Arc<Source>>,
+    start: Vec<u8>,
+}
+
+impl LastSource {
+    /// Returns the text between a chunk's key and its offset.
+    fn reference_start(&mut self, source: &Arc<Source>) -> &[u8] {
+        if !self.source.as_ref().is_some_and(|last| Arc::ptr_eq(last, source)) {
+            self.start.clear();
+            self.start.extend_from_slice(b"\":[");
+            escape(&source.url, &mut self.start);
+            self.start.push(b',');
+            self.source = Some(Arc::clone(source));
+        }
+        &self.start
+    }
 }
 
 /// Serializer of chunk keys, for ascending positions.
@@ -111,9 +106,6 @@ pub(crate) struct ChunkKeys {
     separator: u8,
     /// Number of chunks along each axis.
     counts: Vec<u64>,
-    /// Number of chunks, at most 2⁶³, so that sums of coordinates do not overflow. Positions from here on are outside
-    /// the grid.
-    total: u64,
     /// Position of the last key.
     last: u64,
     /// Coordinates of `last`, slowest axis first.
@@ -135,16 +127,12 @@ impl ChunkKeys {
             (ZarrFormat::V3, true) => b"c",
             (ZarrFormat::V3, false) => b"c/",
         });
-        let total = grid_total(&counts);
         let coordinates = vec![0; counts.len()];
-        Self { prefix, separator, counts, total, last: 0, coordinates }
+        Self { prefix, separator, counts, last: 0, coordinates }
     }
 
-    /// Appends the key of a position. Returns `false` if the position is outside the grid.
-    pub(crate) fn write(&mut self, position: u64, out: &mut Vec<u8>) -> bool {
-        if position >= self.total {
-            return false;
-        }
+    /// Appends the key of a position inside the grid and below 2⁶³.
+    pub(crate) fn write(&mut self, position: u64, out: &mut Vec<u8>) {
         self.move_to(position);
         out.extend_from_slice(&self.prefix);
         for (axis, coordinate) in self.coordinates.iter().enumerate() {
@@ -153,12 +141,6 @@ impl ChunkKeys {
             }
             number(*coordinate, out);
         }
-        true
-    }
-
-    /// Returns the error for a position outside the grid.
-    pub(crate) fn outside(&self, path: &str, position: u64) -> EmitError {
-        EmitError::Position { path: format!("/{path}"), position, counts: self.counts.clone() }
     }
 
     /// Moves the coordinates to a position, carrying the difference from the fastest axis upwards.

@@ -178,7 +178,7 @@ fn what_cannot_be_written_is_an_error() {
     hierarchy.sources.pop();
     assert_eq!(
         emit(&hierarchy, Format::KERCHUNK_JSON).unwrap_err().to_string(),
-        "array /v: chunk 2 lies in source 1, but there are 1"
+        "array /v: chunk 2 refers to source 1 of 1"
     );
     hierarchy.array_mut("v").unwrap().codecs.push(Codec::Hdf5Nbit(vec![]));
     assert_eq!(

@@ -1,10 +1,10 @@
 //! Chunks that are read one after the other, so that the references of a large dataset need not be in memory.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::{ChunkEntry, Hierarchy, Source};
+use crate::{Array, ChunkEntry, Hierarchy, Source};
 
 /// A chunk of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +22,49 @@ pub enum Chunk {
     },
 }
 
+/// A chunk of an array that its reader owns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChunkRef<'a> {
+    /// Its encoded bytes.
+    Inline(&'a Bytes),
+    /// Its location in a file.
+    Reference {
+        /// The file.
+        source: &'a Arc<Source>,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Length in bytes.
+        length: u64,
+    },
+}
+
+impl Chunk {
+    /// Returns the chunk without its ownership.
+    pub fn as_ref(&self) -> ChunkRef<'_> {
+        match self {
+            Self::Inline(bytes) => ChunkRef::Inline(bytes),
+            Self::Reference { source, offset, length } => {
+                ChunkRef::Reference { source, offset: *offset, length: *length }
+            }
+        }
+    }
+}
+
+impl ChunkRef<'_> {
+    /// Returns the chunk with its ownership.
+    pub fn to_chunk(self) -> Chunk {
+        match self {
+            Self::Inline(bytes) => Chunk::Inline(bytes.clone()),
+            Self::Reference { source, offset, length } => {
+                Chunk::Reference { source: Arc::clone(source), offset, length }
+            }
+        }
+    }
+}
+
+/// Receives a chunk and its row-major position, and decides whether to continue.
+pub type ChunkVisitor<'a> = dyn FnMut(u64, ChunkRef<'_>) -> ControlFlow<()> + 'a;
+
 /// Why chunks could not be read.
 pub type ChunkReadError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -36,6 +79,21 @@ pub trait ChunkReader: Send {
     /// An array that is not there. Items are errors if a chunk cannot be read; nothing follows such an item.
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError>;
 
+    /// Passes the chunks that [`ChunkReader::chunks`] returns to a function, until it breaks. A reader whose chunks are in
+    /// memory need not copy them.
+    ///
+    /// # Errors
+    /// As [`ChunkReader::chunks`], and its first item that is an error.
+    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
+        for item in self.chunks(path, start)? {
+            let (position, chunk) = item?;
+            if visit(position, chunk.as_ref()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the number of chunks of the array at `path`, inline ones included.
     ///
     /// # Errors
@@ -46,46 +104,69 @@ pub trait ChunkReader: Send {
 /// Reads the chunks of a hierarchy from its manifests.
 pub struct HierarchyChunks<'a> {
     hierarchy: &'a Hierarchy,
-    /// The sources of the chunks that were read so far, by index.
-    sources: BTreeMap<usize, Arc<Source>>,
+    /// The sources of the chunks that were read so far, by index; empty until a chunk is read.
+    sources: Vec<Option<Arc<Source>>>,
 }
 
 impl<'a> HierarchyChunks<'a> {
     /// Creates a reader of a hierarchy's chunks.
     pub fn new(hierarchy: &'a Hierarchy) -> Self {
-        Self { hierarchy, sources: BTreeMap::new() }
+        Self { hierarchy, sources: Vec::new() }
     }
+}
+
+/// Returns the array at a path.
+fn array_at<'a>(hierarchy: &'a Hierarchy, path: &str) -> Result<&'a Array, ChunkReadError> {
+    Ok(hierarchy.array(path).ok_or_else(|| format!("there is no array {path:?}"))?)
+}
+
+/// Returns an entry with its source, which is copied when it is first needed.
+#[inline(always)]
+fn chunk_ref<'a>(
+    hierarchy: &Hierarchy,
+    sources: &'a mut [Option<Arc<Source>>],
+    (position, entry): (u64, ChunkEntry<'a>),
+) -> Result<ChunkRef<'a>, ChunkReadError> {
+    let reference = match entry {
+        ChunkEntry::Inline(bytes) => return Ok(ChunkRef::Inline(bytes)),
+        ChunkEntry::Reference(reference) => reference,
+    };
+    let index = reference.source.index();
+    let source = match (sources.get_mut(index), hierarchy.sources.get(index)) {
+        (Some(Some(known)), _) => known,
+        (Some(unknown), Some(source)) => unknown.insert(Arc::new(source.clone())),
+        _ => {
+            let sources = hierarchy.sources.len();
+            return Err(format!("chunk {position} refers to source {index} of {sources}").into());
+        }
+    };
+    Ok(ChunkRef::Reference { source, offset: reference.offset, length: reference.length })
 }
 
 impl ChunkReader for HierarchyChunks<'_> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        let Self { hierarchy, sources } = self;
-        let array = hierarchy.array(path).ok_or_else(|| format!("there is no array {path:?}"))?;
+        self.sources.resize(self.hierarchy.sources.len(), None);
+        let (hierarchy, sources) = (self.hierarchy, &mut self.sources);
+        let array = array_at(hierarchy, path)?;
         Ok(Box::new(array.chunks.iter_from(start).map(move |(position, entry)| {
-            let chunk = match entry {
-                ChunkEntry::Inline(bytes) => Chunk::Inline(bytes.clone()),
-                ChunkEntry::Reference(reference) => {
-                    let index = reference.source.index();
-                    let source = match sources.get(&index) {
-                        Some(known) => Arc::clone(known),
-                        None => {
-                            let source = hierarchy.sources.get(index).cloned().ok_or_else(|| {
-                                let sources = hierarchy.sources.len();
-                                format!("chunk {position} refers to source {index} of {sources}")
-                            })?;
-                            Arc::clone(sources.entry(index).or_insert(Arc::new(source)))
-                        }
-                    };
-                    Chunk::Reference { source, offset: reference.offset, length: reference.length }
-                }
-            };
-            Ok((position, chunk))
+            Ok((position, chunk_ref(hierarchy, sources, (position, entry))?.to_chunk()))
         })))
     }
 
+    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
+        self.sources.resize(self.hierarchy.sources.len(), None);
+        let (hierarchy, sources) = (self.hierarchy, &mut self.sources);
+        let array = array_at(hierarchy, path)?;
+        for (position, entry) in array.chunks.iter_from(start) {
+            if visit(position, chunk_ref(hierarchy, sources, (position, entry))?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
-        let array = self.hierarchy.array(path).ok_or_else(|| format!("there is no array {path:?}"))?;
-        Ok(array.chunks.len())
+        Ok(array_at(self.hierarchy, path)?.chunks.len())
     }
 }
 
@@ -93,8 +174,7 @@ impl ChunkReader for HierarchyChunks<'_> {
 mod tests {
     use super::*;
     use crate::{
-        Array, ChunkGrid, ChunkManifest, Codec, DataType, Group, Lengths, Node, References, SourceId,
-        ZarrFormat,
+        ChunkGrid, ChunkManifest, Codec, DataType, Group, Lengths, Node, References, SourceId, ZarrFormat,
     };
 
     #[test]
@@ -135,6 +215,13 @@ mod tests {
             .collect();
         let expected = [(1, "file:///y"), (3, "file:///x"), (4, "inline")];
         assert_eq!(seen, expected.map(|(at, url)| (at, url.to_owned())));
+        let mut visited = Vec::new();
+        let visit = &mut |at, chunk: ChunkRef<'_>| {
+            visited.push((at, url(chunk.to_chunk())));
+            if at == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        reader.visit("a", 1, visit).unwrap();
+        assert_eq!(visited, seen[..2]);
         assert_eq!(reader.count("a").unwrap(), 4);
         assert!(reader.chunks("b", 0).is_err());
     }

@@ -27,7 +27,7 @@ mod read_error;
 mod reader;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
-pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, Chunks, HierarchyChunks};
+pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, HierarchyChunks};
 pub use codecs::{
     Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, StoredInteger, TiffScheme,
 };

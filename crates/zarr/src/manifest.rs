@@ -199,6 +199,7 @@ fn head((n, column): (usize, &mut impl Iterator<Item = (u64, Reference)>)) -> Op
 }
 
 /// Removes the first head, and inserts the next chunk of its column.
+#[inline]
 fn advance(
     heads: &mut BinaryHeap<Head>,
     columns: &mut [impl Iterator<Item = (u64, Reference)>],
