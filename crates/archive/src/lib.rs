@@ -44,8 +44,8 @@ pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
 pub use plan::{
-    Block, Direction, Extent, FileExtent, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
-    PlannedEra, Range, Selection, Signatures, plan,
+    Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
+    PlannedEra, Range, Selection, Signatures, Units, plan,
 };
 #[cfg(feature = "icechunk")]
 pub use repository::commit_or_append;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use smallvec::smallvec;
 use virtualize::zarr::{
     Array, ChunkEntry, Group, Hierarchy, Node, Source,
     cf::attributes::{decides_values, names_quantity},
@@ -18,7 +19,7 @@ use crate::{
     compat::{Signature, differences, wanted},
     error::CombineError,
     join::combine,
-    plan::{Block, Direction, FileExtent, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
+    plan::{Block, Direction, FileExtent, Files, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
     values::dates::date_of,
 };
 
@@ -141,28 +142,27 @@ impl AppendTarget<'_> {
     fn era(&self, members: &[&Member; 2], layout: &Layout) -> Result<PlannedEra, Error> {
         let refuse = |reason: String| self.refuse(self.options.group.trim_matches('/'), reason);
         let signatures = members.map(|member| Signature::of(member, layout));
-        let mut extents = Vec::new();
-        for (row, (member, signature)) in (0..).zip(members.iter().zip(&signatures)) {
-            let file = FileExtent::of(row, member, signature, layout);
-            extents.push(file.map_err(|error| refuse(error.to_string()))?);
+        let mut files = Files::default();
+        let (mut ranges, mut sizes) = (Vec::new(), Vec::new());
+        for (member, signature) in members.iter().zip(&signatures) {
+            let file = FileExtent::of(member, layout).map_err(|error| refuse(error.to_string()))?;
+            let extent = file.extents().first();
+            ranges.push(extent.and_then(|extent| extent.range.clone()));
+            sizes.push(extent.map_or(0, |extent| extent.size));
+            let kind = files.kind(&signature.storage_digest(), || signature.digest());
+            files.push(kind, file);
         }
-        let ranges: Vec<Option<Range>> =
-            extents.iter().map(|file| file.extents.first().and_then(|extent| extent.range.clone())).collect();
-        let sizes: Vec<u64> =
-            extents.iter().map(|file| file.extents.first().map_or(0, |extent| extent.size)).collect();
         if sizes.last() == Some(&0) {
             return Err(refuse(format!("what is appended has no element along {:?}", self.dimension)));
         }
-        let signature = extents.first().map(|file| file.signature.clone()).unwrap_or_default();
+        let [signature, _] = signatures.each_ref().map(Signature::digest);
+        let member = |row| members.get(usize::try_from(row).ok()?).copied();
         let known = Known {
-            signatures: extents
-                .iter()
-                .map(|file| file.storage.clone())
-                .zip(signatures.iter().cloned())
-                .collect(),
-            coordinates: &|row, name| coordinates(members.get(usize::try_from(row).ok()?)?, name),
+            signatures: signatures.iter().map(|one| (one.storage_digest(), one.clone())).collect(),
+            coordinates: &|row, name| coordinates(member(row)?, name),
+            url: &|row| member(row).map(|member| member.item.url.clone()).unwrap_or_default(),
         };
-        let planned = match plan(extents, &known, layout, &PlanOptions::default()) {
+        let planned = match plan(files, &known, layout, &PlanOptions::default()) {
             Ok(planned) => planned,
             Err(CombineError::Eras { .. }) => return Err(self.differs(&signatures)),
             Err(CombineError::Files { problem, .. }) => {
@@ -181,7 +181,8 @@ impl AppendTarget<'_> {
                 return Err(refuse(reason.unwrap_or_else(|| "it does not follow what is there".to_owned())));
             }
         };
-        let blocks = rows.into_iter().enumerate().map(|(at, row)| block(row, at, members)).collect();
+        let blocks =
+            (0..).zip(rows).map(|(at, row)| Block { row, at: smallvec![at], selection: None }).collect();
         Ok(PlannedEra { signature, group: String::new(), sizes: vec![sizes], blocks })
     }
 
@@ -209,12 +210,6 @@ impl AppendTarget<'_> {
             None => self.refuse(self.options.group.trim_matches('/'), "its parts cannot stand side by side"),
         }
     }
-}
-
-fn block(row: u64, at: usize, members: &[&Member; 2]) -> Block {
-    let url =
-        usize::try_from(row).ok().and_then(|row| members.get(row)).map(|member| member.item.url.clone());
-    Block { row, url: url.unwrap_or_default(), at: vec![at], selection: None }
 }
 
 /// Returns url, offset and length of a chunk of a file.
@@ -260,9 +255,9 @@ fn is_remark(name: &str) -> bool {
 
 /// Returns first and last coordinate as text; times as dates.
 fn shown(range: &Range) -> String {
-    let Range { first, last, units, calendar, .. } = range;
+    let Range { first, last, .. } = range;
     let one = |value| {
-        let date = units.as_deref().and_then(|units| date_of(value, units, calendar.as_deref()));
+        let date = range.units().and_then(|units| date_of(value, units, range.calendar()));
         date.unwrap_or_else(|| value.to_string())
     };
     if first == last { one(first) } else { format!("{} to {}", one(first), one(last)) }

@@ -1,7 +1,5 @@
 //! Combines all files into one dataset, from the rows of the journal alone.
 
-use std::collections::HashMap;
-
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
@@ -13,7 +11,7 @@ use crate::{
     event::Events,
     join::combine,
     journal::{JournalError, Planned, unpack},
-    plan::{FileExtent, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
+    plan::{Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
 };
 
 /// Maximum number of differences that an error names.
@@ -47,33 +45,34 @@ impl Combination {
         others: &str,
     ) -> Result<Self, Error> {
         let rows = journal.planned()?;
-        let mut hasher = Sha256::new();
-        hasher.update(format!("{options:?} {others}"));
-        let mut briefs = Vec::with_capacity(rows.len());
+        let mut chain = Chain::new(&format!("{options:?} {others}"));
+        let (mut files, signatures) = kinds(journal)?;
+        files.reserve(rows.len());
         let (mut ids, mut runs) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-        for (place, Planned { id, run, brief }) in (0_u64..).zip(rows) {
-            hasher.update(format!("{place} {run} {brief}"));
-            let mut brief: FileExtent = serde_json::from_str(&brief).map_err(|error| {
-                JournalError::Failed { path: journal.path().to_owned(), reason: format!("row {id}: {error}") }
+        for Planned { id, run, storage, extent } in rows {
+            chain.add(id, run);
+            let extent = serde_json::from_str(&extent).map_err(|error| JournalError::Failed {
+                path: journal.path().to_owned(),
+                reason: format!("row {id}: {error}"),
             })?;
-            brief.row = place;
             ids.push(id);
             runs.push(run);
-            briefs.push(brief);
+            // Rows refer to signatures, which are all known.
+            let kind = files.kind(&storage, String::new);
+            files.push(kind, extent);
         }
         let of_row = |row: u64, name: &str| {
             let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
             coordinates(&unpack(item, member).ok()?, name)
         };
-        let known = Known { signatures: signatures(journal)?, coordinates: &of_row };
-        let of_files: HashMap<String, String> =
-            briefs.iter().map(|brief| (brief.url.clone(), brief.storage.clone())).collect();
-        let plan = match plan(briefs, &known, layout, options) {
+        let url = |row: u64| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
+        let known = Known { signatures, coordinates: &of_row, url: &url };
+        let plan = match plan(files, &known, layout, options) {
             Ok(plan) => plan,
-            Err(CombineError::Eras { eras }) => return Err(mismatch(&known.signatures, &of_files, &eras)),
+            Err(CombineError::Eras { eras }) => return Err(mismatch(journal, &known.signatures, &eras)),
             Err(error) => return Err(error.into()),
         };
-        let digest = hex::encode(hasher.finalize());
+        let digest = chain.digest();
         Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, runs, digest })
     }
 
@@ -181,21 +180,49 @@ fn shift_sources(group: &mut Group, shift: u32) {
     }
 }
 
-/// Returns the signatures of all files, except those past the first thousand.
-fn signatures(journal: &Journal) -> Result<Signatures, Error> {
-    let mut signatures = Signatures::new();
-    for (digest, _) in journal.signature_digests()?.into_iter().take(MAX_SIGNATURES) {
-        if let Ok(signature) = serde_json::from_str::<Signature>(&journal.signature(&digest)?) {
-            signatures.insert(digest, signature);
-        }
+/// Identifies the rows of a plan, and the options that the output depends on. Further rows continue the chain.
+#[derive(Clone, Debug)]
+pub(super) struct Chain([u8; 32]);
+
+impl Chain {
+    /// Starts a chain with options.
+    pub(super) fn new(options: &str) -> Self {
+        Self(Sha256::digest(options).into())
     }
-    Ok(signatures)
+
+    /// Adds the next file by its row in the journal, and the run that read it: together they identify its record.
+    pub(super) fn add(&mut self, id: i64, run: i64) {
+        let hasher = Sha256::new().chain_update(self.0);
+        self.0 = hasher.chain_update(id.to_le_bytes()).chain_update(run.to_le_bytes()).finalize().into();
+    }
+
+    /// Returns the digest in hexadecimal.
+    pub(super) fn digest(&self) -> String {
+        hex::encode(self.0)
+    }
 }
 
-/// Returns the error that describes how the first files of the first two eras differ; `of_files` maps each file to the
-/// digest of its signature.
-fn mismatch(signatures: &Signatures, of_files: &HashMap<String, String>, eras: &[(u64, String)]) -> Error {
-    let mut first = eras.iter().filter_map(|(_, url)| signatures.get(of_files.get(url)?));
+/// Returns the kinds of all files, and the signatures of the first thousand.
+fn kinds(journal: &Journal) -> Result<(Files, Signatures), Error> {
+    let (mut files, mut signatures) = (Files::default(), Signatures::new());
+    for (storage, _) in journal.signature_digests()? {
+        let signature = serde_json::from_str::<Signature>(&journal.signature(&storage)?);
+        let signature = signature.map_err(|error| JournalError::Failed {
+            path: journal.path().to_owned(),
+            reason: format!("signature {storage}: {error}"),
+        })?;
+        files.kind(&storage, || signature.digest());
+        if signatures.len() < MAX_SIGNATURES {
+            signatures.insert(storage, signature);
+        }
+    }
+    Ok((files, signatures))
+}
+
+/// Returns the error that describes how the first files of the first two eras differ.
+fn mismatch(journal: &Journal, signatures: &Signatures, eras: &[(u64, String)]) -> Error {
+    let of_file = |url: &str| signatures.get(&journal.storage_of(url).ok()?);
+    let mut first = eras.iter().filter_map(|(_, url)| of_file(url));
     let differences = match (first.next(), first.next()) {
         (Some(left), Some(right)) => differences(left, right),
         _ => Vec::new(),

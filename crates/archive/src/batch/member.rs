@@ -28,10 +28,9 @@ pub(super) async fn content(
     let sources = hierarchy.sources.clone();
     let member = Member { item: item.clone(), hierarchy, values, digests, given };
     let signature = Signature::of(&member, layout);
-    // The plan assigns the row.
-    let extent = FileExtent::of(0, &member, &signature, layout).map_err(misfit)?;
+    let extent = FileExtent::of(&member, layout).map_err(misfit)?;
     Ok(Content::Member(Box::new(MemberRow {
-        signature_digest: extent.storage.clone(),
+        signature_digest: signature.storage_digest(),
         signature: text(&signature)?,
         brief: text(&extent)?,
         hierarchy: packed,

@@ -166,12 +166,11 @@ impl Combination {
         let mut hasher = Sha256::new();
         hasher.update(format!("{:?} {:?} {:?} {}", self.layout, self.options, batch.relocation, era.group));
         for block in era.blocks.get(..files)? {
-            // Keep this text: existing journals contain digests of it.
-            let selection = block.selection.map(|Selection { start, end, of }| {
-                format!("Some(Taken {{ start: {start}, end: {end}, of: {of} }})")
-            });
-            let selection = selection.as_deref().unwrap_or("None");
-            hasher.update(format!("{} {:?} {selection}", block.url, id_of(&self.runs, block.row)?));
+            let selection =
+                block.selection.as_deref().map(|Selection { start, end, of }| format!("{start} {end} {of}"));
+            let selection = selection.unwrap_or_default();
+            let (id, run) = (id_of(&self.ids, block.row)?, id_of(&self.runs, block.row)?);
+            hasher.update(format!("{id} {run} {selection}"));
         }
         Some(hex::encode(hasher.finalize()))
     }

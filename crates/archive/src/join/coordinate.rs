@@ -38,7 +38,7 @@ pub(super) fn array(name: &str, given: Vec<Given>, format: ZarrFormat) -> Option
 /// Inlines scalars as strings, `int64` or `float64`: the first type that represents all of them.
 fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
     let texts = scalars.iter().map(|scalar| match scalar {
-        Scalar::Text(text) => Some(text.clone()),
+        Scalar::Text(text) => Some(text.to_string()),
         _ => None,
     });
     if let Some(texts) = texts.collect::<Option<Vec<_>>>() {

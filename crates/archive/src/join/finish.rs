@@ -132,7 +132,7 @@ impl<'a> Finish<'a> {
     /// Returns whether some place has no part of the array. Fails if a file lacks an array that is not optional.
     fn missing(&mut self, path: &str, growing: &Growing) -> Result<bool, Problem> {
         let expected: BTreeSet<Vec<usize>> =
-            self.joiner.era.blocks.iter().map(|block| growing.key(&block.at)).collect();
+            self.joiner.era.blocks.iter().map(|block| growing.key(&block.indices())).collect();
         let absent = expected.len().saturating_sub(growing.pieces.len());
         if absent > 0 {
             if !Layout::has(&self.joiner.layout.optional, path) {
@@ -141,8 +141,8 @@ impl<'a> Finish<'a> {
                     .era
                     .blocks
                     .iter()
-                    .find(|block| !growing.pieces.contains_key(&growing.key(&block.at)));
-                let first = first.map_or("", |block| block.url.as_str());
+                    .find(|block| !growing.pieces.contains_key(&growing.key(&block.indices())));
+                let first = first.and_then(|block| self.joiner.urls.get(&block.row)).map_or("", |url| url);
                 return Err(Problem::Lacking { count: absent, first: first.to_owned() });
             }
             let text = format!("{absent} files do not have it: their part reads as the fill value");

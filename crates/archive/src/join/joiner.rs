@@ -40,6 +40,8 @@ pub(super) struct Joiner<'a> {
     /// Coordinates that no array provides, by place, for each dimension.
     pub(super) given: Vec<BTreeMap<usize, Given>>,
     pub(super) notes: BTreeSet<Note>,
+    /// The files by row.
+    pub(super) urls: HashMap<u64, Arc<str>>,
     /// IDs of sources by URL, entity tag, size and time of modification.
     sources: HashMap<SourceKey, SourceId>,
 }
@@ -56,13 +58,15 @@ impl<'a> Joiner<'a> {
             followers: BTreeMap::new(),
             given: vec![BTreeMap::new(); layout.along.len()],
             notes: BTreeSet::new(),
+            urls: HashMap::new(),
             sources: HashMap::new(),
         }
     }
 
     /// Adds a file at its place.
     pub(super) fn add(&mut self, block: &Block, mut member: Member) -> Result<(), CombineError> {
-        let at = block.at.as_slice();
+        let at = block.indices();
+        let at = at.as_slice();
         let url: Arc<str> = member.item.url.as_str().into();
         let error = |problem| CombineError::file(&*url, problem);
         if member.hierarchy.format != self.whole.format {
@@ -71,6 +75,7 @@ impl<'a> Joiner<'a> {
         self.give(at, &member).map_err(error)?;
         let roles = roles(&member.hierarchy, self.layout);
         let related = times::time_arrays(&member.hierarchy, self.layout.inline_limit);
+        self.urls.insert(block.row, Arc::clone(&url));
         let ids = self.sources_of(&member.hierarchy.sources);
         self.follow(&member.hierarchy);
         self.merge_groups(&member.hierarchy.root);
@@ -79,7 +84,7 @@ impl<'a> Joiner<'a> {
             let are_times = related.contains(&path);
             let always = is_copied(&path, &array, &roles, are_times);
             if let (Some(taken), [DimRole::Axis(axis)], [along]) =
-                (block.selection, roles.as_slice(), self.layout.along.as_slice())
+                (block.selection.as_deref().copied(), roles.as_slice(), self.layout.along.as_slice())
             {
                 let values = member.values.get_mut(&path).map(|values| &mut values.bytes);
                 selection::select(&mut array, values, *axis, taken, along.name())

@@ -307,7 +307,7 @@ fn a_member_comes_back_as_it_was() {
     };
     let journal = read_all(journal, |_| done(Content::Member(Box::new(member.clone()))));
     let planned = journal.planned().unwrap();
-    assert_eq!(planned.first().map(|row| row.brief.as_str()), Some("{\"row\":0}"));
+    assert_eq!(planned.first().map(|row| row.extent.as_str()), Some("{\"row\":0}"));
     assert_eq!(journal.signature("e").unwrap(), "{}");
     let (found, row) = journal.member(planned.first().unwrap().id).unwrap();
     assert_eq!(found, item("a", "1"));

@@ -142,8 +142,10 @@ pub(crate) struct Planned {
     pub(crate) id: i64,
     /// Number of the run that read it.
     pub(crate) run: i64,
+    /// [`crate::compat::Signature::storage_digest`].
+    pub(crate) storage: String,
     /// The [`crate::plan::FileExtent`], as JSON.
-    pub(crate) brief: String,
+    pub(crate) extent: String,
 }
 
 impl Journal {
@@ -199,12 +201,30 @@ impl Journal {
     /// Returns the files that are done, in order.
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         let all = || {
-            let sql = "SELECT id, run, brief FROM files WHERE state = 1 AND brief IS NOT NULL ORDER BY position, id";
+            let sql = "SELECT id, run, era, brief FROM files WHERE state = 1 AND brief IS NOT NULL
+                ORDER BY position, id";
             let mut statement = self.connection.prepare(sql)?;
-            let row = |row: &Row<'_>| Ok(Planned { id: row.get(0)?, run: row.get(1)?, brief: row.get(2)? });
+            let row = |row: &Row<'_>| {
+                Ok(Planned { id: row.get(0)?, run: row.get(1)?, storage: row.get(2)?, extent: row.get(3)? })
+            };
             statement.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()
         };
         all().map_err(|error| self.failed(error))
+    }
+
+    /// Returns the URL of a file.
+    pub(crate) fn url(&self, id: i64) -> Result<String, JournalError> {
+        let find = || {
+            let mut statement = self.connection.prepare_cached("SELECT url FROM files WHERE id = ?1")?;
+            statement.query_row([id], |row| row.get(0))
+        };
+        find().map_err(|error| self.failed(error))
+    }
+
+    /// Returns the storage digest of a file.
+    pub(crate) fn storage_of(&self, url: &str) -> Result<String, JournalError> {
+        let sql = "SELECT era FROM files WHERE url = ?1";
+        self.connection.query_row(sql, [url], |row| row.get(0)).map_err(|error| self.failed(error))
     }
 
     /// Returns a member of the combined dataset.

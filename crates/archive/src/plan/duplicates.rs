@@ -1,31 +1,29 @@
 //! Files with the same coordinates.
 
 use super::{
-    extent::{FileExtent, conflict},
-    model::{LeftOut, Plan},
+    model::{LeftOut, Plan, Source},
     options::OnDuplicate,
 };
 use crate::error::{CombineError, Problem};
 
 /// Returns which of the files at a place is kept, and reports the others.
-pub(super) fn resolve_duplicates<'a>(
-    files: &[usize],
-    briefs: &[&'a FileExtent],
+pub(super) fn resolve_duplicates(
+    there: &[u32],
+    source: Source<'_>,
     on_duplicate: OnDuplicate,
     plan: &mut Plan,
-) -> Result<Option<&'a FileExtent>, CombineError> {
-    let mut there: Vec<&FileExtent> = files.iter().filter_map(|n| briefs.get(*n).copied()).collect();
-    let kept = match on_duplicate {
-        OnDuplicate::Last => there.pop(),
-        OnDuplicate::First | OnDuplicate::Error => (!there.is_empty()).then(|| there.remove(0)),
+) -> Result<Option<u32>, CombineError> {
+    let split = match on_duplicate {
+        OnDuplicate::Last => there.split_last(),
+        OnDuplicate::First | OnDuplicate::Error => there.split_first(),
     };
-    let Some(kept) = kept else { return Ok(None) };
-    for other in there {
+    let Some((kept, others)) = split else { return Ok(None) };
+    for other in others {
         if on_duplicate == OnDuplicate::Error {
-            return Err(conflict(kept, other, Problem::SameCoordinates));
+            return Err(source.conflict(*kept, *other, Problem::SameCoordinates));
         }
-        let reason = format!("it has the same coordinates as {}", kept.url);
-        plan.left_out.push(LeftOut { row: other.row, url: other.url.clone(), reason });
+        let reason = format!("it has the same coordinates as {}", source.url(*kept));
+        plan.left_out.push(LeftOut { row: (*other).into(), url: source.url(*other), reason });
     }
-    Ok(Some(kept))
+    Ok(Some(*kept))
 }

@@ -1,43 +1,25 @@
-use serde::{Deserialize, Serialize};
-use virtualize::ArrayValues;
-use virtualize::zarr::{Array, Hierarchy, NodePath};
+use std::sync::Arc;
 
-use crate::{
-    Along, Layout, Member,
-    compat::{Signature, is_coordinate, times::text},
-    error::{CombineError, Problem},
-    values::{
-        Scalar,
-        scalar::{Given, elements},
-        sentinel::Sentinels,
-    },
-};
+use crate::{Layout, Member, error::CombineError, values::Scalar};
 
-/// What must be known of a file to find its place among the others.
-///
-/// Journals hold it as JSON.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct FileExtent {
-    /// The file's row in the journal.
-    pub row: u64,
-    /// Its url.
-    pub url: String,
-    /// [`Signature::digest`]: files of equal signatures are compatible.
-    #[serde(rename = "era")]
-    pub signature: String,
-    /// [`Signature::storage_digest`]: how the file stores its arrays decides whether files of different signatures are
-    /// compatible.
-    #[serde(default, rename = "kind")]
-    pub storage: String,
-    /// Its extent along each dimension, in the layout's order.
-    pub extents: Vec<Extent>,
-    /// The elements that are selected along the only dimension; `None` for all.
-    #[serde(default, rename = "taken", skip_serializing_if = "Option::is_none")]
-    pub selection: Option<Selection>,
+mod measure;
+mod text;
+
+pub(crate) use measure::coordinates;
+
+/// The extent of a file along each dimension of the layout: what decides its place among the others.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FileExtent(Extents);
+
+/// One extent needs no allocation, since most layouts have one dimension.
+#[derive(Clone, PartialEq, Debug)]
+enum Extents {
+    One([Extent; 1]),
+    Several(Box<[Extent]>),
 }
 
 /// Elements of a file that are selected along a dimension.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// Start, in elements.
     pub start: u64,
@@ -48,7 +30,7 @@ pub struct Selection {
 }
 
 /// The extent of a file along a dimension.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Extent {
     /// Number of elements; 1 along a new dimension.
     pub size: u64,
@@ -57,7 +39,7 @@ pub struct Extent {
 }
 
 /// The coordinates of a file along a dimension.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Range {
     /// The first one that is not missing.
     pub first: Scalar,
@@ -67,6 +49,13 @@ pub struct Range {
     pub direction: Direction,
     /// Hash that distinguishes coordinates with the same ends.
     pub digest: u64,
+    /// Units and calendar, if the coordinate has any. Files share them.
+    pub units: Option<Arc<Units>>,
+}
+
+/// Units of a coordinate.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Units {
     /// Units, if the coordinate has any.
     pub units: Option<String>,
     /// Calendar, if the coordinate has one.
@@ -74,7 +63,7 @@ pub struct Range {
 }
 
 /// The order of the coordinates of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// There is only one.
     Single,
@@ -91,150 +80,84 @@ impl FileExtent {
     ///
     /// # Errors
     /// A file that lacks a dimension of the layout, or already has one that is to be new; coordinates that were not read.
-    pub fn of(
-        row: u64,
-        member: &Member,
-        signature: &Signature,
-        layout: &Layout,
-    ) -> Result<Self, CombineError> {
-        let url = member.item.url.clone();
+    pub fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
         let extent = |along| {
-            extent(member, along, layout).map_err(|problem| CombineError::file(&member.item.url, problem))
+            measure::extent(member, along, layout)
+                .map_err(|problem| CombineError::file(&member.item.url, problem))
         };
-        let extents = layout.along.iter().map(extent).collect::<Result<_, _>>()?;
-        Ok(Self {
-            row,
-            url,
-            signature: signature.digest(),
-            storage: signature.storage_digest(),
-            extents,
-            selection: None,
+        Ok(Self::new(layout.along.iter().map(extent).collect::<Result<_, _>>()?))
+    }
+
+    /// Puts extents together, in the order of the layout's dimensions.
+    pub fn new(extents: Vec<Extent>) -> Self {
+        Self(match <[Extent; 1]>::try_from(extents) {
+            Ok(one) => Extents::One(one),
+            Err(several) => Extents::Several(several.into()),
         })
     }
-}
 
-fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent, Problem> {
-    match along {
-        Along::Concat(name) => existing(member, name),
-        Along::Stack(name) => Ok(Extent { size: 1, range: stacked(member, name, layout)? }),
-    }
-}
-
-fn existing(member: &Member, name: &str) -> Result<Extent, Problem> {
-    let Some((path, array, axis)) = bearer(&member.hierarchy, name) else {
-        let existing = dimensions(&member.hierarchy).join(", ");
-        return Err(Problem::NoDimension { name: name.to_owned(), existing });
-    };
-    let size = array.shape.get(axis).copied().unwrap_or(0);
-    if is_coordinate(&path, array) && !member.given.contains_key(name) {
-        if size == 0 {
-            return Ok(Extent { size, range: None });
+    /// Returns the extents, in the order of the layout's dimensions.
+    pub fn extents(&self) -> &[Extent] {
+        match &self.0 {
+            Extents::One(one) => one,
+            Extents::Several(several) => several,
         }
-        let values = member.values.get(&path).ok_or_else(|| match array.data_type.size() {
-            Some(_) => Problem::ValuesNotRead { path: path.clone() },
-            None => Problem::VariableLengthNotRead { path: path.clone() },
-        })?;
-        return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });
     }
-    Ok(Extent { size, range: given(member, name)? })
-}
 
-/// Returns the array that represents a dimension, and its axis: the coordinate in the highest group, else any array that has
-/// the dimension.
-pub(super) fn bearer<'a>(hierarchy: &'a Hierarchy, name: &str) -> Option<(NodePath, &'a Array, usize)> {
-    let axis = |array: &Array| array.dimension_names.iter().position(|own| own.as_deref() == Some(name));
-    let having = hierarchy.arrays().into_iter().filter_map(|(path, array)| Some((path, array, axis(array)?)));
-    having
-        .min_by_key(|(path, array, _)| (!is_coordinate(path, array), path.matches('/').count(), path.clone()))
-}
-
-fn dimensions(hierarchy: &Hierarchy) -> Vec<String> {
-    let arrays = hierarchy.arrays();
-    let names = arrays.iter().flat_map(|(_, array)| array.dimension_names.iter().flatten().cloned());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>, Problem> {
-    if bearer(&member.hierarchy, name).is_some_and(|(path, array, _)| path != name || array.shape != [1]) {
-        return Err(Problem::DimensionExists { name: name.to_owned() });
-    }
-    if let Some(array) = member.hierarchy.array(name) {
-        if member.given.contains_key(name) {
-            return Err(Problem::TwoCoordinates { name: name.to_owned() });
+    pub(super) fn extents_mut(&mut self) -> &mut [Extent] {
+        match &mut self.0 {
+            Extents::One(one) => one,
+            Extents::Several(several) => several,
         }
-        let values =
-            member.values.get(name).ok_or_else(|| Problem::ValuesNotRead { path: name.to_owned() })?;
-        return Ok(range(array, values, member.hierarchy.format));
     }
-    match layout.coordinate_attributes.get(name) {
-        Some(attribute) => {
-            let value = member.hierarchy.root.attributes.get(attribute);
-            let scalar = value.and_then(Scalar::of_json);
-            let scalar = scalar.ok_or_else(|| Problem::NoAttribute { attribute: attribute.clone() })?;
-            Ok(Some(Range::of_one(scalar, None, None)))
-        }
-        None => given(member, name),
+
+    /// Returns the range of the coordinates along a dimension, by its number.
+    pub(super) fn range(&self, dimension: usize) -> Option<&Range> {
+        self.extents().get(dimension)?.range.as_ref()
     }
-}
 
-fn given(member: &Member, name: &str) -> Result<Option<Range>, Problem> {
-    let Some(value) = member.given.get(name) else { return Ok(None) };
-    let given = Given::of(value)
-        .ok_or_else(|| Problem::NotScalar { name: name.to_owned(), value: value.to_string() })?;
-    let (units, calendar) = (given.units, given.calendar());
-    Ok(Some(Range::of_one(given.value, units.map(str::to_owned), calendar.map(str::to_owned))))
-}
-
-fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrFormat) -> Option<Range> {
-    let sentinels = Sentinels::of(array, format);
-    let scalar = |element| Scalar::of_element(element, &values.data_type);
-    let all: Vec<Option<Scalar>> = elements(values)?
-        .map(|element| if sentinels.is_missing(element) { Some(None) } else { scalar(element).map(Some) })
-        .collect::<Option<_>>()?;
-    let shown = |one: &Option<Scalar>| one.as_ref().map(ToString::to_string).unwrap_or_default();
-    let digest = digest(all.iter().map(shown));
-    let scalars: Vec<Scalar> = all.into_iter().flatten().collect();
-    let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
-    let own = |name| text(&array.attributes, name).map(str::to_owned);
-    Some(Range {
-        first,
-        last,
-        direction: direction(&scalars),
-        digest,
-        units: own("units"),
-        calendar: own("calendar"),
-    })
-}
-
-/// Returns all coordinates of a file along a dimension; `None` if some are missing, or were not read.
-pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
-    let (path, array, _) = bearer(&member.hierarchy, name)?;
-    let values = member.values.get(&path).filter(|_| is_coordinate(&path, array))?;
-    let sentinels = Sentinels::of(array, member.hierarchy.format);
-    let known = |element: &&[u8]| !sentinels.is_missing(element);
-    let scalar =
-        |element| Some(element).filter(known).and_then(|one| Scalar::of_element(one, &values.data_type));
-    elements(values)?.map(scalar).collect()
+    /// Returns the number of elements along a dimension, by its number.
+    pub(super) fn size(&self, dimension: usize) -> u64 {
+        self.extents().get(dimension).map_or(0, |extent| extent.size)
+    }
 }
 
 impl Range {
-    /// Returns the range of some of its coordinates.
-    pub(super) fn part(&self, scalars: &[Scalar]) -> Option<Self> {
-        Some(Self {
-            first: scalars.first()?.clone(),
-            last: scalars.last()?.clone(),
-            direction: direction(scalars),
-            digest: digest(scalars.iter().map(ToString::to_string)),
-            ..self.clone()
-        })
+    /// Returns the range of coordinates, of which the missing ones are left out; `None` without any.
+    pub(super) fn of(scalars: &[Scalar], digest: u64, units: Option<Arc<Units>>) -> Option<Self> {
+        let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
+        Some(Self { first, last, direction: direction(scalars), digest, units })
     }
 
-    fn of_one(scalar: Scalar, units: Option<String>, calendar: Option<String>) -> Self {
-        let digest = digest([scalar.to_string()]);
-        Self { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units, calendar }
+    /// Returns the range of some of its coordinates.
+    pub(super) fn part(&self, scalars: &[Scalar]) -> Option<Self> {
+        Self::of(scalars, digest(scalars.iter().map(ToString::to_string)), self.units.clone())
+    }
+
+    /// Returns the units of the coordinates.
+    pub fn units(&self) -> Option<&str> {
+        self.units.as_ref()?.units.as_deref()
+    }
+
+    /// Returns the calendar of the coordinates.
+    pub fn calendar(&self) -> Option<&str> {
+        self.units.as_ref()?.calendar.as_deref()
+    }
+}
+
+impl Units {
+    /// Returns units to share; `None` if there are neither units nor a calendar.
+    pub fn of(units: Option<&str>, calendar: Option<&str>) -> Option<Arc<Self>> {
+        if units.is_none() && calendar.is_none() {
+            return None;
+        }
+        Some(Arc::new(Self { units: units.map(str::to_owned), calendar: calendar.map(str::to_owned) }))
+    }
+}
+
+impl Direction {
+    pub(super) fn is_monotone(self) -> bool {
+        self != Self::Neither
     }
 }
 
@@ -260,15 +183,4 @@ fn digest(shown: impl IntoIterator<Item = String>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-impl Direction {
-    pub(super) fn is_monotone(self) -> bool {
-        self != Self::Neither
-    }
-}
-
-/// Returns the error of two files that exclude each other.
-pub(super) fn conflict(left: &FileExtent, right: &FileExtent, problem: Problem) -> CombineError {
-    CombineError::Files { left: left.url.clone(), right: right.url.clone(), problem: Box::new(problem) }
 }

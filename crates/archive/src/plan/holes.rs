@@ -1,8 +1,10 @@
 //! Places that no file fills.
 
-use std::collections::BTreeMap;
-
-use super::{extent::FileExtent, model::Plan, options::PlanOptions};
+use super::{
+    arrange::extent_of,
+    model::{Block, Plan, Source},
+    options::PlanOptions,
+};
 use crate::{
     Layout,
     error::{CombineError, Note},
@@ -13,7 +15,8 @@ use crate::{
 /// # Errors
 /// [`CombineError::Holes`], unless empty places are allowed.
 pub(super) fn holes(
-    blocks: &BTreeMap<Vec<usize>, &FileExtent>,
+    source: Source<'_>,
+    blocks: &[Block],
     sizes: &[Vec<u64>],
     options: &PlanOptions,
     layout: &Layout,
@@ -26,9 +29,11 @@ pub(super) fn holes(
     }
     let mut listed = Vec::new();
     let mut at = vec![0; sizes.len()];
+    // Blocks are in order of place.
+    let mut filled = blocks.iter().peekable();
     loop {
-        if !blocks.contains_key(&at) {
-            listed.push(place_name(&at, blocks, layout));
+        if filled.next_if(|block| *block.at == *at).is_none() {
+            listed.push(place_name(source, &at, blocks, layout));
         }
         if listed.len() >= MOST_LISTED || !step(&mut at, sizes) {
             break;
@@ -48,10 +53,10 @@ pub(super) fn holes(
 const MOST_LISTED: usize = 20;
 
 /// Advances to the next place, the last dimension fastest; returns false after the last.
-fn step(at: &mut [usize], sizes: &[Vec<u64>]) -> bool {
+fn step(at: &mut [u32], sizes: &[Vec<u64>]) -> bool {
     for (n, sizes) in at.iter_mut().zip(sizes).rev() {
         *n += 1;
-        if *n < sizes.len() {
+        if u64::from(*n) < sizes.len() as u64 {
             return true;
         }
         *n = 0;
@@ -60,11 +65,11 @@ fn step(at: &mut [usize], sizes: &[Vec<u64>]) -> bool {
 }
 
 /// Names an empty place by the coordinates of the files next to it.
-fn place_name(at: &[usize], blocks: &BTreeMap<Vec<usize>, &FileExtent>, layout: &Layout) -> String {
-    let one = |(dimension, n): (usize, &usize)| {
+fn place_name(source: Source<'_>, at: &[u32], blocks: &[Block], layout: &Layout) -> String {
+    let one = |(dimension, n): (usize, &u32)| {
         let name = layout.along.get(dimension).map_or("", |along| along.name());
-        let beside = blocks.iter().find(|(other, _)| other.get(dimension) == Some(n));
-        let range = beside.and_then(|(_, brief)| brief.extents.get(dimension)?.range.as_ref());
+        let beside = blocks.iter().find(|other| other.at.get(dimension) == Some(n));
+        let range = beside.and_then(|block| extent_of(source, block)?.range(dimension));
         match range {
             Some(range) => format!("{name} {}", range.first),
             None => format!("{name}[{n}]"),

@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    arrange::arrange,
-    extent::FileExtent,
-    model::{Era, Known, Plan, Signatures},
+    arrange::{arrange, extent_of, number},
+    files::Files,
+    model::{Block, Era, Known, Plan, Source},
     options::PlanOptions,
-    overlap::resolve,
+    overlap::{Change, resolve},
 };
 use crate::{
     Layout,
@@ -30,41 +30,58 @@ const MAX_ERAS: usize = 1024;
 const MAX_COORDINATES: usize = 10_000;
 
 /// Merges eras whose files differ only in what the files' places, or conversion of numbers, can reconcile.
-pub(crate) fn merge(eras: Vec<Era>, known: &Known<'_>, layout: &Layout, options: &PlanOptions) -> Vec<Era> {
+pub(crate) fn merge(
+    files: &Files,
+    eras: Vec<Era>,
+    known: &Known<'_>,
+    layout: &Layout,
+    options: &PlanOptions,
+) -> Vec<Era> {
     if eras.len() < 2 || eras.len() > MAX_ERAS || layout.along.is_empty() {
         return eras;
     }
-    let cores: BTreeMap<&str, String> = known
-        .signatures
-        .iter()
-        .map(|(storage, signature)| (storage.as_str(), signature.core_digest()))
-        .collect();
-    let mut of_core: BTreeMap<&String, Vec<Era>> = BTreeMap::new();
+    let kinds = Kinds::new(files, known);
+    let mut of_core: BTreeMap<String, Vec<Era>> = BTreeMap::new();
     let mut merged = Vec::new();
     for era in eras {
-        match common(&era.1, &cores) {
+        match kinds.common_core(files, &era) {
             Some(core) => of_core.entry(core).or_default().push(era),
             None => merged.push(era),
         }
     }
-    let merging = Merging { known, layout, options, coordinates: RefCell::default() };
+    let merging = Merging { files, kinds, known, layout, options, coordinates: RefCell::default() };
     merged.extend(of_core.into_values().flat_map(|eras| merging.merge(eras)));
-    merged.sort_by_key(|(_, files)| files.first().map(|file| file.row));
+    merged.sort_by_key(|era| era.first().copied());
     merged
 }
 
-/// Returns the core digest that all files of an era share.
-fn common<'a>(files: &[FileExtent], cores: &'a BTreeMap<&str, String>) -> Option<&'a String> {
-    let storages: BTreeSet<&str> = files.iter().map(|file| file.storage.as_str()).collect();
-    let mut found = storages.into_iter().map(|storage| cores.get(storage));
-    let first = found.next()??;
-    found.all(|other| other == Some(first)).then_some(first)
+/// The signatures of files by the number of their kind, as far as they are known.
+struct Kinds<'a>(Vec<Option<&'a Signature>>);
+
+impl<'a> Kinds<'a> {
+    fn new(files: &Files, known: &'a Known<'_>) -> Self {
+        Self(files.kinds().iter().map(|kind| known.signatures.get(&kind.storage)).collect())
+    }
+
+    fn get(&self, kind: u32) -> Option<&'a Signature> {
+        *self.0.get(usize::try_from(kind).ok()?)?
+    }
+
+    /// Returns the core digest that all files of an era share.
+    fn common_core(&self, files: &Files, era: &Era) -> Option<String> {
+        let kinds: BTreeSet<u32> = era.iter().map(|file| files.kind_of(*file)).collect();
+        let mut found = kinds.into_iter().map(|kind| self.get(kind).map(Signature::core_digest));
+        let first = found.next()??;
+        found.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    }
 }
 
 type RowAndDimension = (u64, String);
 
 /// Merges eras of one core digest.
 struct Merging<'a> {
+    files: &'a Files,
+    kinds: Kinds<'a>,
     known: &'a Known<'a>,
     layout: &'a Layout,
     options: &'a PlanOptions,
@@ -97,22 +114,30 @@ impl Merging<'_> {
 
     /// Returns false if the first signatures of two eras rule it out, wherever the files are placed.
     fn may_be_possible(&self, one: &Era, other: &Era) -> bool {
-        let signature = |(_, files): &Era| self.known.signatures.get(&files.first()?.storage);
+        let signature = |era: &Era| self.kinds.get(self.files.kind_of(*era.first()?));
         signature(one).zip(signature(other)).is_some_and(|(one, other)| one.may_share_storage(other))
     }
 
     fn is_possible(&self, eras: &[&Era]) -> bool {
-        let mut files: Vec<&FileExtent> = eras.iter().flat_map(|(_, files)| files).collect();
-        files.sort_by_key(|file| file.row);
-        let Self { known, layout, options, .. } = self;
+        let mut era: Era = eras.iter().copied().flatten().copied().collect();
+        era.sort_unstable();
+        let source = Source { files: self.files, url: self.known.url };
         let coordinates = |row: u64, name: &str| self.coordinates(row, name);
         // Files that no selection separates are refused later, with the reason, if nothing else distinguishes them.
-        let clipped = resolve(&files, &coordinates, layout, options.on_duplicate, &mut Plan::default());
-        let clipped = clipped.unwrap_or_default();
-        if let Some(clipped) = &clipped {
-            files = clipped.iter().collect();
+        let changes = resolve(source, &era, &coordinates, self.layout, self.options.on_duplicate);
+        let changes = changes.unwrap_or_default();
+        if changes.is_empty() {
+            return self.fit(self.files, &era);
         }
-        Candidate { files: &files, signatures: &known.signatures, layout, options }.check().is_some()
+        let mut files = self.files.clone();
+        apply(changes, &mut files, &mut era);
+        self.fit(&files, &era)
+    }
+
+    fn fit(&self, files: &Files, era: &Era) -> bool {
+        let source = Source { files, url: self.known.url };
+        let Self { kinds, layout, options, .. } = self;
+        Candidate { source, era, kinds, layout, options }.check().is_some()
     }
 
     fn coordinates(&self, row: u64, name: &str) -> Option<Vec<Scalar>> {
@@ -129,16 +154,29 @@ impl Merging<'_> {
     }
 }
 
-fn concatenated((name, mut files): Era, (_, mut others): Era) -> Era {
-    files.append(&mut others);
-    files.sort_by_key(|file| file.row);
-    (name, files)
+/// Applies changes to files that overlap others.
+pub(super) fn apply(changes: Vec<(u32, Change)>, files: &mut Files, era: &mut Era) {
+    let mut left_out = BTreeSet::new();
+    for (file, change) in changes {
+        match change {
+            Change::LeftOut => drop(left_out.insert(file)),
+            Change::Clipped(extent, _) => files.set_extent(file, extent),
+        }
+    }
+    era.retain(|file| !left_out.contains(file));
+}
+
+fn concatenated(mut era: Era, mut other: Era) -> Era {
+    era.append(&mut other);
+    era.sort_unstable();
+    era
 }
 
 /// Files of several signatures that may be compatible.
 struct Candidate<'a> {
-    files: &'a [&'a FileExtent],
-    signatures: &'a Signatures,
+    source: Source<'a>,
+    era: &'a Era,
+    kinds: &'a Kinds<'a>,
     layout: &'a Layout,
     options: &'a PlanOptions,
 }
@@ -146,9 +184,9 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     /// Returns `Some` if all arrays can be joined.
     fn check(&self) -> Option<()> {
-        let storages: BTreeSet<&str> = self.files.iter().map(|file| file.storage.as_str()).collect();
+        let kinds: BTreeSet<u32> = self.era.iter().map(|file| self.source.files.kind_of(*file)).collect();
         let signatures: Vec<&Signature> =
-            storages.into_iter().map(|storage| self.signatures.get(storage)).collect::<Option<_>>()?;
+            kinds.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
         let first = signatures.first()?;
         if !first.numbers.keys().all(|path| numbers_agree(path, &signatures)) {
             return None;
@@ -159,26 +197,25 @@ impl Candidate<'_> {
         if differing.is_empty() {
             return Some(());
         }
-        let (blocks, sizes) = arrange(self.files, self.layout, self.options, &mut Plan::default()).ok()?;
+        let arranged = arrange(self.source, self.era, self.layout, self.options, &mut Plan::default());
+        let (blocks, sizes) = arranged.ok()?;
         differing.into_iter().all(|path| self.check_array(path, &blocks, &sizes).is_some()).then_some(())
     }
 
-    fn check_array(
-        &self,
-        path: &str,
-        blocks: &BTreeMap<Vec<usize>, &FileExtent>,
-        sizes: &[Vec<u64>],
-    ) -> Option<()> {
+    fn check_array(&self, path: &str, blocks: &[Block], sizes: &[Vec<u64>]) -> Option<()> {
         let mut sizes = sizes.to_vec();
         let mut parts = BTreeMap::new();
         let (mut first, mut bytes) = (None, 0_u64);
-        for (at, file) in blocks {
-            let signature = self.signatures.get(&file.storage)?;
+        for block in blocks {
+            let at: Vec<usize> =
+                block.at.iter().map(|n| usize::try_from(*n)).collect::<Result<_, _>>().ok()?;
+            let signature = self.kinds.get(self.source.files.kind_of(number(block)))?;
             let stored = signature.stored.get(path)?;
             let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
-            let lengths: Vec<u64> = file.extents.iter().map(|extent| extent.size).collect();
-            let part = stored.chunk_layout(&file.url, &lengths, stored.codecs == leading.codecs)?;
-            for ((role, n), sizes) in stored.roles.iter().zip(at).zip(&mut sizes) {
+            let extent = extent_of(self.source, block)?;
+            let lengths: Vec<u64> = extent.extents().iter().map(|extent| extent.size).collect();
+            let part = stored.chunk_layout("", &lengths, stored.codecs == leading.codecs)?;
+            for ((role, n), sizes) in stored.roles.iter().zip(&at).zip(&mut sizes) {
                 if let DimRole::Axis(axis) = role {
                     *sizes.get_mut(*n)? = *part.shape.get(*axis)?;
                 }
@@ -186,7 +223,7 @@ impl Candidate<'_> {
             bytes =
                 bytes.saturating_add(part.shape.iter().fold(stored.element, |all, n| all.saturating_mul(*n)));
             let at = stored.roles.iter().zip(at);
-            let at = at.map(|(role, n)| if *role == DimRole::Invariant { 0 } else { *n }).collect();
+            let at = at.map(|(role, n)| if *role == DimRole::Invariant { 0 } else { n }).collect();
             parts.insert(at, part);
         }
         if bytes > MAX_KEPT {

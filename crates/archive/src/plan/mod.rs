@@ -3,6 +3,7 @@
 mod arrange;
 mod duplicates;
 mod extent;
+mod files;
 mod holes;
 mod merge;
 mod model;
@@ -16,15 +17,17 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(crate) use extent::coordinates;
-pub use extent::{Direction, Extent, FileExtent, Range, Selection};
+pub use extent::{Direction, Extent, FileExtent, Range, Selection, Units};
+pub use files::Files;
 pub(crate) use merge::merge;
 pub use model::{Block, Known, LeftOut, Plan, PlannedEra, Signatures};
 pub use options::{OnDuplicate, OnMismatch, PlanOptions};
 
 use crate::{Layout, error::CombineError};
-use arrange::arrange;
+use arrange::{arrange, number};
 use holes::holes;
-use model::Era;
+use model::{Era, Source};
+use overlap::Change;
 
 /// Assigns each file its place: by era, and in each era in the order of the files' coordinates. Eras that differ only in
 /// storage or types of numbers which are compatible are merged, if their signatures are known.
@@ -32,84 +35,102 @@ use model::Era;
 /// # Errors
 /// Files that overlap, are not monotone, have the same coordinates, or are of several eras; empty places.
 pub fn plan(
-    briefs: Vec<FileExtent>,
+    mut files: Files,
     known: &Known<'_>,
     layout: &Layout,
     options: &PlanOptions,
 ) -> Result<Plan, CombineError> {
     let mut plan = Plan::default();
-    let mut eras: BTreeMap<String, Vec<FileExtent>> = BTreeMap::new();
-    for brief in briefs {
-        let empty = layout.along.iter().zip(&brief.extents).find(|(_, extent)| extent.size == 0);
-        if let Some((along, _)) = empty {
-            let reason = format!("dimension {} has length 0", along.name());
-            plan.left_out.push(LeftOut { row: brief.row, url: brief.url, reason });
-        } else {
-            eras.entry(brief.signature.clone()).or_default().push(brief);
-        }
-    }
-    let mut eras: Vec<_> = eras.into_iter().collect();
-    for (_, briefs) in &mut eras {
-        briefs.sort_by_key(|brief| brief.row);
-    }
-    eras.sort_by_key(|(_, briefs)| briefs.first().map(|brief| brief.row));
-    let eras = merge(eras, known, layout, options);
-    let eras = select_eras(eras, options.on_mismatch, &mut plan)?;
+    let eras = eras(Source { files: &files, url: known.url }, layout, &mut plan);
+    let eras = merge(&files, eras, known, layout, options);
+    let eras = select_eras(Source { files: &files, url: known.url }, eras, options.on_mismatch, &mut plan)?;
     let several = eras.len() > 1;
-    for (n, (signature, briefs)) in eras.into_iter().enumerate() {
+    for (n, mut era) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
-        let all: Vec<&FileExtent> = briefs.iter().collect();
-        let cut = overlap::resolve(&all, known.coordinates, layout, options.on_duplicate, &mut plan)?;
-        let briefs = cut.unwrap_or(briefs);
-        let planned = plan_era(signature, group, briefs, layout, options, &mut plan)?;
-        plan.eras.push(planned);
+        let signature = era.first().map(|file| files.signature(*file).to_owned()).unwrap_or_default();
+        let selections = select(&mut files, &mut era, known, layout, options, &mut plan)?;
+        let source = Source { files: &files, url: known.url };
+        let (mut blocks, sizes) = arrange(source, &era, layout, options, &mut plan)?;
+        holes(source, &blocks, &sizes, options, layout, &mut plan)?;
+        for block in blocks.iter_mut().filter(|_| !selections.is_empty()) {
+            block.selection = selections.get(&number(block)).copied().map(Box::new);
+        }
+        plan.eras.push(PlannedEra { signature, group, sizes, blocks });
     }
     if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
 }
 
+/// Groups files by their signatures, in the order of the first files. Leaves out files without elements.
+fn eras(source: Source<'_>, layout: &Layout, plan: &mut Plan) -> Vec<Era> {
+    let first_kinds = source.files.first_kinds();
+    let mut eras: BTreeMap<u32, Era> = BTreeMap::new();
+    for file in source.files.numbers() {
+        let Some(extent) = source.files.extent(file) else { continue };
+        let empty = layout.along.iter().zip(extent.extents()).find(|(_, extent)| extent.size == 0);
+        if let Some((along, _)) = empty {
+            let reason = format!("dimension {} has length 0", along.name());
+            plan.left_out.push(LeftOut { row: file.into(), url: source.url(file), reason });
+            continue;
+        }
+        let kind = source.files.kind_of(file);
+        let kind = usize::try_from(kind).ok().and_then(|kind| first_kinds.get(kind)).copied().unwrap_or(kind);
+        eras.entry(kind).or_default().push(file);
+    }
+    let mut eras: Vec<Era> = eras.into_values().collect();
+    eras.sort_by_key(|era| era.first().copied());
+    eras
+}
+
 /// Applies [`OnMismatch`] to several eras.
-fn select_eras(eras: Vec<Era>, on_mismatch: OnMismatch, plan: &mut Plan) -> Result<Vec<Era>, CombineError> {
+fn select_eras(
+    source: Source<'_>,
+    eras: Vec<Era>,
+    on_mismatch: OnMismatch,
+    plan: &mut Plan,
+) -> Result<Vec<Era>, CombineError> {
     if eras.len() < 2 || on_mismatch == OnMismatch::Split {
         return Ok(eras);
     }
     if on_mismatch == OnMismatch::Stop {
-        let first = |briefs: &[FileExtent]| briefs.first().map(|brief| brief.url.clone()).unwrap_or_default();
-        let eras = eras.iter().map(|(_, briefs)| (briefs.len() as u64, first(briefs))).collect();
+        let first = |era: &Era| era.first().map(|file| source.url(*file)).unwrap_or_default();
+        let eras = eras.iter().map(|era| (era.len() as u64, first(era))).collect();
         return Err(CombineError::Eras { eras });
     }
-    let most = eras.iter().map(|(_, briefs)| briefs.len()).max();
+    let most = eras.iter().map(Vec::len).max();
     let mut kept = None;
-    for (era, briefs) in eras {
-        if kept.is_none() && Some(briefs.len()) == most {
-            kept = Some((era, briefs));
+    for era in eras {
+        if kept.is_none() && Some(era.len()) == most {
+            kept = Some(era);
         } else {
-            let out = |brief: FileExtent| LeftOut {
-                row: brief.row,
-                url: brief.url,
+            let out = |file: u32| LeftOut {
+                row: file.into(),
+                url: source.url(file),
                 reason: "it disagrees with the files that are most".to_owned(),
             };
-            plan.left_out.extend(briefs.into_iter().map(out));
+            plan.left_out.extend(era.into_iter().map(out));
         }
     }
     Ok(kept.into_iter().collect())
 }
 
-fn plan_era(
-    signature: String,
-    group: String,
-    briefs: Vec<FileExtent>,
+/// Separates files that overlap in part. Returns the selections of those that are clipped.
+fn select(
+    files: &mut Files,
+    era: &mut Era,
+    known: &Known<'_>,
     layout: &Layout,
     options: &PlanOptions,
     plan: &mut Plan,
-) -> Result<PlannedEra, CombineError> {
-    let briefs: Vec<&FileExtent> = briefs.iter().collect();
-    let (blocks, sizes) = arrange(&briefs, layout, options, plan)?;
-    holes(&blocks, &sizes, options, layout, plan)?;
-    let block = |(at, brief): (Vec<usize>, &FileExtent)| Block {
-        row: brief.row,
-        url: brief.url.clone(),
-        at,
-        selection: brief.selection,
+) -> Result<BTreeMap<u32, Selection>, CombineError> {
+    let source = Source { files, url: known.url };
+    let changes = overlap::resolve(source, era, known.coordinates, layout, options.on_duplicate)?;
+    let name = layout.along.first().map_or("", |along| along.name());
+    overlap::report(&changes, source, name, plan);
+    let selection = |(file, change): &(u32, Change)| match change {
+        Change::Clipped(_, selection) => Some((*file, *selection)),
+        Change::LeftOut => None,
     };
-    Ok(PlannedEra { signature, group, sizes, blocks: blocks.into_iter().map(block).collect() })
+    let selections = changes.iter().filter_map(selection).collect();
+    merge::apply(changes, files, era);
+    Ok(selections)
 }

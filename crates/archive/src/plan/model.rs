@@ -1,10 +1,19 @@
 use std::collections::BTreeMap;
 
-use super::extent::{FileExtent, Selection};
-use crate::{compat::Signature, error::Note, values::Scalar};
+use smallvec::SmallVec;
 
-/// The signatures of all files, by [`FileExtent::storage`].
+use super::{extent::Selection, files::Files};
+use crate::{
+    compat::Signature,
+    error::{CombineError, Note, Problem},
+    values::Scalar,
+};
+
+/// The signatures of files, by [`Signature::storage_digest`].
 pub type Signatures = BTreeMap<String, Signature>;
+
+/// Returns all coordinates of a file (by its row) along a dimension, if they are known.
+pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;
 
 /// What is known of the files besides their extents.
 pub struct Known<'a> {
@@ -12,12 +21,39 @@ pub struct Known<'a> {
     pub signatures: Signatures,
     /// Returns all coordinates of a file (by its row) along a dimension, if they are known. Called for files that overlap.
     pub coordinates: &'a dyn Fn(u64, &str) -> Option<Vec<Scalar>>,
+    /// Returns the url of a file (by its row). Called for files that are named in errors and notes, and for all files if
+    /// they have no coordinates.
+    pub url: &'a dyn Fn(u64) -> String,
 }
 
 impl Known<'_> {
     /// Knows nothing.
     pub fn nothing() -> Self {
-        Self { signatures: Signatures::new(), coordinates: &|_, _| None }
+        Self { signatures: Signatures::new(), coordinates: &|_, _| None, url: &|row| row.to_string() }
+    }
+}
+
+/// The files that are planned, and their names.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) files: &'a Files,
+    pub(super) url: &'a dyn Fn(u64) -> String,
+}
+
+impl Source<'_> {
+    /// Returns the url of a file.
+    pub(super) fn url(&self, file: u32) -> String {
+        (self.url)(file.into())
+    }
+
+    /// Returns the error of a file that cannot be placed.
+    pub(super) fn misfit(&self, file: u32, problem: Problem) -> CombineError {
+        CombineError::file(self.url(file), problem)
+    }
+
+    /// Returns the error of two files that exclude each other.
+    pub(super) fn conflict(&self, left: u32, right: u32, problem: Problem) -> CombineError {
+        CombineError::Files { left: self.url(left), right: self.url(right), problem: Box::new(problem) }
     }
 }
 
@@ -35,7 +71,7 @@ pub struct Plan {
 /// A file that is not part of the combined dataset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
-    /// Its row in the journal.
+    /// Its row.
     pub row: u64,
     /// Its url.
     pub url: String,
@@ -59,15 +95,20 @@ pub struct PlannedEra {
 /// A file and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// Its row in the journal.
+    /// Its row.
     pub row: u64,
-    /// Its url.
-    pub url: String,
     /// Its place along each dimension, from 0, in the layout's order.
-    pub at: Vec<usize>,
+    pub at: SmallVec<[u32; 2]>,
     /// The elements that are selected along the only dimension; `None` for all.
-    pub selection: Option<Selection>,
+    pub selection: Option<Box<Selection>>,
 }
 
-/// An era while it is planned: its signature's digest, and its files in the order of their rows.
-pub(super) type Era = (String, Vec<FileExtent>);
+impl Block {
+    /// Returns its place along each dimension as indices.
+    pub(crate) fn indices(&self) -> Vec<usize> {
+        self.at.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect()
+    }
+}
+
+/// An era while it is planned: the numbers of its files, ascending.
+pub(super) type Era = Vec<u32>;

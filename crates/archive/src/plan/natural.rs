@@ -4,8 +4,22 @@
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Natural(Vec<(String, usize, String)>, String);
 
-/// What a name is sorted by.
-pub(super) fn natural(name: &str) -> Natural {
+/// Sorts items by their names. Asks for each name once if the items are in order already.
+pub(super) fn sort(items: &mut [u32], name: impl Fn(u32) -> String) {
+    let mut before = None;
+    let is_sorted = items.iter().all(|item| {
+        let own = natural(&name(*item));
+        let follows = before.as_ref().is_none_or(|before| *before <= own);
+        before = Some(own);
+        follows
+    });
+    if !is_sorted {
+        items.sort_by_cached_key(|item| natural(&name(*item)));
+    }
+}
+
+/// Returns the key by which a name is sorted.
+fn natural(name: &str) -> Natural {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
@@ -22,13 +36,16 @@ pub(super) fn natural(name: &str) -> Natural {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
-    use super::natural;
+    use super::sort;
 
     #[test]
     fn numbers_count_as_numbers() {
-        let mut names = ["b10", "b9", "a", "b010", "b1x2", "b1x10", "b99999999999999999999999"];
-        names.sort_by_cached_key(|name| natural(name));
+        let names = ["b10", "b9", "a", "b010", "b1x2", "b1x10", "b99999999999999999999999"];
+        let mut order: Vec<u32> = (0..7).collect();
+        sort(&mut order, |item| names[item as usize].to_owned());
+        let names: Vec<_> = order.into_iter().map(|item| names[item as usize]).collect();
         assert_eq!(names, ["a", "b1x2", "b1x10", "b9", "b010", "b10", "b99999999999999999999999"]);
     }
 }

@@ -1,82 +1,295 @@
 //! Orders files along one dimension by their coordinates.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
-use super::extent::{Direction, FileExtent, Range, conflict};
+use super::{
+    extent::{Direction, Range, Units},
+    model::Source,
+};
 use crate::{
     error::{CombineError, Note, Problem},
     values::{Scalar, calendar::TimeUnits, dates::date_of, scalar::Key},
 };
 
-/// A file's range along the dimension, ready for comparison.
-pub(super) struct Span<'a> {
-    pub(super) index: usize,
-    pub(super) brief: &'a FileExtent,
-    pub(super) range: &'a Range,
-    pub(super) size: u64,
-    pub(super) low: Key,
-    pub(super) high: Key,
-}
+type Placed = (Option<Vec<u32>>, Vec<Note>);
 
-type Placed = (Option<Vec<usize>>, Vec<Note>);
-
-/// Returns the place of each file along dimension number `dimension`, and notes on irregular steps; no places if no file has
-/// coordinates.
-pub(super) fn place(name: &str, dimension: usize, briefs: &[&FileExtent]) -> Result<Placed, CombineError> {
-    let Some(mut spans) = spans(name, dimension, briefs)? else { return Ok((None, Vec::new())) };
-    let down = direction(name, &spans)? == Direction::Decreasing;
-    spans.sort_by(|left, right| {
-        let order = left.low.order(&right.low);
-        if down { order.reverse() } else { order }.then(left.index.cmp(&right.index))
-    });
-    let mut places = vec![0; briefs.len()];
+/// Returns the place of each file of an era along dimension number `dimension`, and notes on irregular steps; no places if
+/// no file has coordinates.
+pub(super) fn place(
+    name: &str,
+    dimension: usize,
+    source: Source<'_>,
+    era: &[u32],
+) -> Result<Placed, CombineError> {
+    let Some(line) = Line::new(name, dimension, source, era)? else { return Ok((None, Vec::new())) };
+    let down = line.direction()? == Direction::Decreasing;
+    let mut places = vec![0; era.len()];
     let mut at = 0;
-    let mut notes = Vec::new();
-    let mut firsts: Vec<&Span<'_>> = Vec::new();
-    for span in &spans {
-        if let Some(last) = firsts.last() {
-            if !is_same(name, last, span)? {
-                apart(name, last, span, down)?;
+    let order = line.sorted(down);
+    // The first file of each place.
+    let mut firsts: Vec<u32> = Vec::with_capacity(order.len());
+    for file in order {
+        match firsts.last() {
+            Some(last) if line.is_same(*last, file)? => {}
+            Some(last) => {
+                line.check_apart(*last, file, down)?;
                 at += 1;
-                firsts.push(span);
+                firsts.push(file);
             }
-        } else {
-            firsts.push(span);
+            None => firsts.push(file),
         }
-        if let Some(place) = places.get_mut(span.index) {
+        if let Some(place) = places.get_mut(index(file)) {
             *place = at;
         }
     }
-    notes.extend(gaps(name, &firsts));
+    let notes = line.gaps(&firsts);
     Ok((Some(places), notes))
 }
 
-pub(super) fn spans<'a>(
-    name: &str,
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The files of an era along one dimension, on which all have coordinates that can be compared. A file is given by its
+/// place in the era.
+pub(super) struct Line<'a> {
+    name: &'a str,
     dimension: usize,
-    briefs: &[&'a FileExtent],
-) -> Result<Option<Vec<Span<'a>>>, CombineError> {
-    let range = |brief: &'a FileExtent| brief.extents.get(dimension).and_then(|extent| extent.range.as_ref());
-    let Some(first) = briefs.iter().copied().find(|brief| range(brief).is_some()) else { return Ok(None) };
-    if let Some(bare) = briefs.iter().copied().find(|brief| range(brief).is_none()) {
-        return Err(conflict(first, bare, Problem::NoCoordinate { name: name.to_owned() }));
-    }
-    let comparison = comparison_of(dimension, briefs);
-    let mut spans: Vec<Span<'a>> = Vec::with_capacity(briefs.len());
-    for (index, brief) in briefs.iter().copied().enumerate() {
-        let Some(range) = range(brief) else { continue };
-        let Some((left, right)) = keys(range, comparison) else {
-            let units = range.units.clone().unwrap_or_default();
-            return Err(conflict(first, brief, Problem::UnitsNotComparable { name: name.to_owned(), units }));
-        };
-        if spans.first().is_some_and(|span| !span.low.same_kind(&left)) || !left.same_kind(&right) {
-            return Err(conflict(first, brief, Problem::CoordinateKinds { name: name.to_owned() }));
+    source: Source<'a>,
+    era: &'a [u32],
+    comparison: Comparison,
+    /// Lowest and highest coordinate of each file, if they are compared as times.
+    times: Vec<(Key, Key)>,
+}
+
+impl<'a> Line<'a> {
+    /// Prepares the comparison of files; `None` if no file has coordinates.
+    ///
+    /// # Errors
+    /// Files of which only some have coordinates; coordinates that cannot be compared.
+    pub(super) fn new(
+        name: &'a str,
+        dimension: usize,
+        source: Source<'a>,
+        era: &'a [u32],
+    ) -> Result<Option<Self>, CombineError> {
+        let comparison = Comparison::Plain;
+        let mut line = Self { name, dimension, source, era, comparison, times: Vec::new() };
+        let count = u32::try_from(era.len()).unwrap_or(u32::MAX);
+        let Some(first) = (0..count).find(|file| line.range(*file).is_some()) else { return Ok(None) };
+        if let Some(bare) = (0..count).find(|file| line.range(*file).is_none()) {
+            return Err(line.conflict(first, bare, Problem::NoCoordinate { name: name.to_owned() }));
         }
-        let (low, high) = if left.order(&right) == Ordering::Greater { (right, left) } else { (left, right) };
-        let size = brief.extents.get(dimension).map_or(0, |extent| extent.size);
-        spans.push(Span { index, brief, range, size, low, high });
+        line.comparison = line.comparison();
+        line.check(count, first)?;
+        Ok(Some(line))
     }
-    Ok(Some(spans))
+
+    /// Checks that all coordinates can be compared with those of the first file.
+    fn check(&mut self, count: u32, first: u32) -> Result<(), CombineError> {
+        let mut units = HashMap::new();
+        let mut kind: Option<Key> = None;
+        for file in 0..count {
+            let Some(range) = self.range(file) else { continue };
+            let Some((left, right)) = keys(range, self.comparison, &mut units) else {
+                let units = range.units().unwrap_or_default().to_owned();
+                let problem = Problem::UnitsNotComparable { name: self.name.to_owned(), units };
+                return Err(self.conflict(first, file, problem));
+            };
+            if kind.as_ref().is_some_and(|kind| !kind.same_kind(&left)) || !left.same_kind(&right) {
+                let problem = Problem::CoordinateKinds { name: self.name.to_owned() };
+                return Err(self.conflict(first, file, problem));
+            }
+            if kind.is_none() {
+                kind = Some(left.clone());
+            }
+            if self.comparison == Comparison::Times {
+                self.times.push(ascending(left, right));
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, file: u32) -> u32 {
+        self.era.get(index(file)).copied().unwrap_or(u32::MAX)
+    }
+
+    /// Returns the row of a file.
+    pub(super) fn row(&self, file: u32) -> u64 {
+        self.file(file).into()
+    }
+
+    pub(super) fn range(&self, file: u32) -> Option<&'a Range> {
+        self.source.files.extent(self.file(file))?.range(self.dimension)
+    }
+
+    /// Returns the number of elements of a file.
+    pub(super) fn size(&self, file: u32) -> u64 {
+        self.source.files.extent(self.file(file)).map_or(0, |extent| extent.size(self.dimension))
+    }
+
+    pub(super) fn url(&self, file: u32) -> String {
+        self.source.url(self.file(file))
+    }
+
+    pub(super) fn conflict(&self, left: u32, right: u32, problem: Problem) -> CombineError {
+        self.source.conflict(self.file(left), self.file(right), problem)
+    }
+
+    /// Returns the lowest and the highest coordinate of a file.
+    pub(super) fn ends(&self, file: u32) -> Option<(Key, Key)> {
+        if self.comparison == Comparison::Times {
+            return self.times.get(index(file)).cloned();
+        }
+        let range = self.range(file)?;
+        let key = |value| plain_key(value, self.comparison);
+        Some(ascending(key(&range.first)?, key(&range.last)?))
+    }
+
+    /// Returns the files in order of their lowest coordinates, in descending order if `down`; equal ones in the order of
+    /// their rows.
+    pub(super) fn sorted(&self, down: bool) -> Vec<u32> {
+        let low = |file: u32| self.ends(file).map(|(low, _)| low);
+        let compare = |left: u32, right: u32| match (low(left), low(right)) {
+            (Some(left), Some(right)) => left.order(&right),
+            _ => Ordering::Equal,
+        };
+        let mut order: Vec<u32> = (0..u32::try_from(self.era.len()).unwrap_or(u32::MAX)).collect();
+        // The sort is stable, and fast for files that are listed in order.
+        order.sort_by(|left, right| {
+            let order = compare(*left, *right);
+            if down { order.reverse() } else { order }
+        });
+        order
+    }
+
+    /// Returns how the coordinates are compared.
+    fn comparison(&self) -> Comparison {
+        let ranges = || (0..).map_while(|file| self.range(file));
+        let mut units = ranges().map(|range| &range.units);
+        let first = units.next();
+        Comparison::of(ranges, units.all(|other| Some(other) == first))
+    }
+
+    /// Returns the keys of coordinates of a file; `None` if some have none.
+    pub(super) fn keys(&self, file: u32, values: &[Scalar]) -> Option<Vec<Key>> {
+        let range = self.range(file)?;
+        if self.comparison != Comparison::Times {
+            return values.iter().map(|value| plain_key(value, self.comparison)).collect();
+        }
+        let units = time_units(range.units.as_deref()?)?;
+        values.iter().map(|value| value.time_key(&units)).collect()
+    }
+
+    /// Returns the direction of all files: increasing, unless files of more than one element decrease.
+    fn direction(&self) -> Result<Direction, CombineError> {
+        let mut found: Option<(u32, Direction)> = None;
+        for (file, range) in (0..).map_while(|file| Some((file, self.range(file)?))) {
+            let own = range.direction;
+            if !own.is_monotone() {
+                let problem = Problem::NotMonotone { name: self.name.to_owned() };
+                return Err(self.source.misfit(self.file(file), problem));
+            }
+            match found {
+                None if own != Direction::Single => found = Some((file, own)),
+                Some((first, before)) if own != Direction::Single && own != before => {
+                    return Err(self.conflict(
+                        first,
+                        file,
+                        Problem::Directions { name: self.name.to_owned() },
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(found.map_or(Direction::Increasing, |(_, direction)| direction))
+    }
+
+    /// Returns whether two files have the same coordinates.
+    pub(super) fn is_same(&self, left: u32, right: u32) -> Result<bool, CombineError> {
+        if self.ends(left) != self.ends(right) || self.size(left) != self.size(right) {
+            return Ok(false);
+        }
+        let (Some(one), Some(other)) = (self.range(left), self.range(right)) else { return Ok(true) };
+        if one.units() == other.units() && one.digest != other.digest {
+            let problem = Problem::SameEnds { name: self.name.to_owned(), ends: self.shown(left) };
+            return Err(self.conflict(left, right, problem));
+        }
+        Ok(true)
+    }
+
+    /// Checks that two files do not overlap.
+    fn check_apart(&self, left: u32, right: u32, down: bool) -> Result<(), CombineError> {
+        let (below, above) = if down { (right, left) } else { (left, right) };
+        let (Some((_, high)), Some((low, _))) = (self.ends(below), self.ends(above)) else { return Ok(()) };
+        match high.order(&low) {
+            Ordering::Less => Ok(()),
+            _ => {
+                let (name, [left_end, right_end]) =
+                    (self.name.to_owned(), [left, right].map(|file| self.shown(file)));
+                let problem = Problem::Overlap { name, left: left_end, right: right_end };
+                Err(self.conflict(left, right, problem))
+            }
+        }
+    }
+
+    /// Returns first and last coordinate as text: dates, or numbers with their units.
+    fn shown(&self, file: u32) -> String {
+        let Some(range) = self.range(file) else { return String::new() };
+        let Range { first, last, .. } = range;
+        let date = |value| date_of(value, range.units()?, range.calendar());
+        let units = range.units().map(|units| format!(" {units}")).unwrap_or_default();
+        match (date(first), date(last)) {
+            (Some(from), Some(_)) if first == last => from,
+            (Some(from), Some(to)) => format!("{from} to {to}"),
+            _ if first == last => format!("{first}{units}"),
+            _ => format!("{first} to {last}{units}"),
+        }
+    }
+
+    /// Returns notes on steps from file to file that differ from the usual one.
+    fn gaps(&self, files: &[u32]) -> Vec<Note> {
+        let ends = |file: u32| {
+            let (low, high) = self.ends(file)?;
+            Some((low.as_f64()?, high.as_f64()?))
+        };
+        let step = |pair: &[u32]| match pair {
+            [left, right] => {
+                let ((low, high), (next_low, next_high)) = (ends(*left)?, ends(*right)?);
+                Some((next_low - high).max(low - next_high))
+            }
+            _ => None,
+        };
+        let own = files.iter().filter_map(|file| {
+            let ((low, high), size) = (ends(*file)?, self.size(*file));
+            #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
+            (size > 1).then(|| (high - low) / (size - 1) as f64)
+        });
+        let Some(usual) = usual(own.chain(files.windows(2).filter_map(step))) else { return Vec::new() };
+        let odd = |step: f64| !(0.75..=1.25).contains(&(step / usual));
+        let (mut notes, mut count) = (Vec::new(), 0);
+        for pair in files.windows(2) {
+            let ([left, right], Some(step)) = (pair, step(pair).filter(|step| odd(*step))) else { continue };
+            count += 1;
+            if count <= MOST_LISTED {
+                let ratio = (step / usual * 1e3).round() / 1e3;
+                let [left, right] = [*left, *right].map(|file| (self.shown(file), self.url(file)));
+                let text = format!(
+                    "{ratio} usual steps between {} ({}) and {} ({})",
+                    left.0, left.1, right.0, right.1
+                );
+                notes.push(Note::new(self.name, text));
+            }
+        }
+        if count > MOST_LISTED {
+            notes.push(Note::new(self.name, format!("{count} irregular steps in all")));
+        }
+        notes
+    }
+}
+
+fn ascending(left: Key, right: Key) -> (Key, Key) {
+    if left.order(&right) == Ordering::Greater { (right, left) } else { (left, right) }
 }
 
 /// How coordinates are compared.
@@ -106,124 +319,34 @@ impl Comparison {
     }
 }
 
-/// Returns how the coordinates of files along a dimension are compared.
-pub(super) fn comparison_of(dimension: usize, briefs: &[&FileExtent]) -> Comparison {
-    let ranges = || briefs.iter().filter_map(|brief| brief.extents.get(dimension)?.range.as_ref());
-    let mut units = ranges().map(|range| (range.units.as_deref(), range.calendar.as_deref()));
-    let first = units.next();
-    Comparison::of(ranges, units.all(|other| Some(other) == first))
+/// Time units that were parsed, by their text.
+type ParsedUnits = HashMap<Arc<Units>, Option<TimeUnits>>;
+
+/// Returns the keys of the first and the last coordinate of a file.
+fn keys(range: &Range, comparison: Comparison, parsed: &mut ParsedUnits) -> Option<(Key, Key)> {
+    if comparison != Comparison::Times {
+        return Some((plain_key(&range.first, comparison)?, plain_key(&range.last, comparison)?));
+    }
+    let units = range.units.as_ref()?;
+    if !parsed.contains_key(units) {
+        parsed.insert(Arc::clone(units), time_units(units));
+    }
+    let units = parsed.get(units)?.as_ref()?;
+    Some((range.first.time_key(units)?, range.last.time_key(units)?))
 }
 
-fn keys(range: &Range, comparison: Comparison) -> Option<(Key, Key)> {
-    Some((key_of(&range.first, range, comparison)?, key_of(&range.last, range, comparison)?))
+fn time_units(units: &Units) -> Option<TimeUnits> {
+    TimeUnits::parse(units.units.as_deref()?, units.calendar.as_deref())
 }
 
-/// Returns the key by which a coordinate is compared.
-pub(super) fn key_of(value: &Scalar, range: &Range, comparison: Comparison) -> Option<Key> {
+/// Returns the key by which a coordinate is compared, unless it is compared as a time.
+fn plain_key(value: &Scalar, comparison: Comparison) -> Option<Key> {
     match comparison {
-        Comparison::Plain => return value.key(),
-        Comparison::Floats => return value.float_key(),
-        Comparison::Whole => return value.whole_key(),
-        Comparison::Times => {}
+        Comparison::Plain => value.key(),
+        Comparison::Floats => value.float_key(),
+        Comparison::Whole => value.whole_key(),
+        Comparison::Times => None,
     }
-    let units = TimeUnits::parse(range.units.as_deref()?, range.calendar.as_deref())?;
-    value.time_key(&units)
-}
-
-/// Returns the direction of all files: increasing, unless files of more than one element decrease.
-fn direction(name: &str, spans: &[Span<'_>]) -> Result<Direction, CombineError> {
-    let mut found: Option<&Span<'_>> = None;
-    for span in spans {
-        let own = span.range.direction;
-        if !own.is_monotone() {
-            let problem = Problem::NotMonotone { name: name.to_owned() };
-            return Err(CombineError::file(&span.brief.url, problem));
-        }
-        match found {
-            None if own != Direction::Single => found = Some(span),
-            Some(first) if own != Direction::Single && own != first.range.direction => {
-                let problem = Problem::Directions { name: name.to_owned() };
-                return Err(conflict(first.brief, span.brief, problem));
-            }
-            _ => {}
-        }
-    }
-    Ok(found.map_or(Direction::Increasing, |span| span.range.direction))
-}
-
-/// Returns whether two files have the same coordinates.
-pub(super) fn is_same(name: &str, left: &Span<'_>, right: &Span<'_>) -> Result<bool, CombineError> {
-    if left.low != right.low || left.high != right.high || left.size != right.size {
-        return Ok(false);
-    }
-    let comparable = left.range.units == right.range.units;
-    if comparable && left.range.digest != right.range.digest {
-        let problem = Problem::SameEnds { name: name.to_owned(), ends: shown(left) };
-        return Err(conflict(left.brief, right.brief, problem));
-    }
-    Ok(true)
-}
-
-/// Checks that two files do not overlap.
-fn apart(name: &str, left: &Span<'_>, right: &Span<'_>, down: bool) -> Result<(), CombineError> {
-    let (below, above) = if down { (right, left) } else { (left, right) };
-    match below.high.order(&above.low) {
-        Ordering::Less => Ok(()),
-        _ => {
-            let (name, [left_end, right_end]) = (name.to_owned(), [left, right].map(shown));
-            let problem = Problem::Overlap { name, left: left_end, right: right_end };
-            Err(conflict(left.brief, right.brief, problem))
-        }
-    }
-}
-
-/// Returns first and last coordinate as text: dates, or numbers with their units.
-fn shown(span: &Span<'_>) -> String {
-    let Range { first, last, units, calendar, .. } = span.range;
-    let date = |value| date_of(value, units.as_deref()?, calendar.as_deref());
-    let units = units.as_deref().map(|units| format!(" {units}")).unwrap_or_default();
-    match (date(first), date(last)) {
-        (Some(from), Some(_)) if first == last => from,
-        (Some(from), Some(to)) => format!("{from} to {to}"),
-        _ if first == last => format!("{first}{units}"),
-        _ => format!("{first} to {last}{units}"),
-    }
-}
-
-/// Returns notes on steps from file to file that differ from the usual one.
-fn gaps(name: &str, spans: &[&Span<'_>]) -> Vec<Note> {
-    let ends: Vec<(f64, f64)> =
-        spans.iter().filter_map(|span| Some((span.low.as_f64()?, span.high.as_f64()?))).collect();
-    let between = |pair: &[(f64, f64)]| match pair {
-        [left, right] => (right.0 - left.1).max(left.0 - right.1),
-        _ => 0.0,
-    };
-    let steps: Vec<f64> = ends.windows(2).map(between).collect();
-    let own = spans.iter().zip(&ends).filter(|(span, _)| span.size > 1);
-    #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
-    let own = own.map(|(span, (low, high))| (high - low) / (span.size - 1) as f64);
-    let Some(usual) = usual(own.chain(steps.iter().copied())) else { return Vec::new() };
-    let odd = |step: &f64| !(0.75..=1.25).contains(&(step / usual));
-    let mut notes = Vec::new();
-    let pairs = spans.windows(2).zip(&steps).filter(|(_, step)| odd(step));
-    let count = pairs.clone().count();
-    for (pair, step) in pairs.take(MOST_LISTED) {
-        if let [left, right] = pair {
-            let ratio = (step / usual * 1e3).round() / 1e3;
-            let text = format!(
-                "{ratio} usual steps between {} ({}) and {} ({})",
-                shown(left),
-                left.brief.url,
-                shown(right),
-                right.brief.url
-            );
-            notes.push(Note::new(name, text));
-        }
-    }
-    if count > MOST_LISTED {
-        notes.push(Note::new(name, format!("{count} irregular steps in all")));
-    }
-    notes
 }
 
 /// Returns the most frequent step, counting steps within a quarter of each other as equal; of several the shortest.

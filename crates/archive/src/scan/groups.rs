@@ -6,7 +6,7 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{FillValue, node};
 
 use crate::compat::{ArraySignature, Difference, Signature, differences, role::length_along};
-use crate::plan::{FileExtent, Known, OnDuplicate, PlanOptions, Signatures, merge};
+use crate::plan::{FileExtent, Files, Known, OnDuplicate, PlanOptions, Signatures, merge};
 use crate::values::{
     dates::{self, Number},
     scalar::SECONDS,
@@ -33,7 +33,7 @@ pub struct Seen {
     pub extents: Vec<u64>,
     /// Properties that decide compatibility with files that store the same content differently; `None` if they cannot
     /// be determined.
-    pub brief: Option<FileExtent>,
+    pub extent: Option<FileExtent>,
 }
 
 /// Range of coordinates of a file along a dimension.
@@ -54,7 +54,7 @@ impl Seen {
         let listed = hierarchy.sources.first().map(|source| source.size);
         let signature = Signature::of(member, layout);
         Self {
-            brief: FileExtent::of(0, member, &signature, layout).ok(),
+            extent: FileExtent::of(member, layout).ok(),
             url: member.item.url.clone(),
             bytes: member.item.size.or(listed).unwrap_or(0),
             chunks: hierarchy.arrays().iter().map(|(_, array)| array.chunks.len()).sum(),
@@ -129,6 +129,8 @@ pub struct Eras {
     by_digest: HashMap<String, Vec<usize>>,
     files: Vec<File>,
     signatures: Signatures,
+    /// Extents of the files, as long as all are known; `None` after eras were merged.
+    extents: Option<Files>,
 }
 
 /// Files with one signature.
@@ -153,8 +155,6 @@ struct File {
     url: Box<str>,
     era: usize,
     coordinates: Box<[Option<Coordinate>]>,
-    /// `None` after eras were merged.
-    brief: Option<Box<FileExtent>>,
 }
 
 /// Consecutive files of one era.
@@ -176,36 +176,45 @@ impl Eras {
         let digest = seen.signature.digest();
         let alike = self.by_digest.get(&digest).into_iter().flatten().copied();
         let era = alike.into_iter().find(|era| self.eras.get(*era).is_some_and(|era| era.takes(&seen)));
-        let era = era.unwrap_or_else(|| self.new_era(digest, &seen));
+        let era = era.unwrap_or_else(|| self.new_era(digest.clone(), &seen));
         if let Some(era) = self.eras.get_mut(era) {
             era.add(&seen);
         }
         let coordinates = seen.coordinates.into_boxed_slice();
-        if let Some(brief) = seen.brief.as_ref().filter(|_| self.signatures.len() < KEPT) {
-            self.signatures.entry(brief.storage.clone()).or_insert(seen.signature);
+        if self.files.is_empty() {
+            self.extents = Some(Files::default());
         }
-        let brief = seen.brief.map(Box::new);
-        self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates, brief });
+        self.extents = self.extents.take().zip(seen.extent).map(|(mut files, extent)| {
+            let storage = seen.signature.storage_digest();
+            let kind = files.kind(&storage, || digest);
+            files.push(kind, extent);
+            if self.signatures.len() < KEPT {
+                self.signatures.entry(storage).or_insert(seen.signature);
+            }
+            files
+        });
+        self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates });
     }
 
     /// Merges eras whose files are compatible despite different storage. Call it once, after the last file.
     pub fn merge(&mut self, layout: &Layout) {
-        let mut eras: Vec<(String, Vec<FileExtent>)> = vec![Default::default(); self.eras.len()];
-        for (row, file) in (0..).zip(&mut self.files) {
-            let Some((brief, (_, era))) = file.brief.take().zip(eras.get_mut(file.era)) else { return };
-            era.push(FileExtent { row, ..*brief });
+        let Some(extents) = self.extents.take() else { return };
+        let mut eras: Vec<Vec<u32>> = vec![Vec::new(); self.eras.len()];
+        for (row, file) in (0..).zip(&self.files) {
+            let Some(era) = eras.get_mut(file.era) else { return };
+            era.push(row);
         }
         if self.eras.iter().any(Era::has_optional) {
             return;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
         let known = Known { signatures: std::mem::take(&mut self.signatures), ..Known::nothing() };
-        let merged = merge(eras, &known, layout, &options);
+        let merged = merge(&extents, eras, &known, layout, &options);
         let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
-        for (era, (_, briefs)) in merged.into_iter().enumerate() {
+        for (era, rows) in merged.into_iter().enumerate() {
             let mut whole: Option<Era> = None;
-            for brief in briefs {
-                let file = usize::try_from(brief.row).ok().and_then(|row| self.files.get_mut(row));
+            for row in rows {
+                let file = usize::try_from(row).ok().and_then(|row| self.files.get_mut(row));
                 let Some(file) = file else { continue };
                 let old = before.get_mut(std::mem::replace(&mut file.era, era)).and_then(Option::take);
                 match (&mut whole, old) {

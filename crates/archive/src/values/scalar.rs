@@ -1,17 +1,16 @@
 //! Single values of coordinates.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use virtualize::ArrayValues;
 use virtualize::zarr::{DataType, FillValue};
 
 use super::{calendar::TimeUnits, variable};
 
-/// A value of a coordinate.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// A value of a coordinate. Plans hold two of them per file.
+#[derive(Clone, PartialEq, Debug)]
 pub enum Scalar {
     /// A whole number.
     Int(i64),
@@ -19,8 +18,8 @@ pub enum Scalar {
     Unsigned(u64),
     /// A real number.
     Float(f64),
-    /// Text.
-    Text(String),
+    /// Text, behind a single pointer to keep the others small.
+    Text(Arc<String>),
 }
 
 /// Name of the only member of a JSON object that is a time, in seconds since 1970-01-01 (proleptic Gregorian).
@@ -65,7 +64,7 @@ impl Scalar {
                 (None, Some(int)) => Self::Unsigned(int),
                 (None, None) => Self::Float(number.as_f64()?),
             },
-            Value::String(text) => Self::Text(text.clone()),
+            Value::String(text) => Self::Text(Arc::new(text.clone())),
             _ => return None,
         })
     }
@@ -73,11 +72,11 @@ impl Scalar {
     /// Returns an element of an array as a scalar; `None` if its type has no order.
     pub(crate) fn of_element(bytes: &[u8], data_type: &DataType) -> Option<Self> {
         if *data_type == DataType::String {
-            return String::from_utf8(bytes.to_vec()).ok().map(Self::Text);
+            return String::from_utf8(bytes.to_vec()).ok().map(|text| Self::Text(Arc::new(text)));
         }
         if let DataType::FixedBytes(_) = data_type {
             let text = String::from_utf8_lossy(bytes);
-            return Some(Self::Text(text.trim_end_matches('\0').to_owned()));
+            return Some(Self::Text(Arc::new(text.trim_end_matches('\0').to_owned())));
         }
         let element = FillValue::Fixed(Bytes::copy_from_slice(bytes));
         if data_type.is_integer() {
@@ -102,7 +101,7 @@ impl Scalar {
             Self::Int(_) | Self::Unsigned(_) => Key::Int(self.to_i128()?),
             Self::Float(number) if number.is_nan() => return None,
             Self::Float(number) => Key::Float(*number + 0.0),
-            Self::Text(text) => Key::Text(text.clone()),
+            Self::Text(text) => Key::Text(Arc::clone(text)),
         })
     }
 
@@ -160,7 +159,7 @@ impl fmt::Display for Scalar {
 pub(crate) enum Key {
     Int(i128),
     Float(f64),
-    Text(String),
+    Text(Arc<String>),
 }
 
 impl Key {

@@ -2,7 +2,9 @@
 
 use std::{cell::Cell, collections::BTreeMap};
 
-use super::super::{Direction, Extent, FileExtent, Known, OnDuplicate, PlanOptions, Range, Signatures, plan};
+use super::super::{
+    Direction, Extent, FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Signatures, plan,
+};
 use crate::{
     Along, Layout,
     compat::{ArraySignature, DimRole, Signature, Stored},
@@ -39,8 +41,9 @@ fn kind(number: usize, is_read: bool) -> Signature {
 }
 
 /// Files of two times each, of which the second is the next one's first; their kinds by turns.
-fn briefs(kinds: &[Signature], files: usize) -> Vec<FileExtent> {
-    let one = |row: usize| {
+fn files(kinds: &[Signature], count: usize) -> Files {
+    let mut files = Files::default();
+    for row in 0..count {
         let kind = &kinds[row % kinds.len()];
         let range = Range {
             first: Scalar::Unsigned(row as u64),
@@ -48,22 +51,15 @@ fn briefs(kinds: &[Signature], files: usize) -> Vec<FileExtent> {
             direction: Direction::Increasing,
             digest: row as u64,
             units: None,
-            calendar: None,
         };
-        FileExtent {
-            row: row as u64,
-            url: format!("{row}.nc"),
-            signature: kind.digest(),
-            storage: kind.storage_digest(),
-            extents: vec![Extent { size: 2, range: Some(range) }],
-            selection: None,
-        }
-    };
-    (0..files).map(one).collect()
+        let kind = files.kind(&kind.storage_digest(), || kind.digest());
+        files.push(kind, FileExtent::new(vec![Extent { size: 2, range: Some(range) }]));
+    }
+    files
 }
 
 /// Number of eras, and how often the coordinates of a file were asked for, each file counted.
-fn planned(kinds: &[Signature], files: usize) -> (usize, usize) {
+fn planned(kinds: &[Signature], count: usize) -> (usize, usize) {
     let layout = Layout::along(vec![Along::Concat("time".to_owned())]);
     let asked = Cell::new(0);
     let coordinates = |row: u64, _: &str| {
@@ -71,13 +67,13 @@ fn planned(kinds: &[Signature], files: usize) -> (usize, usize) {
         Some(vec![Scalar::Unsigned(row), Scalar::Unsigned(row + 1)])
     };
     let by_kind: Signatures = kinds.iter().map(|kind| (kind.storage_digest(), kind.clone())).collect();
-    let known = Known { signatures: by_kind, coordinates: &coordinates };
+    let known = Known { signatures: by_kind, coordinates: &coordinates, ..Known::nothing() };
     let options = PlanOptions {
         on_duplicate: OnDuplicate::First,
         on_mismatch: super::super::OnMismatch::Split,
         ..PlanOptions::default()
     };
-    let plan = plan(briefs(kinds, files), &known, &layout, &options).unwrap();
+    let plan = plan(files(kinds, count), &known, &layout, &options).unwrap();
     (plan.eras.len(), asked.get())
 }
 

@@ -1,7 +1,7 @@
 //! Places of files by what is known of them.
 
 use super::super::{
-    Direction, Extent, FileExtent, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, plan,
+    Direction, Extent, FileExtent, Files, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, Units,
 };
 use crate::{Along, Layout, error::CombineError, values::Scalar};
 
@@ -25,32 +25,39 @@ fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
         last: Scalar::Int(last),
         direction,
         digest: 0,
-        units: units.map(str::to_owned),
-        calendar: None,
+        units: Units::of(units, None),
     };
     Extent { size: first.abs_diff(last) + 1, range: Some(range) }
 }
 
-fn brief(row: u64, extents: Vec<Extent>) -> FileExtent {
-    FileExtent {
-        row,
-        url: format!("{row}.nc"),
-        signature: "a".to_owned(),
-        storage: String::new(),
-        extents,
-        selection: None,
-    }
+/// A file of a signature.
+#[derive(Clone)]
+struct Brief {
+    signature: &'static str,
+    extents: Vec<Extent>,
+}
+
+fn brief(extents: Vec<Extent>) -> Brief {
+    Brief { signature: "a", extents }
 }
 
 /// Files from a first to a last time.
-fn files(ranges: &[(i64, i64)]) -> Vec<FileExtent> {
-    let one =
-        |(row, (first, last)): (usize, &(i64, i64))| brief(row as u64, vec![extent(*first, *last, None)]);
-    ranges.iter().enumerate().map(one).collect()
+fn files(ranges: &[(i64, i64)]) -> Vec<Brief> {
+    ranges.iter().map(|(first, last)| brief(vec![extent(*first, *last, None)])).collect()
 }
 
-fn planned(briefs: Vec<FileExtent>) -> Result<Plan, CombineError> {
-    plan(briefs, &Known::nothing(), &layout(), &PlanOptions::default())
+fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -> Result<Plan, CombineError> {
+    let mut files = Files::default();
+    for Brief { signature, extents } in briefs {
+        let kind = files.kind(signature, || signature.to_owned());
+        files.push(kind, FileExtent::new(extents));
+    }
+    let known = Known { url: &|row| format!("{row}.nc"), ..Known::nothing() };
+    super::super::plan(files, &known, layout, options)
+}
+
+fn planned(briefs: Vec<Brief>) -> Result<Plan, CombineError> {
+    plan(briefs, &layout(), &PlanOptions::default())
 }
 
 /// Rows of the first era, in order.
@@ -102,13 +109,13 @@ fn duplicates() {
     assert!(planned(twice()).unwrap_err().to_string().contains("same coordinates"));
     for (on_duplicate, kept, out) in [(OnDuplicate::First, [0, 1], 2), (OnDuplicate::Last, [0, 2], 1)] {
         let options = PlanOptions { on_duplicate, ..PlanOptions::default() };
-        let plan = plan(twice(), &Known::nothing(), &layout(), &options).unwrap();
+        let plan = plan(twice(), &layout(), &options).unwrap();
         assert_eq!((rows(&plan), plan.left_out[0].row), (kept.to_vec(), out));
     }
     let mut others = twice();
     others[2].extents[0].range.as_mut().unwrap().digest = 1;
     let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
-    let error = plan(others, &Known::nothing(), &layout(), &options).unwrap_err();
+    let error = plan(others, &layout(), &options).unwrap_err();
     assert!(error.to_string().contains("other values between them"), "{error}");
 }
 
@@ -132,13 +139,11 @@ fn files_of_length_0_are_left_out() {
 fn eras() {
     let mixed = || {
         let mut all = files(&[(0, 3), (4, 7), (8, 9)]);
-        all[1].signature = "b".to_owned();
+        all[1].signature = "b";
         all
     };
     assert!(matches!(planned(mixed()).unwrap_err(), CombineError::Eras { eras } if eras.len() == 2));
-    let with = |on_mismatch| {
-        plan(mixed(), &Known::nothing(), &layout(), &PlanOptions { on_mismatch, ..PlanOptions::default() })
-    };
+    let with = |on_mismatch| plan(mixed(), &layout(), &PlanOptions { on_mismatch, ..PlanOptions::default() });
     let split = with(OnMismatch::Split).unwrap();
     let groups: Vec<_> = split.eras.iter().map(|era| (era.group.as_str(), era.blocks.len())).collect();
     assert_eq!(groups, [("era_0", 2), ("era_1", 1)]);
@@ -148,43 +153,40 @@ fn eras() {
 
 #[test]
 fn other_units_are_compared_as_times() {
-    let of = |row, first, last, units| brief(row, vec![extent(first, last, Some(units))]);
+    let of = |first, last, units| brief(vec![extent(first, last, Some(units))]);
     // 2000-01-03 and 2000-01-02.
-    let later = of(0, 2, 2, "days since 2000-01-01");
-    let plan = planned(vec![later.clone(), of(1, 24, 30, "hours since 2000-01-01")]).unwrap();
+    let later = of(2, 2, "days since 2000-01-01");
+    let plan = planned(vec![later.clone(), of(24, 30, "hours since 2000-01-01")]).unwrap();
     assert_eq!(rows(&plan), [1, 0]);
-    let error = planned(vec![later.clone(), of(1, 24, 50, "hours since 2000-01-01")]).unwrap_err();
+    let error = planned(vec![later.clone(), of(24, 50, "hours since 2000-01-01")]).unwrap_err();
     assert!(error.to_string().contains("overlaps"), "{error}");
-    let error = planned(vec![later.clone(), of(1, 2880, 2880, "minutes since 2000-01-01")]).unwrap_err();
+    let error = planned(vec![later.clone(), of(2880, 2880, "minutes since 2000-01-01")]).unwrap_err();
     assert!(error.to_string().contains("same coordinates"), "{error}");
-    let error = planned(vec![later, of(1, 1, 1, "months since 2000-01-01")]).unwrap_err();
+    let error = planned(vec![later, of(1, 1, "months since 2000-01-01")]).unwrap_err();
     assert!(error.to_string().contains("cannot be compared"), "{error}");
 }
 
 #[test]
 fn an_arrangement_of_two_dimensions() {
-    let at =
-        |row, member, first, last| brief(row, vec![extent(member, member, None), extent(first, last, None)]);
-    let all = || vec![at(0, 7, 4, 5), at(1, 3, 0, 3), at(2, 7, 0, 3), at(3, 3, 4, 5)];
-    let whole = plan(all(), &Known::nothing(), &nested(), &PlanOptions::default()).unwrap();
-    let places: Vec<_> = whole.eras[0].blocks.iter().map(|block| (block.row, block.at.clone())).collect();
+    let at = |member, first, last| brief(vec![extent(member, member, None), extent(first, last, None)]);
+    let all = || vec![at(7, 4, 5), at(3, 0, 3), at(7, 0, 3), at(3, 4, 5)];
+    let whole = plan(all(), &nested(), &PlanOptions::default()).unwrap();
+    let places: Vec<_> = whole.eras[0].blocks.iter().map(|block| (block.row, block.at.to_vec())).collect();
     assert_eq!(places, [(1, vec![0, 0]), (3, vec![0, 1]), (2, vec![1, 0]), (0, vec![1, 1])]);
     let mut holes = all();
     holes.remove(0);
-    let error = plan(holes.clone(), &Known::nothing(), &nested(), &PlanOptions::default()).unwrap_err();
+    let error = plan(holes.clone(), &nested(), &PlanOptions::default()).unwrap_err();
     assert_eq!(error, CombineError::Holes { count: 1, first: "member 7, time 4".to_owned() });
     let options = PlanOptions { allow_holes: true, ..PlanOptions::default() };
-    assert_eq!(plan(holes, &Known::nothing(), &nested(), &options).unwrap().eras[0].blocks.len(), 3);
+    assert_eq!(plan(holes, &nested(), &options).unwrap().eras[0].blocks.len(), 3);
     let mut uneven = all();
     uneven[0].extents[1].size = 3;
-    assert!(plan(uneven, &Known::nothing(), &nested(), &PlanOptions::default()).is_err());
+    assert!(plan(uneven, &nested(), &PlanOptions::default()).is_err());
 }
 
 /// Notes about steps, for files of such times.
 fn gaps(ranges: &[(i64, i64)], units: Option<&str>) -> Vec<String> {
-    let one =
-        |(row, (first, last)): (usize, &(i64, i64))| brief(row as u64, vec![extent(*first, *last, units)]);
-    let briefs = ranges.iter().enumerate().map(one).collect();
+    let briefs = ranges.iter().map(|(first, last)| brief(vec![extent(*first, *last, units)])).collect();
     planned(briefs).unwrap().notes.into_iter().map(|note| note.text).collect()
 }
 
