@@ -2,3 +2,5 @@
 
 mod merge;
 mod plan;
+mod scale;
+mod text;
