@@ -1,12 +1,13 @@
 use std::{fs::File, io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
-use virtualize_archive::{Batch, Summary};
+use virtualize_archive::{Batch, Error, Summary};
 
 use crate::{
     arguments::{self, Usage},
     exit::Failure,
     messages,
+    metrics::Metrics,
     progress::Progress,
 };
 
@@ -14,9 +15,11 @@ use crate::{
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
-    let told = Arc::clone(&progress);
-    let result = batch.run(move |event| told.tell(&event)).await;
+    let result = observed(&batch, &progress, arguments).await?;
     progress.finish();
+    if arguments.stats {
+        messages::line(&progress.stats(&batch.stats()));
+    }
     let summary = result?;
     if !arguments.quiet {
         report(&summary, arguments);
@@ -25,7 +28,34 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
         use io::Write;
         writeln!(io::stdout().lock(), "{python}")?;
     }
-    if summary.failed > 0 && arguments.options.each { Err(Failure::Found) } else { Ok(()) }
+    if is_success(&Ok(summary), arguments) { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// Runs the batch while its progress is displayed and its metrics are published.
+async fn observed(
+    batch: &Batch,
+    progress: &Arc<Progress>,
+    arguments: &arguments::Batch,
+) -> Result<Result<Summary, Error>, Failure> {
+    let metrics = match &arguments.metrics {
+        None => None,
+        Some(place) => {
+            let (tally, stats) = (progress.tally(), batch.clone());
+            let started = Metrics::start(place, &arguments.output, tally, Box::new(move || stats.stats()));
+            Some(started.map_err(|error| Usage::File { path: place.clone(), error })?)
+        }
+    };
+    let told = Arc::clone(progress);
+    let result = batch.run(move |event| told.tell(&event)).await;
+    if let Some(metrics) = metrics {
+        metrics.finish(is_success(&result, arguments)).await;
+    }
+    Ok(result)
+}
+
+/// Returns whether the exit status is 0.
+fn is_success(result: &Result<Summary, Error>, arguments: &arguments::Batch) -> bool {
+    result.as_ref().is_ok_and(|summary| summary.failed == 0 || !arguments.options.each)
 }
 
 /// Builds the batch that the arguments describe; signals cancel it.

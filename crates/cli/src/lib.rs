@@ -10,11 +10,13 @@ mod exit;
 mod inspect;
 mod logging;
 mod messages;
+mod metrics;
 mod output;
 mod progress;
 mod scan;
 #[cfg(feature = "serve")]
 mod serve;
+mod tally;
 mod translate;
 mod validate;
 

@@ -2,15 +2,19 @@
 
 use std::{
     io::{IsTerminal, Write},
-    sync::Mutex,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
+use virtualize::Stats;
 use virtualize_archive::Event;
 
-use crate::messages::{self, printable};
+use crate::{
+    messages::{self, printable},
+    tally::{Tally, unix},
+};
 
 /// Minimum time between two progress lines without a terminal.
 const BETWEEN: Duration = Duration::from_secs(3);
@@ -25,15 +29,12 @@ pub(crate) struct Progress {
     /// then.
     is_scan: bool,
     state: Mutex<State>,
+    tally: Arc<Mutex<Tally>>,
 }
 
 struct State {
     log: Option<Box<dyn Write + Send>>,
     last: Instant,
-    files: u64,
-    pending: u64,
-    read: u64,
-    failed: u64,
 }
 
 impl Progress {
@@ -46,8 +47,8 @@ impl Progress {
                 ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),
             )
         });
-        let state = State { log, last: Instant::now(), files: 0, pending: 0, read: 0, failed: 0 };
-        Self { bar, quiet, is_scan: false, state: Mutex::new(state) }
+        let state = Mutex::new(State { log, last: Instant::now() });
+        Self { bar, quiet, is_scan: false, state, tally: Arc::new(Mutex::new(Tally::new())) }
     }
 
     /// Returns the display of a scan, which reports its findings at the end.
@@ -59,28 +60,22 @@ impl Progress {
     pub(crate) fn tell(&self, event: &Event) {
         let Ok(mut state) = self.state.lock() else { return };
         state.write_log(event);
+        self.counts().add(event);
         match event {
-            Event::Listed { files, pending, complete } => {
-                (state.files, state.pending) = (*files, *pending);
-                if *complete {
-                    if !self.is_scan {
-                        self.say(&format!("{files} files listed, {pending} to be read"));
-                        self.with_bar(ProgressBar::reset);
-                    }
-                    self.with_bar(|bar| bar.set_length(*pending));
+            Event::Listed { files, pending, complete: true } => {
+                if !self.is_scan {
+                    self.say(&format!("{files} files listed, {pending} to be read"));
+                    self.with_bar(ProgressBar::reset);
                 }
+                self.with_bar(|bar| bar.set_length(*pending));
             }
             Event::Read { url, warnings, .. } => {
-                state.read += 1;
                 for warning in warnings.iter().filter(|_| !self.is_scan) {
                     self.say(&format!("warning: {url}: {warning}"));
                 }
             }
-            Event::Failed { error, attempts, .. } => {
-                state.failed += 1;
-                if !self.is_scan {
-                    self.say(&format!("failed (attempt {attempts}): {error}"));
-                }
+            Event::Failed { error, attempts, .. } if !self.is_scan => {
+                self.say(&format!("failed (attempt {attempts}): {error}"));
             }
             Event::Retried { error, wait, .. } => self.say(&format!("again in {wait:.1} s: {error}")),
             Event::Skipped { url, reason } => self.say(&format!("skipped: {url}: {reason}")),
@@ -89,6 +84,20 @@ impl Progress {
             _ => {}
         }
         self.show(&mut state);
+    }
+
+    /// Returns the counts of the run, which change until it ends.
+    pub(crate) fn tally(&self) -> Arc<Mutex<Tally>> {
+        Arc::clone(&self.tally)
+    }
+
+    /// Returns the counts of the run in one line.
+    pub(crate) fn stats(&self, stats: &Stats) -> String {
+        self.counts().line(stats)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes the bar and flushes the log.
@@ -103,15 +112,19 @@ impl Progress {
 
     /// Updates the bar or, without a terminal, prints a line at intervals.
     fn show(&self, state: &mut State) {
-        let done = state.read + state.failed;
+        let (read, failed, pending) = {
+            let counts = self.counts();
+            (counts.read, counts.all_failed(), counts.pending)
+        };
+        let done = read + failed;
         if let Some(bar) = &self.bar {
             bar.set_position(done);
-            if state.failed > 0 {
-                bar.set_message(format!(", {} failed", state.failed));
+            if failed > 0 {
+                bar.set_message(format!(", {failed} failed"));
             }
         } else if state.last.elapsed() >= BETWEEN && done > 0 {
             state.last = Instant::now();
-            self.say(&format!("{done} of {} files, {} failed", state.pending, state.failed));
+            self.say(&format!("{done} of {pending} files, {failed} failed"));
         }
     }
 
@@ -135,7 +148,7 @@ impl State {
     /// Writes an event to the log as one JSON line, with the time in seconds since 1970.
     fn write_log(&mut self, event: &Event) {
         let Some(log) = &mut self.log else { return };
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let time = unix(SystemTime::now());
         let mut line = json!(event);
         if let Some(line) = line.as_object_mut() {
             line.insert("time".to_owned(), json!(time));

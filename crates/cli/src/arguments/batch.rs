@@ -14,6 +14,12 @@ pub(crate) struct Batch {
     /// Write events as JSON lines to a file, or to standard output (-)
     #[arg(long, value_name = "FILE")]
     pub(crate) json_log: Option<String>,
+    /// Print requests, retries, bytes and files per second to standard error
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Write Prometheus metrics of the run to a file, or push them to the URL of a group of a Pushgateway
+    #[arg(long, value_name = "FILE|URL")]
+    pub(crate) metrics: Option<String>,
     /// Print nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
