@@ -33,6 +33,7 @@ mod profile;
 mod receipt;
 mod region;
 mod remote;
+mod remove;
 mod retry;
 mod transport;
 
@@ -53,3 +54,4 @@ pub use options::StoreOptions;
 pub use output::{SideFile, create_folder, put, receipt_of_bytes};
 pub use receipt::{Parts, Receipt, Receipted, look, receipt};
 pub use region::{known_regions, other_settings};
+pub use remove::remove;
