@@ -50,7 +50,7 @@ impl<'a> ArrayChunks<'a> {
         });
         match failed {
             Some(error) => Err(error),
-            None => read.map_err(|error| EmitError::Chunks { path: format!("/{path}"), error }),
+            None => read.map_err(EmitError::Chunks),
         }
     }
 }

@@ -124,14 +124,8 @@ pub enum EmitError {
         expected: u64,
     },
     /// The chunks of an array could not be read.
-    #[error("array {path}: {error}")]
-    Chunks {
-        /// Path of the array.
-        path: String,
-        /// Reason.
-        #[source]
-        error: ChunkReadError,
-    },
+    #[error(transparent)]
+    Chunks(ChunkReadError),
 }
 
 /// Returns whether clients can find a node of this name. A valid name is not empty, `.`, `..` or the name of a

@@ -84,16 +84,6 @@ impl SideFolder {
         }
     }
 
-    /// Returns whether a file, given by the URL of [`crate::Object::url`], is in the target folder or below the target
-    /// prefix.
-    pub fn holds(&self, url: &str) -> bool {
-        if let (Location::Local(target), Some(path)) = (&self.target, url.strip_prefix("file://")) {
-            let path = Path::new(path);
-            return path.canonicalize().as_deref().unwrap_or(path).starts_with(target);
-        }
-        url.strip_prefix(&self.target.url()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    }
-
     /// Creates the file of a key such as `a/b.json`.
     pub fn file(&mut self, key: &str) -> io::Result<File> {
         if key.split('/').any(|name| matches!(name, "" | "." | "..")) || key.contains(['\\', '\0']) {

@@ -1,7 +1,7 @@
 use std::{
     fs::{File, Metadata},
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -187,9 +187,4 @@ fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> 
         }
     }
     Ok(())
-}
-
-/// Returns whether two paths lead to the same file.
-pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

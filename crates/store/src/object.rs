@@ -6,7 +6,7 @@ use virtualize_bytes::{BoxFuture, ByteRange, MemorySource, ReadError, ReadRanges
 
 use crate::{
     Listed, Stats, StoreError, StoreOptions,
-    local::{LocalFile, same_file, slice},
+    local::{LocalFile, slice},
     location::Location,
     meter::Meter,
     remote::{self, Opened, Remote},
@@ -77,15 +77,6 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
 fn modified(meta: &ObjectMeta) -> Option<i64> {
     let since_1970 = u64::try_from(meta.last_modified.timestamp_micros()).ok()?.div_ceil(1000);
     i64::try_from(since_1970).ok().filter(|time| *time > 0)
-}
-
-/// Returns whether two paths or URLs lead to the same file.
-pub fn is_same(one: &str, other: &str) -> bool {
-    match (Location::parse(one), Location::parse(other)) {
-        (Ok(Location::Local(one)), Ok(Location::Local(other))) => one == other || same_file(&one, &other),
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
 }
 
 impl Object {

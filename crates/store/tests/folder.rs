@@ -96,22 +96,3 @@ fn keys_stay_within_and_come_once() {
         assert!(folder.file(key).is_err(), "{key:?}");
     }
 }
-
-#[test]
-fn files_below_are_known() {
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path().canonicalize().unwrap().join("store");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("a.nc"), "x").unwrap();
-    let side = SideFolder::create(folder.to_str().unwrap(), true).unwrap();
-    assert!(side.holds(&format!("file://{}/a.nc", folder.display())));
-    assert!(!side.holds(&format!("file://{}2/a.nc", folder.display())));
-    #[cfg(unix)]
-    {
-        let link = root.path().join("link");
-        std::os::unix::fs::symlink(&folder, &link).unwrap();
-        assert!(side.holds(&format!("file://{}/a.nc", link.display())));
-    }
-    let side = SideFolder::create("s3://bucket/store.zarr/", true).unwrap();
-    assert!(side.holds("s3://bucket/store.zarr/a.nc") && !side.holds("s3://bucket/store.zarr2/a.nc"));
-}

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_map::Diagnostic;
 use virtualize_remedy::{Notation, OptionName, Remedy};
@@ -98,6 +100,12 @@ pub enum Error {
     AmbiguousUrl {
         /// The relative url.
         url: String,
+    },
+    /// The chunks to write could not be read.
+    #[error("{source}")]
+    Chunks {
+        /// The error of the reader of the chunks.
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// The output format cannot express the references, or they could not be written.
     #[error("{name}: {reason}")]
@@ -229,7 +237,7 @@ impl Error {
             Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
             | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => of_kind(error.kind),
             Self::Emit { broken_pipe: true, .. } => ErrorClass::BrokenPipe,
-            Self::Emit { .. } => ErrorClass::Unavailable,
+            Self::Emit { .. } | Self::Chunks { .. } => ErrorClass::Unavailable,
             _ => ErrorClass::File,
         }
     }

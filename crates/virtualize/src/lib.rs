@@ -33,6 +33,7 @@ pub mod keys;
 mod open;
 pub mod options;
 mod output;
+mod passing;
 mod references;
 mod relocate;
 mod selection;
@@ -52,7 +53,10 @@ pub use commit::{
 pub use error::{Error, ErrorClass};
 pub use open::{open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options};
-pub use output::{PreparedOutput, metadata, prepare, write, write_files, write_folder, write_to};
+pub use output::{
+    Destination, PreparedOutput, metadata, prepare, prepare_chunks, write, write_files, write_folder,
+    write_to,
+};
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
     convert, diff, from_text, read_references, record_sources, to_text, validate,

@@ -5,9 +5,12 @@ use std::{
 
 use bytes::Bytes;
 use virtualize_emit::{EmitError, Format, Sink};
-use virtualize_store::{OutputLock, Receipt, Receipted, SideFile, SideFolder, StoreOptions};
+use virtualize_store::{OutputLock, OutputPlace, Receipt, Receipted, SideFile, SideFolder, StoreOptions};
+use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks};
 
 use crate::error::Error;
+use crate::passing::PassingChunks;
+use crate::relocate::Relocation;
 use crate::store::VirtualStore;
 
 /// Size of the write buffer in bytes.
@@ -70,18 +73,27 @@ fn start_file(
     (target, path): (&str, &Path),
     options: &StoreOptions,
 ) -> Result<SideFile, Error> {
-    check_target(store, target, options)?;
+    check_sources(store, target, &place_of(target, false, options)?)?;
+    side_file(path, options)
+}
+
+fn side_file(path: &Path, options: &StoreOptions) -> Result<SideFile, Error> {
     let file = SideFile::create(path)?;
     file.check_place(options.writable.as_ref())?;
     Ok(file)
 }
 
-/// Rejects an output that must not be written, or that is one of the sources.
-fn check_target(store: &VirtualStore, target: &str, options: &StoreOptions) -> Result<(), Error> {
+/// Returns the location of an output, if it may be written.
+fn place_of(target: &str, several_files: bool, options: &StoreOptions) -> Result<OutputPlace, Error> {
     if let Some(writable) = &options.writable {
         writable.check_output(&virtualize_store::url_of(target)?)?;
     }
-    match store.source_urls().any(|url| virtualize_store::is_same(url, target)) {
+    Ok(OutputPlace::new(target, several_files)?)
+}
+
+/// Rejects an output that is one of the sources, or that contains one.
+fn check_sources(store: &VirtualStore, target: &str, place: &OutputPlace) -> Result<(), Error> {
+    match store.source_urls().any(|url| place.contains(url)) {
         true => Err(Error::OverInput { name: target.to_owned() }),
         false => Ok(()),
     }
@@ -101,6 +113,21 @@ enum Place {
     Folder(SideFolder),
 }
 
+/// An output and how it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination<'a> {
+    /// Format of the output.
+    pub format: Format,
+    /// Path, or url of an object; for a format of several files, a folder or prefix.
+    pub target: &'a str,
+    /// How the urls of sources are written.
+    pub relocation: &'a Relocation,
+    /// Whether a folder or prefix that is not empty is replaced.
+    pub overwrite: bool,
+    /// How the output is reached.
+    pub options: &'a StoreOptions,
+}
+
 /// Prepares the output of [`write()`] or [`write_folder`]. Unlike these, it expects the caller to hold the
 /// [`virtualize_store::OutputLock`].
 pub fn prepare(
@@ -110,29 +137,68 @@ pub fn prepare(
     overwrite: bool,
     options: &StoreOptions,
 ) -> Result<PreparedOutput, Error> {
+    check_sources(store, target, &place_of(target, format.is_several_files(), options)?)?;
+    let chunks = &mut HierarchyChunks::new(&store.hierarchy);
+    let relocation = &Relocation::Keep;
+    prepare_at(&store.hierarchy, chunks, Destination { format, target, relocation, overwrite, options })
+}
+
+/// Prepares an output as [`prepare`] does, for a store whose chunks come from a reader. The store contains metadata only;
+/// its manifests and sources are ignored. The sources of the chunks are relocated.
+///
+/// # Errors
+/// As [`prepare`], and [`Error::Chunks`] if the chunks cannot be read.
+pub fn prepare_chunks(
+    store: &VirtualStore,
+    chunks: &mut dyn ChunkReader,
+    destination: Destination<'_>,
+) -> Result<PreparedOutput, Error> {
+    let Destination { format, target, relocation, options, .. } = destination;
+    let place = place_of(target, format.is_several_files(), options)?;
+    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), relocation)?;
+    let prepared = prepare_at(&store.hierarchy, &mut chunks, destination)?;
+    chunks.finish()?;
+    Ok(prepared)
+}
+
+/// Prepares an output, without a check of its sources.
+fn prepare_at(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    destination: Destination<'_>,
+) -> Result<PreparedOutput, Error> {
+    let Destination { format, target, overwrite, options, .. } = destination;
     if let Some(path) = local(format, target) {
-        let mut file = start_file(store, (target, path), options)?;
+        let mut file = side_file(path, options)?;
         let mut out = Receipted::new(&mut file);
-        write_to(store, format, &mut out).map_err(|error| named(target, error))?;
+        write_file(hierarchy, chunks, format, &mut out).map_err(|error| failed(target, error))?;
         let content = out.receipt();
         file.sync()?;
         return Ok(PreparedOutput { content, place: Place::File(file) });
     }
-    check_target(store, target, options)?;
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite)?;
         folder.check_place(options.writable.as_ref())?;
-        if store.source_urls().any(|url| folder.holds(url)) {
-            return Err(Error::OverInput { name: target.to_owned() });
-        }
-        virtualize_emit::write_files(&store.hierarchy, format, &mut FolderSink(&mut folder))
+        virtualize_emit::write_files_chunks(hierarchy, chunks, format, &mut FolderSink(&mut folder))
             .map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
     }
     let mut bytes = Vec::new();
-    write_to(store, format, &mut bytes).map_err(|error| named(target, error))?;
+    write_file(hierarchy, chunks, format, &mut bytes).map_err(|error| failed(target, error))?;
     let content = virtualize_store::receipt_of_bytes(&bytes);
     Ok(PreparedOutput { content, place: Place::Object(target.to_owned(), bytes.into()) })
+}
+
+/// Writes one file, in large pieces.
+fn write_file(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    format: Format,
+    out: &mut impl Write,
+) -> Result<(), EmitError> {
+    let mut out = BufWriter::with_capacity(BUFFER, out);
+    virtualize_emit::write_chunks(hierarchy, chunks, format, &mut out)?;
+    Ok(out.flush()?)
 }
 
 impl PreparedOutput {
@@ -169,9 +235,8 @@ impl Sink for FolderSink<'_> {
 
 /// Writes references to a writer, in large pieces. After an error the output is invalid.
 pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> Result<(), Error> {
-    let mut out = BufWriter::with_capacity(BUFFER, out);
-    let written = virtualize_emit::write(&store.hierarchy, format, &mut out);
-    written.and_then(|()| Ok(out.flush()?)).map_err(|error| failed(store.name(), error))
+    let chunks = &mut HierarchyChunks::new(&store.hierarchy);
+    write_file(&store.hierarchy, chunks, format, out).map_err(|error| failed(store.name(), error))
 }
 
 /// Writes a format of several files to a sink. After an error the output is invalid.
@@ -192,10 +257,21 @@ pub fn metadata(store: &VirtualStore) -> Result<Vec<(String, serde_json::Value)>
 }
 
 pub(crate) fn failed(name: &str, error: EmitError) -> Error {
-    Error::Emit {
-        name: name.to_owned(),
-        broken_pipe: matches!(&error, EmitError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe),
-        reason: error.to_string(),
+    match error {
+        EmitError::Chunks(error) => of_chunks(error),
+        error => Error::Emit {
+            name: name.to_owned(),
+            broken_pipe: matches!(&error, EmitError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe),
+            reason: error.to_string(),
+        },
+    }
+}
+
+/// Returns the error of a chunk that could not be read.
+pub(crate) fn of_chunks(error: ChunkReadError) -> Error {
+    match error.downcast::<Error>() {
+        Ok(error) => *error,
+        Err(error) => Error::Chunks { source: error.into() },
     }
 }
 

@@ -1,9 +1,10 @@
 //! Relocation of source urls, for references that are written next to the data and published elsewhere.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 use virtualize_store::url_of;
 use virtualize_zarr::Source;
 
@@ -95,61 +96,107 @@ impl Rewrite {
     }
 }
 
-/// Changes the urls of sources.
-pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Result<(), Error> {
-    let urls = match relocation {
-        Relocation::Keep => return Ok(()),
-        Relocation::Rewrite(rules) => rewritten(sources, rules)?,
-        Relocation::RelativeTo(output) => relative(sources, output)?,
-    };
-    let before: BTreeSet<&String> = sources.iter().map(|source| &source.url).collect();
-    if urls.iter().collect::<BTreeSet<_>>().len() < before.len() {
-        return Err(RelocationError::SameUrl.into());
+/// Changes the urls of sources, one after the other.
+#[derive(Debug)]
+pub(crate) struct Relocator<'a> {
+    relocation: &'a Relocation,
+    /// Folder of the output, if urls are relative to it.
+    folder: String,
+    /// Whether each rule has matched a source.
+    used: Vec<bool>,
+    /// Url of the first source.
+    first: Option<String>,
+    /// Digests of the urls before and after rewriting, by the latter.
+    known: HashMap<[u8; 16], [u8; 16]>,
+}
+
+impl<'a> Relocator<'a> {
+    pub(crate) fn new(relocation: &'a Relocation) -> Result<Self, Error> {
+        let folder = match relocation {
+            Relocation::RelativeTo(output) => {
+                let output = url_of(output.trim_end_matches('/'))?;
+                output.rsplit_once('/').map_or_else(String::new, |(folder, _)| folder.to_owned())
+            }
+            _ => String::new(),
+        };
+        let rules = match relocation {
+            Relocation::Rewrite(rules) => rules.len(),
+            _ => 0,
+        };
+        Ok(Self { relocation, folder, used: vec![false; rules], first: None, known: HashMap::new() })
     }
+
+    /// Returns the new url of a source. Sources may come repeatedly.
+    ///
+    /// # Errors
+    /// A source that has no such url, or whose url is that of another source.
+    pub(crate) fn url(&mut self, url: &str) -> Result<String, RelocationError> {
+        match self.relocation {
+            Relocation::Keep => Ok(url.to_owned()),
+            Relocation::Rewrite(rules) => self.rewrite(url, rules),
+            Relocation::RelativeTo(_) => self.relative(url),
+        }
+    }
+
+    fn rewrite(&mut self, url: &str, rules: &[Rewrite]) -> Result<String, RelocationError> {
+        self.first.get_or_insert_with(|| url.to_owned());
+        let matching =
+            rules.iter().zip(&mut self.used).filter_map(|(rule, used)| Some((rule, used, rule.rest(url)?)));
+        let new = match matching.max_by_key(|(rule, ..)| rule.from.len()) {
+            Some((rule, used, rest)) => {
+                *used = true;
+                rule.apply(url, rest)?
+            }
+            None => url.to_owned(),
+        };
+        let before = digest(url);
+        match *self.known.entry(digest(&new)).or_insert(before) == before {
+            true => Ok(new),
+            false => Err(RelocationError::SameUrl),
+        }
+    }
+
+    /// Returns a url relative to the folder of the output. Fails for a source outside that folder.
+    fn relative(&self, url: &str) -> Result<String, RelocationError> {
+        let rest = url.strip_prefix(&self.folder).and_then(|rest| rest.strip_prefix('/'));
+        let is_plain = |rest: &&str| {
+            !rest.contains("://") && rest.split('/').all(|name| !matches!(name, "" | "." | ".."))
+        };
+        rest.filter(is_plain).map(str::to_owned).ok_or_else(|| RelocationError::OutsideFolder {
+            url: without_query(url).to_owned(),
+            folder: self.folder.clone(),
+        })
+    }
+
+    /// Checks, after the last source, that every rule has matched one.
+    pub(crate) fn finish(&self) -> Result<(), RelocationError> {
+        let Relocation::Rewrite(rules) = self.relocation else { return Ok(()) };
+        match rules.iter().zip(&self.used).find(|(_, used)| !**used) {
+            None => Ok(()),
+            Some((rule, _)) => Err(RelocationError::UnusedRule {
+                from: without_query(&rule.from).to_owned(),
+                first: self.first.as_deref().map_or("none", without_query).to_owned(),
+            }),
+        }
+    }
+}
+
+/// Changes the urls of all sources, or none if one fails.
+pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Result<(), Error> {
+    let mut relocator = Relocator::new(relocation)?;
+    let urls: Vec<String> =
+        sources.iter().map(|source| relocator.url(&source.url)).collect::<Result<_, _>>()?;
+    relocator.finish()?;
     for (source, url) in sources.iter_mut().zip(urls) {
         source.url = url;
     }
     Ok(())
 }
 
-/// Returns the urls of sources after applying the rules. Fails if a rule matches no source.
-fn rewritten(sources: &[Source], rules: &[Rewrite]) -> Result<Vec<String>, RelocationError> {
-    let mut used = BTreeSet::new();
-    let mut urls = Vec::with_capacity(sources.len());
-    for source in sources {
-        let matching =
-            rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule, rule.rest(&source.url)?)));
-        urls.push(match matching.max_by_key(|(_, rule, _)| rule.from.len()) {
-            Some((at, rule, rest)) => {
-                used.insert(at);
-                rule.apply(&source.url, rest)?
-            }
-            None => source.url.clone(),
-        });
-    }
-    match rules.iter().enumerate().find(|(at, _)| !used.contains(at)) {
-        None => Ok(urls),
-        Some((_, rule)) => Err(RelocationError::UnusedRule {
-            from: without_query(&rule.from).to_owned(),
-            first: sources.first().map_or("none", |source| without_query(&source.url)).to_owned(),
-        }),
-    }
-}
-
-/// Returns the urls of sources relative to the folder of an output. Fails for sources outside that folder.
-fn relative(sources: &[Source], output: &str) -> Result<Vec<String>, Error> {
-    let output = url_of(output.trim_end_matches('/'))?;
-    let folder = output.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let below = |url: &str| {
-        let rest = url.strip_prefix(folder)?.strip_prefix('/')?;
-        let is_plain = !rest.contains("://") && rest.split('/').all(|name| !matches!(name, "" | "." | ".."));
-        is_plain.then(|| rest.to_owned())
-    };
-    let outside = |url: &str| {
-        let (url, folder) = (without_query(url).to_owned(), folder.to_owned());
-        Error::from(RelocationError::OutsideFolder { url, folder })
-    };
-    sources.iter().map(|source| below(&source.url).ok_or_else(|| outside(&source.url))).collect()
+/// Returns a digest that differs between urls.
+fn digest(url: &str) -> [u8; 16] {
+    let digest = Sha256::digest(url);
+    digest.first_chunk().copied().unwrap_or_default()
 }
 
 /// Returns whether a text is a url or an absolute path.

@@ -125,6 +125,7 @@ fn array_at<'a>(hierarchy: &'a Hierarchy, path: &str) -> Result<&'a Array, Chunk
 fn chunk_ref<'a>(
     hierarchy: &Hierarchy,
     sources: &'a mut [Option<Arc<Source>>],
+    path: &str,
     (position, entry): (u64, ChunkEntry<'a>),
 ) -> Result<ChunkRef<'a>, ChunkReadError> {
     let reference = match entry {
@@ -137,7 +138,9 @@ fn chunk_ref<'a>(
         (Some(unknown), Some(source)) => unknown.insert(Arc::new(source.clone())),
         _ => {
             let sources = hierarchy.sources.len();
-            return Err(format!("chunk {position} refers to source {index} of {sources}").into());
+            return Err(
+                format!("array /{path}: chunk {position} refers to source {index} of {sources}").into()
+            );
         }
     };
     Ok(ChunkRef::Reference { source, offset: reference.offset, length: reference.length })
@@ -147,9 +150,9 @@ impl ChunkReader for HierarchyChunks<'_> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
         self.sources.resize(self.hierarchy.sources.len(), None);
         let (hierarchy, sources) = (self.hierarchy, &mut self.sources);
-        let array = array_at(hierarchy, path)?;
+        let (array, path) = (array_at(hierarchy, path)?, path.to_owned());
         Ok(Box::new(array.chunks.iter_from(start).map(move |(position, entry)| {
-            Ok((position, chunk_ref(hierarchy, sources, (position, entry))?.to_chunk()))
+            Ok((position, chunk_ref(hierarchy, sources, &path, (position, entry))?.to_chunk()))
         })))
     }
 
@@ -158,7 +161,7 @@ impl ChunkReader for HierarchyChunks<'_> {
         let (hierarchy, sources) = (self.hierarchy, &mut self.sources);
         let array = array_at(hierarchy, path)?;
         for (position, entry) in array.chunks.iter_from(start) {
-            if visit(position, chunk_ref(hierarchy, sources, (position, entry))?).is_break() {
+            if visit(position, chunk_ref(hierarchy, sources, path, (position, entry))?).is_break() {
                 break;
             }
         }
