@@ -10,7 +10,7 @@ use crate::{
     error::{CombineError, Note},
     event::Events,
     join::combine,
-    journal::{JournalError, Planned, unpack},
+    journal::{JournalError, Planned},
     plan::{Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
 };
 
@@ -63,7 +63,7 @@ impl Combination {
         }
         let of_row = |row: u64, name: &str| {
             let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
-            coordinates(&unpack(item, member).ok()?, name)
+            coordinates(&member.member(item).ok()?, name)
         };
         let url = |row: u64| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
         let known = Known { signatures, coordinates: &of_row, url: &url };
@@ -124,7 +124,7 @@ impl Combination {
             progress.step()?;
             let id = id_of(&self.ids, row).ok_or(CombineError::Nothing)?;
             let (item, member) = journal.member(id)?;
-            Ok::<_, Error>(unpack(item, member)?)
+            Ok::<_, Error>(member.member(item)?)
         })
     }
 }

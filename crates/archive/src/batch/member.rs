@@ -5,7 +5,7 @@ use virtualize::{Options, VirtualStore};
 use crate::{
     Item, Layout, Member,
     compat::{Signature, wanted},
-    journal::{Content, MemberRow, pack_hierarchy, pack_values},
+    journal::{Content, MemberRow},
     layout::given,
     plan::FileExtent,
     read::Failure,
@@ -19,25 +19,23 @@ pub(super) async fn content(
     options: &Options,
 ) -> Result<Content, Failure> {
     let failed = |error: virtualize::Error| Failure::new(error, options.notation);
-    let (packed, hierarchy) = pack_hierarchy(&store.hierarchy, store.name()).map_err(failed)?;
+    let (row, hierarchy) = MemberRow::pack(store).map_err(failed)?;
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
     let (values, digests) = read.map_err(failed)?;
-    let packed_values = pack_values(&values, store.name()).map_err(failed)?;
     let misfit = |error| Failure::of_layout(&error, options.notation);
     let given = given(item, layout).map_err(misfit)?;
-    let sources = hierarchy.sources.clone();
     let member = Member { item: item.clone(), hierarchy, values, digests, given };
     let signature = Signature::of(&member, layout);
     let extent = FileExtent::of(&member, layout).map_err(misfit)?;
+    let Member { values, digests, given, .. } = member;
     Ok(Content::Member(Box::new(MemberRow {
-        signature_digest: signature.storage_digest(),
-        signature: text(&signature)?,
-        brief: text(&extent)?,
-        hierarchy: packed,
-        sources,
-        values: packed_values,
-        digests: member.digests,
-        given: member.given,
+        storage: signature.storage_digest(),
+        signature: text(&signature)?.into(),
+        extent: text(&extent)?,
+        values: values.into_iter().map(|(path, values)| (path, values.bytes)).collect(),
+        digests,
+        given,
+        ..row
     })))
 }
 

@@ -24,7 +24,7 @@ CREATE TEMP TABLE listing (
     known INTEGER,
     changed INTEGER NOT NULL,
     size INTEGER, etag TEXT, modified INTEGER,
-    properties TEXT NOT NULL
+    properties TEXT
 );
 CREATE INDEX listing_known ON listing (known);
 CREATE TEMP TABLE looked (
@@ -276,7 +276,7 @@ fn stage(transaction: &Transaction<'_>, item: &Item, listing: &mut Listing) -> r
         item.size.map(signed),
         item.etag,
         item.modified,
-        Value::Object(item.properties.clone()).to_string()
+        (!item.properties.is_empty()).then(|| Value::Object(item.properties.clone()).to_string())
     ])?;
     listing.files += new as u64;
     listing.pending += if pending { new as u64 } else { 0 };
@@ -291,7 +291,8 @@ fn differs(known: &Item, now: &Item) -> bool {
 /// Deletes the files, outputs, options and facts of earlier runs, and treats every staged file as new.
 fn restart(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(
-        "DELETE FROM contents; DELETE FROM files; DELETE FROM eras; DELETE FROM options; DELETE FROM outputs;
+        "DELETE FROM contents; DELETE FROM chunks; DELETE FROM files; DELETE FROM documents; DELETE FROM nodes;
+        DELETE FROM kinds; DELETE FROM options; DELETE FROM outputs;
         DELETE FROM facts WHERE name NOT IN ('program', 'run'); UPDATE facts SET value = '1' WHERE name = 'run';
         UPDATE listing SET known = NULL, changed = 0; DELETE FROM looked",
     )
@@ -309,7 +310,8 @@ fn forget(transaction: &Transaction<'_>, how: Accept) -> rusqlite::Result<()> {
 
 /// Assigns rows and positions to the listed files, and discards the records of files that have changed.
 fn take_over(transaction: &Transaction<'_>, append: bool) -> rusqlite::Result<()> {
-    let again = "state = 0, attempts = 0, class = NULL, error = NULL, era = NULL, brief = NULL";
+    let again =
+        "state = 0, attempts = 0, class = NULL, error = NULL, kind = NULL, extent = NULL, sources = NULL";
     transaction.execute_batch(&format!(
         "UPDATE files SET {again}, size = l.size, etag = l.etag, modified = l.modified, properties = l.properties
             FROM listing AS l WHERE l.known = files.id AND l.changed;

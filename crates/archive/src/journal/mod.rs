@@ -4,25 +4,33 @@
 //! The write-ahead log keeps the journal consistent if the process is killed or power fails. The last few records may
 //! then be lost; the run reads those files again.
 
-mod content;
+mod chunk_table;
+mod dictionary;
 mod error;
 mod listing;
+mod members;
 mod outputs;
+mod recent;
+mod record;
 mod rows;
+mod saved;
 mod schema;
+mod varint;
 mod work;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
 
 use virtualize_store::local_path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-pub(crate) use content::{pack_hierarchy, pack_values, unpack};
 pub use error::{JournalError, OptionDifference};
 pub(crate) use listing::Accept;
-pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, Outcome, Work, class_name};
+pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Work, class_name};
 pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 
@@ -33,6 +41,8 @@ pub struct Journal {
     path: PathBuf,
     /// Number of this run, from 1.
     run: i64,
+    /// What is known of the tables of documents, nodes and kinds.
+    known: RefCell<saved::Known>,
 }
 
 impl Journal {
@@ -50,7 +60,7 @@ impl Journal {
         schema::settle(&mut connection, path)?;
         let run = schema::next_run(&connection).map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
-        Ok(Self { connection, path: path.to_owned(), run })
+        Ok(Self { connection, path: path.to_owned(), run, known: RefCell::default() })
     }
 
     /// Deletes a journal that cannot be opened because it is damaged or of another version. Leaves any other file

@@ -1,11 +1,12 @@
 //! Rows of `files`, and the record of each file that is done.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
 use serde_json::Value;
 use virtualize::{
     ErrorClass,
-    zarr::{NodePath, Source},
+    zarr::{NodePath, Source, ZarrFormat},
 };
 
 use crate::Item;
@@ -103,25 +104,56 @@ pub(crate) enum Content {
     Member(Box<MemberRow>),
 }
 
-/// A member as the journal stores it.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// The record of a member of a combined dataset.
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct MemberRow {
     /// [`crate::compat::Signature::storage_digest`].
-    pub(crate) signature_digest: String,
-    /// The signature, as JSON.
-    pub(crate) signature: String,
-    /// The [`crate::plan::FileExtent`], as JSON.
-    pub(crate) brief: String,
-    /// References as compressed JSON.
-    pub(crate) hierarchy: Vec<u8>,
-    /// The source files of the references.
+    pub(crate) storage: String,
+    /// The signature, as JSON: the same text for all files of a kind.
+    pub(crate) signature: Arc<str>,
+    /// The [`crate::plan::FileExtent`], as JSON without row and url.
+    pub(crate) extent: String,
+    /// Zarr format of the documents.
+    pub(crate) format: ZarrFormat,
+    /// Groups and arrays, parents before children; the first is the root.
+    pub(crate) nodes: Vec<NodeRow>,
+    /// The files that contain the chunks.
     pub(crate) sources: Vec<Source>,
-    /// Compressed values.
-    pub(crate) values: Vec<u8>,
-    /// Digests of arrays.
+    /// Decoded values of the arrays in [`crate::Wanted::values`].
+    pub(crate) values: BTreeMap<NodePath, Bytes>,
+    /// Digests of the arrays in [`crate::Wanted::digests`].
     pub(crate) digests: BTreeMap<NodePath, String>,
     /// Coordinates along new dimensions.
     pub(crate) given: BTreeMap<String, Value>,
+}
+
+/// A group or array of a member.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NodeRow {
+    /// Its path.
+    pub(crate) path: NodePath,
+    /// Its metadata document: `zarr.json`, or an object of `.zarray` or `.zgroup` and `.zattrs`.
+    pub(crate) document: Arc<str>,
+    /// Its chunks; empty for a group.
+    pub(crate) chunks: Vec<u8>,
+    /// Number of its chunks, inline ones included.
+    pub(crate) count: u64,
+}
+
+impl Default for MemberRow {
+    fn default() -> Self {
+        Self {
+            storage: String::new(),
+            signature: "".into(),
+            extent: String::new(),
+            format: ZarrFormat::V3,
+            nodes: Vec::new(),
+            sources: Vec::new(),
+            values: BTreeMap::new(),
+            digests: BTreeMap::new(),
+            given: BTreeMap::new(),
+        }
+    }
 }
 
 /// The failure of a file.

@@ -9,7 +9,7 @@ use super::{JournalError, listing::STAGED};
 /// SQLite application ID of a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
 /// Version of the schema.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// Tables; the states of `files` are those of [`super::rows::State`].
 const TABLES: &str = "
@@ -22,7 +22,7 @@ CREATE TABLE files (
     url TEXT NOT NULL UNIQUE,
     position INTEGER NOT NULL,
     size INTEGER, etag TEXT, modified INTEGER,
-    properties TEXT NOT NULL,
+    properties TEXT,
     state INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
     class TEXT, error TEXT,
@@ -30,21 +30,33 @@ CREATE TABLE files (
     warnings TEXT,
     -- The name of its own output, and what was written.
     written TEXT, receipt TEXT,
-    era TEXT, brief TEXT,
+    -- Of a member: its kind, its extent encoded with that of the kind, its sources unless it is the only one.
+    kind INTEGER, extent BLOB, sources BLOB,
     -- The run in which it was read.
     run INTEGER,
     -- That run, where what was read then is in the output that was written last; in the one that was begun.
     committed INTEGER, begun INTEGER
 );
 CREATE INDEX files_by_state ON files (state);
-CREATE TABLE contents (
-    id INTEGER PRIMARY KEY REFERENCES files (id) ON DELETE CASCADE,
-    hierarchy BLOB NOT NULL, sources TEXT NOT NULL, array_values BLOB NOT NULL, digests TEXT NOT NULL, given TEXT NOT NULL
+-- The record of each member, encoded with that of its kind: paths, documents and numbers of chunks of its nodes, values,
+-- digests, coordinates.
+CREATE TABLE contents (id INTEGER PRIMARY KEY, record BLOB NOT NULL);
+-- The chunks of each array of each member.
+CREATE TABLE chunks (
+    node INTEGER NOT NULL, file INTEGER NOT NULL, chunks BLOB NOT NULL, PRIMARY KEY (node, file)
+) WITHOUT ROWID;
+CREATE TABLE nodes (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE);
+-- Metadata documents. first: the first document of the node, with which all others are encoded.
+CREATE TABLE documents (id INTEGER PRIMARY KEY, node INTEGER NOT NULL, first INTEGER, text BLOB NOT NULL);
+CREATE INDEX first_documents ON documents (node) WHERE first IS NULL;
+-- Signatures. extent, record: those of the first member, with which the others' are encoded.
+CREATE TABLE kinds (
+    id INTEGER PRIMARY KEY, storage TEXT NOT NULL UNIQUE, signature TEXT NOT NULL,
+    extent BLOB NOT NULL, record BLOB NOT NULL
 );
 -- Combined outputs, by their urls. plan: digest of rows and options of what is there; receipt: what was written; begun:
 -- the same of what a run was about to put there, and may have put.
 CREATE TABLE outputs (url TEXT PRIMARY KEY, plan TEXT, receipt TEXT, begun_plan TEXT, begun TEXT) WITHOUT ROWID;
-CREATE TABLE eras (digest TEXT PRIMARY KEY, signature TEXT NOT NULL) WITHOUT ROWID;
 ";
 
 /// Acquires the lock, which lasts until the connection is closed.
@@ -53,7 +65,6 @@ pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
     connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
 }
 

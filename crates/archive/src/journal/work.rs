@@ -1,12 +1,14 @@
 //! Queries and updates of the files' rows.
 
+use std::sync::Arc;
+
 use rusqlite::{Row, Transaction, params, types::FromSql};
-use serde_json::{Value, json};
-use virtualize::zarr::Source;
+use serde_json::json;
 
 use super::{
-    Content, Done, Failed, Journal, JournalError, MemberRow, Outcome, Work,
+    Content, Done, Failed, Journal, JournalError, Outcome, Work,
     rows::{Counts, State, class_name},
+    saved,
 };
 use crate::Item;
 
@@ -31,13 +33,14 @@ pub(super) const ITEM: &str =
     "files.id, files.url, files.size, files.etag, files.modified, files.properties, files.state";
 
 pub(super) fn known_of(row: &Row<'_>) -> rusqlite::Result<Known> {
-    let properties: String = row.get(5)?;
+    let properties: Option<String> = row.get(5)?;
+    let properties = properties.map(|text| serde_json::from_str(&text)).transpose();
     let item = Item {
         url: row.get(1)?,
         size: row.get::<_, Option<i64>>(2)?.map(unsigned),
         etag: row.get(3)?,
         modified: row.get(4)?,
-        properties: serde_json::from_str(&properties).unwrap_or_default(),
+        properties: properties.unwrap_or_default().unwrap_or_default(),
     };
     Ok(Known { id: row.get(0)?, item, state: State::of(row.get(6)?) })
 }
@@ -49,15 +52,16 @@ pub(super) fn work(transaction: &Transaction<'_>, id: i64) -> rusqlite::Result<W
     Ok(Work { id, item: known.item })
 }
 
-/// Records how reading a file ended.
+/// Records how reading a file ended. `known` is the file as its row describes it.
 pub(super) fn finish(
     transaction: &Transaction<'_>,
+    memory: &mut saved::Known,
     run: i64,
     id: i64,
     outcome: &Outcome,
 ) -> rusqlite::Result<()> {
     match outcome {
-        Outcome::Done(done) => self::done(transaction, run, id, done),
+        Outcome::Done(done) => self::done(transaction, memory, run, id, done),
         Outcome::Failed(failed) => self::failed(transaction, id, failed),
     }
 }
@@ -70,69 +74,52 @@ fn failed(transaction: &Transaction<'_>, id: i64, failed: &Failed) -> rusqlite::
 }
 
 /// Stores the record of a file that was read.
-fn done(transaction: &Transaction<'_>, run: i64, id: i64, done: &Done) -> rusqlite::Result<()> {
-    let sql = match done.replaced {
-        true => "UPDATE files SET size = ?2, etag = ?3, modified = ?4 WHERE id = ?1",
+fn done(
+    transaction: &Transaction<'_>,
+    memory: &mut saved::Known,
+    run: i64,
+    id: i64,
+    done: &Done,
+) -> rusqlite::Result<()> {
+    let listed = work(transaction, id)?.item;
+    let Item { size, etag, modified, .. } = done.opened.clone();
+    let item = match done.replaced {
+        true => Item { size, etag, modified, ..listed },
         // Fills in only what the listing left out.
-        false => {
-            "UPDATE files SET size = coalesce(size, ?2), etag = coalesce(etag, ?3), modified = coalesce(modified, ?4)
-            WHERE id = ?1"
-        }
+        false => Item {
+            size: listed.size.or(size),
+            etag: listed.etag.or(etag),
+            modified: listed.modified.or(modified),
+            ..listed
+        },
     };
-    let item = &done.opened;
-    let values = params![id, item.size.map(signed), item.etag, item.modified];
-    transaction.prepare_cached(sql)?.execute(values)?;
-    let sql =
-        "UPDATE files SET state = ?2, attempts = ?3, class = NULL, error = NULL, seconds = ?4, requests = ?5,
-        bytes = ?6, warnings = ?7, written = ?8, receipt = ?9, era = ?10, brief = ?11, run = ?12 WHERE id = ?1";
     let (written, member) = match &done.record {
         Content::Written { name, receipt } => (Some((name, receipt)), None),
-        Content::Member(member) => (None, Some(member.as_ref())),
+        Content::Member(member) => (None, Some(saved::save(transaction, memory, id, &item, member)?)),
     };
+    let sql =
+        "UPDATE files SET size = ?2, etag = ?3, modified = ?4, state = ?5, attempts = ?6, class = NULL, error = NULL,
+        seconds = ?7, requests = ?8, bytes = ?9, warnings = ?10, written = ?11, receipt = ?12, kind = ?13,
+        extent = ?14, sources = ?15, run = ?16 WHERE id = ?1";
     transaction.prepare_cached(sql)?.execute(params![
         id,
+        item.size.map(signed),
+        item.etag,
+        item.modified,
         State::Done.number(),
         done.attempts,
         done.seconds,
         signed(done.requests),
         signed(done.bytes),
-        json!(done.warnings).to_string(),
+        (!done.warnings.is_empty()).then(|| json!(done.warnings).to_string()),
         written.map(|(name, _)| name),
         written.map(|(_, receipt)| receipt),
-        member.map(|member| &member.signature_digest),
-        member.map(|member| &member.brief),
+        member.as_ref().map(|member| member.kind),
+        member.as_ref().map(|member| &member.extent),
+        member.as_ref().and_then(|member| member.sources.as_ref()),
         run,
     ])?;
-    member.map_or(Ok(()), |member| keep(transaction, id, member))
-}
-
-/// Stores the content and the signature of a member.
-fn keep(transaction: &Transaction<'_>, id: i64, member: &MemberRow) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO contents (id, hierarchy, sources, array_values, digests, given)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    transaction.prepare_cached(sql)?.execute(params![
-        id,
-        member.hierarchy,
-        sources_text(&member.sources),
-        member.values,
-        json!(member.digests).to_string(),
-        json!(member.given).to_string(),
-    ])?;
-    let sql = "INSERT OR IGNORE INTO eras (digest, signature) VALUES (?1, ?2)";
-    transaction.prepare_cached(sql)?.execute(params![member.signature_digest, member.signature]).map(drop)
-}
-
-/// Serializes sources as JSON: an array of URL, entity tag, size and time of modification for each.
-fn sources_text(sources: &[Source]) -> String {
-    let one = |source: &Source| json!([source.url, source.etag, source.size, source.modified]);
-    Value::Array(sources.iter().map(one).collect()).to_string()
-}
-
-fn sources_of(text: &str) -> Option<Vec<Source>> {
-    type Parts = (String, Option<String>, u64, Option<i64>);
-    let parts: Vec<Parts> = serde_json::from_str(text).ok()?;
-    let one = |(url, etag, size, modified): Parts| Source { url, etag, size, modified };
-    Some(parts.into_iter().map(one).collect())
+    Ok(())
 }
 
 /// A file that is done, as the plan needs it.
@@ -143,7 +130,7 @@ pub(crate) struct Planned {
     /// Number of the run that read it.
     pub(crate) run: i64,
     /// [`crate::compat::Signature::storage_digest`].
-    pub(crate) storage: String,
+    pub(crate) storage: Arc<str>,
     /// The [`crate::plan::FileExtent`], as JSON.
     pub(crate) extent: String,
 }
@@ -198,18 +185,27 @@ impl Journal {
         self.connection.execute(sql, [id]).map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Returns the files that are done, in order.
+    /// Returns the members, in order.
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         let all = || {
-            let sql = "SELECT id, run, era, brief FROM files WHERE state = 1 AND brief IS NOT NULL
+            let known = &mut self.known.borrow_mut();
+            let sql = "SELECT id, run, kind, extent FROM files WHERE state = 1 AND kind IS NOT NULL
                 ORDER BY position, id";
             let mut statement = self.connection.prepare(sql)?;
-            let row = |row: &Row<'_>| {
-                Ok(Planned { id: row.get(0)?, run: row.get(1)?, storage: row.get(2)?, extent: row.get(3)? })
-            };
-            statement.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()
+            let mut rows = statement.query([])?;
+            let mut planned = Vec::new();
+            while let Some(row) = rows.next()? {
+                let kind = known.kind(&self.connection, row.get(2)?)?;
+                let extent = kind.extent.decode(row.get_ref(3)?.as_blob()?);
+                let extent = extent.and_then(|extent| String::from_utf8(extent).ok());
+                let extent = extent.ok_or_else(|| saved::damaged("an extent"))?;
+                let storage = Arc::clone(&kind.storage);
+                planned.push(Planned { id: row.get(0)?, run: row.get(1)?, storage, extent });
+            }
+            Ok(planned)
         };
-        all().map_err(|error| self.failed(error))
+        let done: rusqlite::Result<_> = all();
+        done.map_err(|error| self.failed(error))
     }
 
     /// Returns the URL of a file.
@@ -223,40 +219,16 @@ impl Journal {
 
     /// Returns the storage digest of a file.
     pub(crate) fn storage_of(&self, url: &str) -> Result<String, JournalError> {
-        let sql = "SELECT era FROM files WHERE url = ?1";
+        let sql = "SELECT storage FROM files JOIN kinds ON kinds.id = kind WHERE url = ?1";
         self.connection.query_row(sql, [url], |row| row.get(0)).map_err(|error| self.failed(error))
-    }
-
-    /// Returns a member of the combined dataset.
-    pub(crate) fn member(&self, id: i64) -> Result<(Item, MemberRow), JournalError> {
-        let sql = format!(
-            "SELECT {ITEM}, hierarchy, sources, array_values, digests, given FROM files JOIN contents USING (id) WHERE files.id = ?1"
-        );
-        let read = |row: &Row<'_>| {
-            let text = |at: usize| row.get::<_, String>(at);
-            let broken = |at: usize| {
-                rusqlite::Error::InvalidColumnType(at, String::new(), rusqlite::types::Type::Text)
-            };
-            let member = MemberRow {
-                hierarchy: row.get(7)?,
-                sources: sources_of(&text(8)?).ok_or_else(|| broken(8))?,
-                values: row.get(9)?,
-                digests: serde_json::from_str(&text(10)?).map_err(|_| broken(10))?,
-                given: serde_json::from_str(&text(11)?).map_err(|_| broken(11))?,
-                ..MemberRow::default()
-            };
-            Ok((known_of(row)?.item, member))
-        };
-        let find = || self.connection.prepare_cached(&sql)?.query_row([id], read);
-        find().map_err(|error| self.failed(error))
     }
 
     /// Returns the signature digests of all files that were read, with the number of files of each, in the order of
     /// their first files.
     pub(crate) fn signature_digests(&self) -> Result<Vec<(String, u64)>, JournalError> {
         let all = || {
-            let sql = "SELECT era, count(*) FROM files WHERE state = 1 AND era IS NOT NULL
-                GROUP BY era ORDER BY min(position)";
+            let sql = "SELECT storage, count(*) FROM files JOIN kinds ON kinds.id = kind
+                WHERE state = 1 GROUP BY kind ORDER BY min(position)";
             let mut statement = self.connection.prepare(sql)?;
             let row = |row: &Row<'_>| Ok((row.get(0)?, unsigned(row.get(1)?)));
             statement.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()
@@ -266,7 +238,7 @@ impl Journal {
 
     /// Returns the signature with a digest, as JSON.
     pub(crate) fn signature(&self, digest: &str) -> Result<String, JournalError> {
-        let sql = "SELECT signature FROM eras WHERE digest = ?1";
+        let sql = "SELECT signature FROM kinds WHERE storage = ?1";
         self.connection.query_row(sql, [digest], |row| row.get(0)).map_err(|error| self.failed(error))
     }
 

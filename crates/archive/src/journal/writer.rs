@@ -95,9 +95,9 @@ impl Thread {
 
     /// Executes all commands in one transaction.
     fn write(&mut self, commands: &mut Vec<Command>) -> rusqlite::Result<()> {
-        let Self { journal, pending } = self;
-        let run = journal.run;
-        let transaction = journal.connection.transaction()?;
+        let Self { journal: Journal { connection, known, run, .. }, pending } = self;
+        let known = known.get_mut();
+        let transaction = connection.transaction()?;
         for command in commands.drain(..) {
             match command {
                 Command::Take(most, reply) => {
@@ -106,7 +106,7 @@ impl Thread {
                         ids.map(|id| work::work(&transaction, id)).collect();
                     let _ = reply.send(taken?);
                 }
-                Command::Finished(id, outcome) => work::finish(&transaction, run, id, &outcome)?,
+                Command::Finished(id, outcome) => work::finish(&transaction, known, *run, id, &outcome)?,
             }
         }
         transaction.commit()

@@ -55,10 +55,7 @@ fn the_text_is_small_and_stable() {
         Extent { size: 1, range: None },
     ]);
     let text = serde_json::to_string(&one).unwrap();
-    assert_eq!(
-        text,
-        r#"[[24,[0,23.5,"+",18446744073709551615,"hours since 2000-01-01",null]],[1,null]]"#
-    );
+    assert_eq!(text, r#"[[24,[0,23.5,"+",18446744073709551615,"hours since 2000-01-01",null]],[1,null]]"#);
     for damaged in ["", "[]x", "[[24]]", "[[-1,null]]", r#"[[1,[0,0,"*",0,null,null]]]"#, r#"[[1,[0]]]"#] {
         assert!(serde_json::from_str::<FileExtent>(damaged).is_err(), "{damaged}");
     }

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod members;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -286,38 +288,6 @@ fn what_is_no_journal_stays() {
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
     assert!(matches!(Journal::open(&other), Err(JournalError::NotAJournal { .. })));
     assert!(other.exists() && path.exists());
-}
-
-#[test]
-fn a_member_comes_back_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(&folder.path().join("j")).unwrap();
-    list(&mut journal, &[item("a", "1")]);
-    let source =
-        virtualize::zarr::Source { url: "u".to_owned(), etag: None, size: u64::MAX, modified: Some(-1) };
-    let member = MemberRow {
-        signature_digest: "e".to_owned(),
-        signature: "{}".to_owned(),
-        brief: "{\"row\":0}".to_owned(),
-        hierarchy: vec![1, 2],
-        sources: vec![source],
-        values: vec![3],
-        digests: [("x".to_owned(), "d".to_owned())].into(),
-        given: [("t".to_owned(), serde_json::json!(1.5))].into(),
-    };
-    let journal = read_all(journal, |_| done(Content::Member(Box::new(member.clone()))));
-    let planned = journal.planned().unwrap();
-    assert_eq!(planned.first().map(|row| row.extent.as_str()), Some("{\"row\":0}"));
-    assert_eq!(journal.signature("e").unwrap(), "{}");
-    let (found, row) = journal.member(planned.first().unwrap().id).unwrap();
-    assert_eq!(found, item("a", "1"));
-    let kept = MemberRow {
-        signature_digest: String::new(),
-        signature: String::new(),
-        brief: String::new(),
-        ..member
-    };
-    assert_eq!(row, kept);
 }
 
 #[test]

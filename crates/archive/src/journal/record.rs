@@ -1,0 +1,220 @@
+//! The record of a file: how a hierarchy becomes rows, and rows become what files are joined from.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use virtualize::{
+    ArrayValues, VirtualStore,
+    zarr::{
+        Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, NodePath, Source, SourceId, ZarrFormat,
+        node,
+    },
+};
+
+use super::{MemberRow, NodeRow, chunk_table};
+use crate::{Item, Member, head::ParsedNode};
+
+impl MemberRow {
+    /// Packs the hierarchy of a file. Also returns it as it comes back: all decisions about a file are based on that form.
+    /// Everything but nodes and sources is left empty.
+    ///
+    /// # Errors
+    /// A hierarchy that does not come back as it was.
+    pub(crate) fn pack(store: &VirtualStore) -> Result<(Self, Hierarchy), virtualize::Error> {
+        let name = store.name();
+        let hierarchy = &store.hierarchy;
+        let mut sources = Sources { all: &hierarchy.sources, ids: BTreeMap::new(), kept: Vec::new() };
+        let mut nodes = Vec::new();
+        for (path, document) in documents(store)? {
+            let chunks = hierarchy.array(&path).map(|array| &array.chunks);
+            let (chunks, count) = match chunks {
+                Some(chunks) => (chunk_table::encode(chunks, |id| sources.index(id)), chunks.len()),
+                None => (Vec::new(), 0),
+            };
+            nodes.push(NodeRow { path, document: document.to_string().into(), chunks, count });
+        }
+        let row = Self { format: hierarchy.format, nodes, sources: sources.kept, ..Self::default() };
+        let back = row.hierarchy(name)?;
+        compare(hierarchy, &back).map_err(|reason| broken(name, &reason))?;
+        Ok((row, back))
+    }
+
+    /// Returns the hierarchy.
+    ///
+    /// # Errors
+    /// A damaged record.
+    pub(crate) fn hierarchy(&self, name: &str) -> Result<Hierarchy, virtualize::Error> {
+        let mut hierarchy = Hierarchy::new(self.format);
+        hierarchy.sources.clone_from(&self.sources);
+        for row in &self.nodes {
+            let failed = |reason: &str| broken(name, &format!("{} does not come back: {reason}", row.path));
+            let parsed = ParsedNode::parse(&row.document, self.format).map_err(|reason| failed(&reason))?;
+            let (parent, own) = node::split(&row.path);
+            let place = |group: Option<&mut Group>, node| match group {
+                Some(group) => {
+                    group.children.insert(own.to_owned(), node);
+                    Ok(())
+                }
+                None => Err(failed("it is inside an array")),
+            };
+            match parsed {
+                ParsedNode::Group(attributes) if row.path.is_empty() => {
+                    hierarchy.root.attributes = attributes
+                }
+                ParsedNode::Group(attributes) => {
+                    let group = Group { attributes, ..Group::default() };
+                    place(hierarchy.root.group_mut(parent), Node::Group(group))?;
+                }
+                ParsedNode::Array(mut array) => {
+                    let chunks = Bytes::copy_from_slice(&row.chunks);
+                    array.chunks =
+                        manifest(&array, chunks, self.sources.len()).map_err(|reason| failed(&reason))?;
+                    place(hierarchy.root.group_mut(parent), Node::Array(array))?;
+                }
+            }
+        }
+        Ok(hierarchy)
+    }
+
+    /// Returns the file with its hierarchy.
+    ///
+    /// # Errors
+    /// A damaged record.
+    pub(crate) fn member(self, item: Item) -> Result<Member, virtualize::Error> {
+        let name = item.url.as_str();
+        let hierarchy = self.hierarchy(name)?;
+        let values = |(path, bytes): (NodePath, Bytes)| {
+            let array = hierarchy.array(&path);
+            let array = array.ok_or_else(|| broken(name, "values of an array that is not there"))?;
+            let values = ArrayValues::of_array(array, bytes);
+            Ok::<_, virtualize::Error>((path, values))
+        };
+        let values = self.values.into_iter().map(values).collect::<Result<_, _>>()?;
+        Ok(Member { hierarchy, values, digests: self.digests, given: self.given, item })
+    }
+}
+
+impl ParsedNode {
+    /// Parses the document of a node: `zarr.json`, or an object of `.zarray` or `.zgroup` and `.zattrs`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(document: &str, format: ZarrFormat) -> Result<Self, String> {
+        let document: Value = serde_json::from_str(document).map_err(|error| error.to_string())?;
+        let of = |name: &str| document.get(name).unwrap_or(&Value::Null);
+        let array = match format {
+            ZarrFormat::V2 if document.get(".zarray").is_none() => {
+                return Ok(Self::Group(Group::from_document(of(".zattrs"), format).attributes));
+            }
+            ZarrFormat::V2 => Array::from_zarray(of(".zarray"), of(".zattrs")),
+            ZarrFormat::V3 if of("node_type").as_str() == Some("group") => {
+                return Ok(Self::Group(Group::from_document(&document, format).attributes));
+            }
+            ZarrFormat::V3 => Array::from_zarr_json(&document),
+        };
+        array.map(|read| Self::Array(Box::new(read.array))).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the documents of all nodes, parents first.
+fn documents(store: &VirtualStore) -> Result<Vec<(NodePath, Value)>, virtualize::Error> {
+    let mut nodes: Vec<(NodePath, Value)> = Vec::new();
+    for (key, mut document) in virtualize::metadata(store)? {
+        let (path, name) = node::split(&key);
+        match name {
+            ".zmetadata" => {}
+            ".zattrs" => {
+                if let Some(node) = nodes.last_mut().and_then(|(_, node)| node.as_object_mut()) {
+                    node.insert(name.to_owned(), document);
+                }
+            }
+            ".zgroup" | ".zarray" => nodes.push((path.to_owned(), json!({ name: document }))),
+            _ => {
+                if let Some(document) = document.as_object_mut() {
+                    document.remove("consolidated_metadata");
+                }
+                nodes.push((path.to_owned(), document));
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+/// The sources that chunks are in, in the order of their first chunks. Sources of the same url are one.
+struct Sources<'a> {
+    all: &'a [Source],
+    ids: BTreeMap<SourceId, u32>,
+    kept: Vec<Source>,
+}
+
+impl Sources<'_> {
+    /// Returns the index of a source among those kept.
+    fn index(&mut self, id: SourceId) -> u32 {
+        let Self { all, ids, kept } = self;
+        *ids.entry(id).or_insert_with(|| {
+            // A source that is not there is found when the hierarchies are compared.
+            let source = all.get(id.index()).cloned().unwrap_or_default();
+            let there = kept.iter().position(|known| known.url == source.url);
+            let index = there.unwrap_or_else(|| {
+                kept.push(source);
+                kept.len() - 1
+            });
+            u32::try_from(index).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// Decodes the chunks of an array, and checks that they are in its grid.
+fn manifest(array: &Array, chunks: Bytes, sources: usize) -> Result<ChunkManifest, String> {
+    let chunks = chunk_table::decode(chunks, sources).ok_or("its chunks are damaged")?;
+    let counts = array.chunk_grid.counts(&array.shape);
+    let cells = counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count));
+    let mut next = 0;
+    for (position, _) in chunks.iter() {
+        if position < next || position >= cells {
+            return Err(format!("chunk {position} is repeated, or outside its grid of {counts:?} chunks"));
+        }
+        next = position.saturating_add(1);
+    }
+    Ok(chunks)
+}
+
+/// Checks that a hierarchy came back as it was.
+fn compare(whole: &Hierarchy, back: &Hierarchy) -> Result<(), String> {
+    let (arrays, others) = (whole.arrays(), back.arrays());
+    if arrays.len() != others.len() {
+        return Err("not all arrays come back".to_owned());
+    }
+    for ((path, array), (_, other)) in arrays.into_iter().zip(others) {
+        let counts = |array: &Array| array.chunk_grid.counts(&array.shape);
+        if array.shape != other.shape || counts(array) != counts(other) {
+            return Err(format!("{path} does not come back with its shape"));
+        }
+        if array.chunks.len() != other.chunks.len() || !are_equal(&array.chunks, &other.chunks, (whole, back))
+        {
+            return Err(format!("{path} does not come back with its chunks"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether two manifests of the same length, each of its hierarchy, have the same chunks.
+fn are_equal(one: &ChunkManifest, other: &ChunkManifest, of: (&Hierarchy, &Hierarchy)) -> bool {
+    one.iter().zip(other.iter()).all(|((at, one), (other_at, other))| {
+        at == other_at
+            && match (one, other) {
+                (ChunkEntry::Inline(one), ChunkEntry::Inline(other)) => one == other,
+                (ChunkEntry::Reference(one), ChunkEntry::Reference(other)) => {
+                    let sources = of.0.source(one.source).zip(of.1.source(other.source));
+                    sources.is_some_and(|(one, other)| one.url == other.url)
+                        && (one.offset, one.length) == (other.offset, other.length)
+                }
+                _ => false,
+            }
+    })
+}
+
+fn broken(name: &str, reason: &str) -> virtualize::Error {
+    virtualize::Error::References { name: name.to_owned(), reason: format!("journal: {reason}") }
+}
