@@ -30,7 +30,8 @@ mod scan;
 mod values;
 
 pub use batch::{
-    Batch, BatchBuilder, BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions, Target,
+    Batch, BatchBuilder, BatchOptions, CombineOptions, DryRun, DryRunOptions, Estimate, FileOptions,
+    LayoutOptions, Prices, RunOptions, SampleFailure, SampleGroup, Target,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -40,7 +41,7 @@ pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
 pub use item::Item;
 pub use join::combine;
-pub use journal::{Journal, JournalError, OptionDifference, journal_beside};
+pub use journal::{Journal, JournalError, OptionDifference, Survey, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
 pub use plan::{

@@ -12,7 +12,7 @@ use virtualize::{
     zarr::ZarrFormat,
 };
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{Batch, DryRun};
 pub(crate) use output::Output;
 pub(crate) use references::{Compare, Translate, Validate};
 pub(crate) use scan::Scan;

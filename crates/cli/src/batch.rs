@@ -5,6 +5,7 @@ use virtualize_archive::{Batch, Error, Summary};
 
 use crate::{
     arguments::{self, Usage},
+    dry_run,
     exit::Failure,
     messages,
     metrics::Metrics,
@@ -15,6 +16,9 @@ use crate::{
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
+    if arguments.dry_run.dry_run {
+        return dry_run::run(&batch, &arguments.dry_run, &progress).await;
+    }
     let result = observed(&batch, &progress, arguments).await?;
     progress.finish();
     if arguments.stats {

@@ -6,6 +6,7 @@ mod arguments;
 mod batch;
 mod convert;
 mod diff;
+mod dry_run;
 mod exit;
 mod inspect;
 mod logging;

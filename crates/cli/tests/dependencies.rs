@@ -90,6 +90,13 @@ const MODULES: &[(&str, Modules)] = &[
             ("read", &["error", "event", "item", "journal"]),
             ("repository", &["compat", "error", "item", "join", "layout", "member", "plan", "values"]),
             (
+                "scan",
+                &[
+                    "compat", "error", "event", "item", "journal", "layout", "list", "member", "plan",
+                    "read", "values",
+                ],
+            ),
+            (
                 "batch",
                 &[
                     "compat",
@@ -104,13 +111,7 @@ const MODULES: &[(&str, Modules)] = &[
                     "plan",
                     "read",
                     "repository",
-                ],
-            ),
-            (
-                "scan",
-                &[
-                    "compat", "error", "event", "item", "journal", "layout", "list", "member", "plan",
-                    "read", "values",
+                    "scan",
                 ],
             ),
         ],

@@ -5,7 +5,7 @@ use virtualize::{OptionName, Remedy};
 
 use super::{Batch, NAMED, RunOptions, each::Each, recheck};
 use crate::{
-    Error, Event, Journal, JournalError, OptionConflict,
+    Error, Event, Item, Journal, JournalError, OptionConflict,
     event::Events,
     journal::{Accept, Listing},
     list::{Few, ListOptions, list},
@@ -45,18 +45,12 @@ impl Batch {
         events: &Events,
     ) -> Result<(), Error> {
         let mut listing = Listing::default();
-        let options =
-            ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
-        let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
-        while let Some(items) = files.next().await {
-            self.check_cancelled(&listing)?;
-            let items = items.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.for_each_listed(None, events, |items| {
             journal.stage(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
-        }
-        for text in files.get_ref().tally().notes() {
-            events.tell(Event::Note { text });
-        }
+            Ok(())
+        })
+        .await?;
         if !restart {
             self.recheck(journal, &listing).await?;
             self.compare(journal, events)?;
@@ -75,6 +69,28 @@ impl Batch {
         Ok(())
     }
 
+    /// Lists the files of the inputs, and passes them on in portions.
+    pub(super) async fn for_each_listed(
+        &self,
+        _plan: Option<&str>,
+        events: &Events,
+        mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let options =
+            ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
+        let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
+        let mut listing = Listing::default();
+        while let Some(items) = files.next().await {
+            self.check_cancelled(&listing)?;
+            listing.files += items.len() as u64;
+            take(items.into_iter().collect::<Result<Vec<_>, _>>()?)?;
+        }
+        for text in files.get_ref().tally().notes() {
+            events.tell(Event::Note { text });
+        }
+        Ok(())
+    }
+
     /// Returns an error if the run was cancelled, so that nothing more is published.
     pub(super) fn go_on(&self) -> Result<(), Error> {
         self.check_cancelled(&Listing::default())
@@ -88,7 +104,7 @@ impl Batch {
     }
 
     /// Checks files of earlier runs whose listing does not show whether they have changed.
-    async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
+    pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
         let mut after = String::new();
         if self.run.no_recheck {
             return Ok(());
@@ -106,7 +122,7 @@ impl Batch {
     }
 
     /// Rejects a listing that would lose files, or mix two versions of a file.
-    fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
+    pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
         let Few { count, first } = journal.vanished(self.run.append, NAMED)?;
         if count > 0 && !self.run.drop_vanished {
             return Err(Error::Vanished { count, first });

@@ -2,6 +2,7 @@
 
 mod builder;
 mod combined;
+mod dry_run;
 mod each;
 mod fingerprint;
 mod listing;
@@ -29,6 +30,7 @@ use virtualize::{Options, Relocation, Stats};
 use virtualize_store::{OutputLock, create_folder, local_path};
 
 pub use builder::BatchBuilder;
+pub use dry_run::{DryRun, DryRunOptions, Estimate, Prices, SampleFailure, SampleGroup};
 pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions};
 pub use target::Target;
 

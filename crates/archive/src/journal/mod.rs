@@ -15,6 +15,7 @@ mod record;
 mod rows;
 mod saved;
 mod schema;
+mod survey;
 mod varint;
 mod work;
 mod writer;
@@ -31,6 +32,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 pub use error::{JournalError, OptionDifference};
 pub(crate) use listing::Accept;
 pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Work, class_name};
+pub use survey::Survey;
 pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 

@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// Summary of a file, and the dimension inferred from it.
-pub(super) type Looked = (Seen, Option<String>);
+pub(crate) type Looked = (Seen, Option<String>);
 
 /// Returns the summary of a file. With `guesses`, adds the file's time dimension to the layout, if there is one.
-pub(super) async fn look(
+pub(crate) async fn look(
     item: &Item,
     store: &VirtualStore,
     options: &Options,

@@ -26,7 +26,8 @@ use crate::{
 };
 use findings::Findings;
 pub use groups::{Coordinate, Era, Eras, Seen, Stretch};
-use look::{Looked, look};
+use look::Looked;
+pub(crate) use look::look;
 
 /// Maximum number of failures that a summary names.
 const NAMED: usize = 10;

@@ -1,7 +1,8 @@
 //! Arguments of `batch`.
 
 use clap::Args;
-use virtualize_archive::{BatchOptions, Target};
+use virtualize::options::value::parse_count;
+use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Target};
 
 use super::{Mapping, Usage};
 
@@ -24,9 +25,46 @@ pub(crate) struct Batch {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
+    pub(crate) dry_run: DryRun,
+    #[command(flatten)]
     pub(crate) options: BatchOptions,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
+}
+
+/// Arguments of a dry run.
+#[derive(Args)]
+#[command(next_help_heading = "Dry run")]
+pub(crate) struct DryRun {
+    /// Write nothing: list the inputs, read a sample of the files, and report what the run would do and take
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Number of files to read
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_count, requires = "dry_run")]
+    sample: usize,
+    /// Dollars per 1,000 requests that read, and per 1,000 that list [default: 0.0004,0.005, as of S3 Standard]
+    #[arg(long, value_name = "GET,LIST", value_parser = parse_prices, requires = "dry_run")]
+    request_price: Option<Prices>,
+    /// Print the report as JSON
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
+}
+
+impl DryRun {
+    /// Returns the library's options.
+    pub(crate) fn options(&self) -> DryRunOptions {
+        let prices = self.request_price.unwrap_or_default();
+        DryRunOptions { sample: self.sample as u64, prices }
+    }
+}
+
+/// Parses two prices.
+fn parse_prices(text: &str) -> Result<Prices, String> {
+    let price =
+        |text: &str| text.trim().parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    let prices =
+        text.split_once(',').and_then(|(get, list)| Some(Prices { get: price(get)?, list: price(list)? }));
+    prices.ok_or_else(|| "expected two numbers, such as 0.0004,0.005".to_owned())
 }
 
 impl Batch {
