@@ -2,26 +2,31 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use icechunk::{
-    Repository,
+    Repository, Storage,
     format::{SnapshotId, snapshot::SnapshotProperties},
+    virtual_chunks::VirtualChunkContainer,
 };
 use serde_json::{Value, json};
-use virtualize_zarr::{Hierarchy, ZarrFormat, node::join};
+use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node::join};
 
 use crate::{
     IcechunkError, RepositoryLocation, StorageOptions, Update,
+    container::Containers,
     history::TOUCHED,
-    location::{ChunkSource, chunk_source},
     lock,
     metadata::{Document, documents, node_path},
+    new_chunks::Sources,
     python,
-    repository::{Requirements, branch_tip, has_snapshot, open_or_create},
+    repository::{Requirements, branch_tip, has_snapshot, open_or_create, prefixes},
+    scratch,
     update::UpdatePlanner,
-    write::{Selection, Writer},
+    update_plan::{Change, UpdatePlan},
+    write::Writer,
 };
 
 /// Attempts at a commit that conflicts with those of other writers.
@@ -100,37 +105,55 @@ pub async fn commit(
     location: &RepositoryLocation,
     options: &CommitOptions,
 ) -> Result<Committed, IcechunkError> {
+    commit_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), location, options).await
+}
+
+/// Commits a Zarr v3 hierarchy whose chunks come from a reader, as [`commit`] does. The manifests of the hierarchy are ignored.
+/// The future blocks its thread while the reader reads.
+///
+/// # Errors
+/// As [`commit`], and [`IcechunkError::Chunks`] if the chunks cannot be read.
+pub async fn commit_chunks(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    location: &RepositoryLocation,
+    options: &CommitOptions,
+) -> Result<Committed, IcechunkError> {
     if hierarchy.format != ZarrFormat::V3 {
         let reason = "the hierarchy is of Zarr v2, expected v3".to_owned();
         return Err(IcechunkError::Node { path: options.group.clone(), reason });
     }
     let group = options.group.trim_matches('/');
     let documents = documents(hierarchy, group)?;
-    let sources: Vec<ChunkSource> = hierarchy.sources.iter().map(chunk_source).collect::<Result<_, _>>()?;
-    let needs = Requirements {
-        sources: &hierarchy.sources,
-        storage: &options.storage,
-        arrays: chunk_counts(&documents),
-        references_per_manifest: options.references_per_manifest,
-    };
+    let arrays = chunk_counts(&documents);
+    let storage = location.connect(&options.storage).await?;
     let _lock = lock::acquire(location).await?;
     let mut attempt = 1;
     loop {
-        let repository = open_or_create(location.connect(&options.storage).await?, &needs).await?;
-        let containers: Vec<_> = repository.config().virtual_chunk_containers().cloned().collect();
-        let (repository, documents, sources) = (&repository, &documents, &sources);
-        let work = CommitAttempt { repository, documents, sources, options, group };
+        let needs = Requirements {
+            containers: &Containers::default(),
+            storage: &options.storage,
+            arrays: &arrays,
+            references_per_manifest: options.references_per_manifest,
+        };
+        let repository = open_or_create(Arc::clone(&storage), &needs).await?;
+        scratch::delete_abandoned(&repository, location).await?;
+        let work = CommitAttempt {
+            repository: &repository,
+            storage: &storage,
+            documents: &documents,
+            options,
+            group,
+            needs,
+            chunks: &mut *chunks,
+            sources: Sources::new(Containers::new(prefixes(repository.config()))),
+        };
         match work.run(location).await {
-            Ok(done) => {
-                let Done { snapshot, chunks, touched } = done;
-                let python = python::snippet(location, options, &containers);
-                return Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched });
-            }
             Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {
                 tokio::time::sleep(Duration::from_millis(100) * attempt).await;
                 attempt += 1;
             }
-            Err(error) => return Err(error),
+            done => return done,
         }
     }
 }
@@ -145,93 +168,106 @@ fn chunk_counts(documents: &[Document<'_>]) -> Vec<(String, Vec<u64>)> {
 /// One attempt at a commit.
 struct CommitAttempt<'a> {
     repository: &'a Repository,
+    storage: &'a Arc<dyn Storage + Send + Sync>,
     documents: &'a [Document<'a>],
-    sources: &'a [ChunkSource],
     options: &'a CommitOptions,
     group: &'a str,
+    needs: Requirements<'a>,
+    chunks: &'a mut dyn ChunkReader,
+    sources: Sources,
 }
 
-struct Done {
-    snapshot: SnapshotId,
-    chunks: u64,
-    touched: BTreeSet<String>,
-}
-
-impl CommitAttempt<'_> {
-    async fn run(&self, location: &RepositoryLocation) -> Result<Done, IcechunkError> {
+impl<'a> CommitAttempt<'a> {
+    async fn run(mut self, location: &RepositoryLocation) -> Result<Committed, IcechunkError> {
         let branch = &self.options.branch;
         let tip = branch_tip(self.repository, branch).await?;
-        let done = match &self.options.mode {
-            Mode::Update(update) => self.update(update, tip).await?,
+        let mut writer = self.writer(tip.clone()).await?;
+        let written = match &self.options.mode {
+            Mode::Update(update) => self.update(&mut writer, update, &tip).await,
             Mode::Append(dimension) => {
                 let reason = format!("no update was planned along {dimension:?}");
-                return Err(IcechunkError::Append { path: self.group.to_owned(), reason });
+                Err(IcechunkError::Append { path: self.group.to_owned(), reason })
             }
-            Mode::Add | Mode::Replace => self.write_all(tip).await?,
+            Mode::Add | Mode::Replace => self.write_all(&mut writer).await.map(|()| BTreeSet::new()),
         };
+        let written = match written {
+            Ok(touched) => self.complete_configuration().await.map(|containers| (touched, containers)),
+            Err(error) => Err(error),
+        };
+        let (touched, containers) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                writer.abort().await;
+                return Err(error);
+            }
+        };
+        let chunks = writer.written();
+        let snapshot = writer.finish().await?;
         // Without conditional writes, a program that does not take the lock can have undone the commit.
         let is_local = matches!(location, RepositoryLocation::Local(_));
-        match is_local && !has_snapshot(self.repository, branch, &done.snapshot).await? {
+        match is_local && !has_snapshot(self.repository, branch, &snapshot).await? {
             true => Err(IcechunkError::Conflict {
                 branch: branch.clone(),
                 reason: "a concurrent commit undid this one".to_owned(),
             }),
-            false => Ok(done),
+            false => {
+                let python = python::snippet(location, self.options, &containers);
+                Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched })
+            }
         }
     }
 
-    /// Changes what an earlier commit wrote.
-    async fn update(&self, update: &Update, tip: SnapshotId) -> Result<Done, IcechunkError> {
-        let on = (self.options.branch.as_str(), &tip);
-        let mut planner =
-            UpdatePlanner::open(self.repository, update, on, self.documents, self.sources).await?;
+    /// Makes the checks that need all chunks, and adds the containers that their sources need to the configuration of the
+    /// repository. Returns all its containers.
+    async fn complete_configuration(&mut self) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
+        self.chunks.finish().map_err(IcechunkError::of_chunks)?;
+        let known = prefixes(self.repository.config());
+        let containers = self.sources.containers();
+        if containers.missing(&known, &self.options.storage)?.is_empty() {
+            return Ok(self.repository.config().virtual_chunk_containers().cloned().collect());
+        }
+        let needs = Requirements { containers, ..self.needs };
+        let repository = open_or_create(Arc::clone(self.storage), &needs).await?;
+        Ok(repository.config().virtual_chunk_containers().cloned().collect())
+    }
+
+    /// Changes what an earlier commit wrote. Returns the paths of updated arrays to which others have written chunks.
+    async fn update(
+        &mut self,
+        writer: &mut Writer<'_>,
+        update: &Update,
+        tip: &SnapshotId,
+    ) -> Result<BTreeSet<String>, IcechunkError> {
+        let on = (self.options.branch.as_str(), tip);
+        let mut planner = UpdatePlanner::open(self.repository, update, on, self.documents).await?;
         let plan = planner.plan().await?;
-        let touched = planner.touched().clone();
-        let mut writer = self.writer(tip, plan.chunks(), &touched).await?;
-        let written = match plan.write(&mut writer, self.sources).await {
-            Ok(()) => self.create_parents(&writer).await,
-            failed => failed,
-        };
-        finish(writer, written, touched).await
+        let mut touched = planner.touched().clone();
+        touched.extend(plan.write(writer, &mut *self.chunks, &mut self.sources).await?);
+        self.create_parents(writer).await?;
+        if !touched.is_empty() {
+            writer.set_property(TOUCHED, json!(touched));
+        }
+        Ok(touched)
+    }
+
+    async fn writer(&self, tip: SnapshotId) -> Result<Writer<'a>, IcechunkError> {
+        let properties: SnapshotProperties =
+            self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        let commit = (self.options.message.clone(), properties);
+        let step = self.options.chunks_in_memory.max(1);
+        Writer::start(self.repository, &self.options.branch, tip, commit, step).await
     }
 
     /// Writes the whole hierarchy.
-    async fn write_all(&self, tip: SnapshotId) -> Result<Done, IcechunkError> {
-        let chunks = self.documents.iter().filter_map(|d| d.array).map(|array| array.chunks.len()).sum();
-        let mut writer = self.writer(tip, chunks, &BTreeSet::new()).await?;
-        let written = self.write(&mut writer).await;
-        finish(writer, written, BTreeSet::new()).await
-    }
-
-    async fn writer(
-        &self,
-        tip: SnapshotId,
-        chunks: u64,
-        touched: &BTreeSet<String>,
-    ) -> Result<Writer<'_>, IcechunkError> {
-        let given = self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value)));
-        let touched = Some((TOUCHED.to_owned(), json!(touched))).filter(|_| !touched.is_empty());
-        let properties: SnapshotProperties = given.chain(touched).collect();
-        let commit = (self.options.message.clone(), properties);
-        let step = self.options.chunks_in_memory.max(1);
-        Writer::start(self.repository, &self.options.branch, tip, commit, (chunks, step)).await
-    }
-
-    async fn write(&self, writer: &mut Writer<'_>) -> Result<(), IcechunkError> {
+    async fn write_all(&mut self, writer: &mut Writer<'_>) -> Result<(), IcechunkError> {
         match &self.options.mode {
             Mode::Replace => self.clear(writer).await?,
             _ => self.check_absent(writer).await?,
         }
         self.create_parents(writer).await?;
-        for document in self.documents {
-            writer.document(&document.path, &document.metadata).await?;
-        }
-        for document in self.documents {
-            if let Some(array) = document.array {
-                writer.chunks(&document.path, array, self.sources, &Selection::default()).await?;
-            }
-        }
-        Ok(())
+        let changes = self.documents.iter().map(Change::create).collect();
+        let plan = UpdatePlan { removed: Vec::new(), changes };
+        plan.write(writer, &mut *self.chunks, &mut self.sources).await.map(drop)
     }
 
     /// Removes the group and everything below it.
@@ -281,18 +317,4 @@ impl CommitAttempt<'_> {
         }
         Ok(())
     }
-}
-
-/// Completes a commit, or aborts it if writing failed.
-async fn finish(
-    writer: Writer<'_>,
-    written: Result<(), IcechunkError>,
-    touched: BTreeSet<String>,
-) -> Result<Done, IcechunkError> {
-    if let Err(error) = written {
-        writer.abort().await;
-        return Err(error);
-    }
-    let chunks = writer.written();
-    Ok(Done { snapshot: writer.finish().await?, chunks, touched })
 }

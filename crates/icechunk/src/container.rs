@@ -5,38 +5,59 @@ use std::collections::BTreeMap;
 use icechunk::{ObjectStoreConfig, config::HttpConfig, virtual_chunks::VirtualChunkContainer};
 use virtualize_zarr::Source;
 
-use crate::{IcechunkError, StorageOptions, location};
+use crate::{IcechunkError, StorageOptions};
 
-/// Returns containers for the sources that none of the `known` prefixes covers: the bucket of an object, the server of an
-/// HTTP url, and the deepest common folder of all local files.
-pub(crate) fn containers(
-    sources: &[Source],
-    known: &[String],
-    options: &StorageOptions,
-) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
-    let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
-    let mut folder: Option<String> = None;
-    for source in sources {
-        let url = location::encode_url(&source.url)?;
-        if known.iter().any(|prefix| url.starts_with(prefix.as_str())) {
-            continue;
-        }
-        if url.starts_with("file://") {
-            let own = url.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned() + "/";
-            folder = Some(folder.map_or_else(|| own.clone(), |folder| common_folder(&folder, &own)));
-        } else {
-            prefixes.insert(root(&url), &source.url);
-        }
+/// Prefixes of sources that no container of a repository covers: the bucket of an object, the server of an HTTP url, and the
+/// deepest common folder of all local files.
+#[derive(Clone, Default)]
+pub(crate) struct Containers {
+    /// Prefixes of the repository's containers.
+    known: Vec<String>,
+    /// Prefixes of other sources, each with the url of a source for messages.
+    prefixes: BTreeMap<String, String>,
+    folder: Option<String>,
+}
+
+impl Containers {
+    /// Starts with the prefixes of the containers that a repository has.
+    pub(crate) fn new(known: Vec<String>) -> Self {
+        Self { known, ..Self::default() }
     }
-    if let Some(folder) = &folder {
+
+    /// Adds the prefix of a source, given with its encoded url.
+    pub(crate) fn add(&mut self, url: &str, source: &Source) -> Result<(), IcechunkError> {
+        if self.known.iter().any(|prefix| url.starts_with(prefix.as_str())) {
+            return Ok(());
+        }
+        if !url.starts_with("file://") {
+            self.prefixes.entry(root(url)).or_insert_with(|| source.url.clone());
+            return Ok(());
+        }
+        let own = url.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned() + "/";
+        let folder = self.folder.take().map_or_else(|| own.clone(), |folder| common_folder(&folder, &own));
         if folder == "file:///" {
             let reason = "the only common folder of the local files is the root, which cannot be a container"
                 .to_owned();
-            return Err(IcechunkError::Source { url: folder.clone(), reason });
+            return Err(IcechunkError::Source { url: folder, reason });
         }
-        prefixes.insert(folder.clone(), folder);
+        self.folder = Some(folder);
+        Ok(())
     }
-    prefixes.iter().map(|(prefix, url)| container(prefix, url, options)).collect()
+
+    /// Returns containers for the prefixes that none of the `known` ones covers.
+    pub(crate) fn missing(
+        &self,
+        known: &[String],
+        options: &StorageOptions,
+    ) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
+        let folder = self.folder.iter().map(|folder| (folder, folder));
+        self.prefixes
+            .iter()
+            .chain(folder)
+            .filter(|(prefix, _)| !known.iter().any(|known| prefix.starts_with(known.as_str())))
+            .map(|(prefix, url)| container(prefix, url, options))
+            .collect()
+    }
 }
 
 /// Returns `scheme://bucket/`.
@@ -86,12 +107,16 @@ fn container(
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::location;
 
-    fn prefixes(urls: &[&str]) -> Vec<String> {
-        let source = |url: &&str| Source { url: (*url).to_owned(), ..Source::default() };
-        let sources: Vec<_> = urls.iter().map(source).collect();
-        let made = containers(&sources, &[], &StorageOptions::default()).unwrap();
-        made.iter().map(|container| container.url_prefix().to_owned()).collect()
+    fn prefixes(urls: &[&str]) -> Result<Vec<String>, IcechunkError> {
+        let mut containers = Containers::default();
+        for url in urls {
+            let source = Source { url: (*url).to_owned(), ..Source::default() };
+            containers.add(&location::encode_url(url)?, &source)?;
+        }
+        let made = containers.missing(&[], &StorageOptions::default())?;
+        Ok(made.iter().map(|container| container.url_prefix().to_owned()).collect())
     }
 
     #[test]
@@ -103,18 +128,15 @@ mod tests {
                 "s3://b/y/2.nc",
                 "file:///d/ef/2.nc",
                 "https://h/1.tif"
-            ]),
-            ["file:///d/", "https://h/", "s3://b/"]
+            ])
+            .unwrap(),
+            ["https://h/", "s3://b/", "file:///d/"]
         );
-        assert_eq!(prefixes(&["file:///d/e/1.nc"]), ["file:///d/e/"]);
+        assert_eq!(prefixes(&["file:///d/e/1.nc"]).unwrap(), ["file:///d/e/"]);
     }
 
     #[test]
     fn the_file_system_root_is_rejected() {
-        let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
-        assert!(
-            containers(&[source("file:///a/1"), source("file:///b/2")], &[], &StorageOptions::default())
-                .is_err()
-        );
+        assert!(prefixes(&["file:///a/1", "file:///b/2"]).is_err());
     }
 }

@@ -1,6 +1,7 @@
-use std::fmt::Display;
+use std::{fmt::Display, sync::Arc};
 
 use virtualize_remedy::{OptionName, Remedy};
+use virtualize_zarr::ChunkReadError;
 
 /// Error of a commit or of reading a repository. A failed commit leaves the branch unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -77,6 +78,12 @@ pub enum IcechunkError {
         /// The reason.
         reason: String,
     },
+    /// The chunks to commit could not be read.
+    #[error("{source}")]
+    Chunks {
+        /// The error of the reader of the chunks.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// Icechunk cannot reference a file.
     #[error("{url}: {reason}")]
     Source {
@@ -103,6 +110,10 @@ impl IcechunkError {
             }
             _ => None,
         }
+    }
+
+    pub(crate) fn of_chunks(error: ChunkReadError) -> Self {
+        Self::Chunks { source: error.into() }
     }
 
     /// Returns a conversion from errors of the `icechunk` crate that occur during the operation `doing`.

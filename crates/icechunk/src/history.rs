@@ -76,7 +76,7 @@ pub async fn inspect(
     let Some((repository, tip)) = branch_of(location, branch, options).await? else {
         return Ok(History::Empty);
     };
-    match UpdatePlanner::open(&repository, update, (branch, &tip), &[], &[]).await {
+    match UpdatePlanner::open(&repository, update, (branch, &tip), &[]).await {
         Ok(mut planner) => Ok(planner.first_conflict().await?.map_or(History::Whole, History::Changed)),
         Err(IcechunkError::History { .. }) if is_empty(&repository, tip).await? => Ok(History::Empty),
         Err(error @ IcechunkError::History { .. }) => Ok(History::Changed(error)),

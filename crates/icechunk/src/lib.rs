@@ -7,8 +7,8 @@
 //! Architecture invariant: this crate makes no decisions about data. It is the only emitter that is asynchronous, because
 //! the `icechunk` crate is.
 
-mod chunk_diff;
 mod commit;
+mod comparison;
 mod container;
 mod document_diff;
 mod error;
@@ -16,16 +16,19 @@ mod history;
 mod location;
 mod lock;
 mod metadata;
+mod new_chunks;
 mod python;
 mod read;
 mod repository;
+mod scratch;
 mod splits;
 mod storage;
+mod stored;
 mod update;
 mod update_plan;
 mod write;
 
-pub use commit::{CommitOptions, Committed, Mode, commit};
+pub use commit::{CommitOptions, Committed, Mode, commit, commit_chunks};
 pub use error::IcechunkError;
 pub use history::{FoundCommit, History, find_commit, inspect};
 pub use read::{ReadRepository, Version, read};

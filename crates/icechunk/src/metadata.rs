@@ -9,8 +9,10 @@ use crate::IcechunkError;
 
 /// A node to be written.
 pub(crate) struct Document<'a> {
-    /// Path without a leading slash.
+    /// Path in the repository, without a leading slash.
     pub(crate) path: String,
+    /// Path in the hierarchy.
+    pub(crate) inner: String,
     pub(crate) metadata: Value,
     /// The array; `None` for a group.
     pub(crate) array: Option<&'a Array>,
@@ -22,20 +24,30 @@ pub(crate) fn documents<'a>(
     prefix: &str,
 ) -> Result<Vec<Document<'a>>, IcechunkError> {
     let mut all = Vec::new();
-    group(prefix, &hierarchy.root, &mut all)?;
+    group((prefix, ""), &hierarchy.root, &mut all)?;
     Ok(all)
 }
 
-fn group<'a>(path: &str, group: &'a Group, all: &mut Vec<Document<'a>>) -> Result<(), IcechunkError> {
-    all.push(Document { path: path.to_owned(), metadata: group.to_zarr_json(), array: None });
+/// Adds the nodes of a group at a path in the repository and a path in the hierarchy.
+fn group<'a>(
+    (path, inner): (&str, &str),
+    group: &'a Group,
+    all: &mut Vec<Document<'a>>,
+) -> Result<(), IcechunkError> {
+    all.push(Document {
+        path: path.to_owned(),
+        inner: inner.to_owned(),
+        metadata: group.to_zarr_json(),
+        array: None,
+    });
     for (name, node) in &group.children {
-        let path = join(path, name);
+        let (path, inner) = (join(path, name), join(inner, name));
         match node {
-            Node::Group(child) => self::group(&path, child, all)?,
+            Node::Group(child) => self::group((&path, &inner), child, all)?,
             Node::Array(array) => {
                 let metadata = array.to_zarr_json(name);
                 let metadata = metadata.map_err(|error| node_error(&path, error.to_string()))?;
-                all.push(Document { path, metadata, array: Some(array) });
+                all.push(Document { path, inner, metadata, array: Some(array) });
             }
         }
     }

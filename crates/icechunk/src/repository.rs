@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use crate::{IcechunkError, RepositoryLocation, StorageOptions, container::Containers, splits};
 use futures::{StreamExt, TryStreamExt};
 use icechunk::{
     Repository, RepositoryConfig, Storage,
@@ -13,21 +14,18 @@ use icechunk::{
     repository::{RepositoryErrorKind, VersionInfo},
     storage::{StorageContext, StorageError, StorageErrorKind},
 };
-use virtualize_zarr::Source;
-
-use crate::{IcechunkError, RepositoryLocation, StorageOptions, container::containers, splits};
 
 /// Attempts to create or configure a repository while other writers do the same.
 const ATTEMPTS: u32 = 5;
 
 /// What the configuration of a repository has to provide for.
 pub(crate) struct Requirements<'a> {
-    /// Files that need a virtual chunk container.
-    pub(crate) sources: &'a [Source],
+    /// Sources that need a virtual chunk container.
+    pub(crate) containers: &'a Containers,
     /// Settings of the containers.
     pub(crate) storage: &'a StorageOptions,
     /// Paths of the arrays, with a leading slash, and their chunk counts along each axis.
-    pub(crate) arrays: Vec<(String, Vec<u64>)>,
+    pub(crate) arrays: &'a [(String, Vec<u64>)],
     /// Most references in a manifest.
     pub(crate) references_per_manifest: u64,
 }
@@ -136,16 +134,19 @@ async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Rep
 
 /// Adds missing containers and splitting rules to a configuration. Returns whether there were any.
 fn complete(config: &mut RepositoryConfig, needs: &Requirements<'_>) -> Result<bool, IcechunkError> {
-    let mut changed = splits::add_rules(config, &needs.arrays, needs.references_per_manifest);
-    let known: Vec<String> =
-        config.virtual_chunk_containers().map(|known| known.url_prefix().to_owned()).collect();
-    for container in containers(needs.sources, &known, needs.storage)? {
+    let mut changed = splits::add_rules(config, needs.arrays, needs.references_per_manifest);
+    for container in needs.containers.missing(&prefixes(config), needs.storage)? {
         let prefix = container.url_prefix().to_owned();
         let set = config.set_virtual_chunk_container(container);
         set.map_err(|reason| IcechunkError::Source { url: prefix, reason })?;
         changed = true;
     }
     Ok(changed)
+}
+
+/// Returns the url prefixes of a repository's containers.
+pub(crate) fn prefixes(config: &RepositoryConfig) -> Vec<String> {
+    config.virtual_chunk_containers().map(|known| known.url_prefix().to_owned()).collect()
 }
 
 /// Returns the newest snapshot of a branch. Creates the branch if nothing was ever committed to the repository.

@@ -4,32 +4,31 @@
 //! differs. Nodes, attributes and chunks of other writers stay as they are; if a change would overwrite them, the commit
 //! fails.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use futures::TryStreamExt;
 use icechunk::{
     Repository,
     format::{
-        ChunkIndices, SnapshotId,
-        manifest::ChunkPayload,
+        SnapshotId,
         snapshot::{NodeData, NodeSnapshot},
     },
     repository::VersionInfo,
     session::Session,
 };
 use serde_json::Value;
-use virtualize_zarr::{Array, Hierarchy, chunk_position, node};
+use virtualize_zarr::{Array, Hierarchy, node};
 
 use crate::{
     IcechunkError,
-    chunk_diff::{BaseArray, ChunkDiff, Retained},
+    comparison::{BaseArray, Comparison, Retained, overwrites},
     document_diff::{difference, dimensions, document_of, is_array, merge, same_state, shape_of},
-    error::one_line,
-    location::ChunkSource,
-    metadata::{Document, documents, node_error, node_path},
+    metadata::{Document, documents, node_path},
     repository::has_snapshot,
+    stored::StoredArray,
     update_plan::{Change, UpdatePlan},
-    write::Selection,
 };
 
 /// What an earlier commit wrote.
@@ -57,10 +56,10 @@ pub fn documents_of(hierarchy: &Hierarchy, prefix: &str) -> Result<BTreeMap<Stri
 
 /// Plans an update of a branch.
 pub(crate) struct UpdatePlanner<'a> {
+    repository: &'a Repository,
     update: &'a Update,
     documents: &'a [Document<'a>],
-    sources: &'a [ChunkSource],
-    base: Session,
+    base: Arc<Session>,
     tip: Session,
     /// Arrays to which others wrote chunks, including those of earlier updates.
     touched: BTreeSet<String>,
@@ -69,11 +68,10 @@ pub(crate) struct UpdatePlanner<'a> {
 impl<'a> UpdatePlanner<'a> {
     /// Opens the earlier snapshot and the tip of the branch.
     pub(crate) async fn open(
-        repository: &Repository,
+        repository: &'a Repository,
         update: &'a Update,
         (branch, tip): (&str, &SnapshotId),
         documents: &'a [Document<'a>],
-        sources: &'a [ChunkSource],
     ) -> Result<Self, IcechunkError> {
         let base = match &update.base {
             Some(base) => in_history(repository, branch, base).await?,
@@ -83,8 +81,8 @@ impl<'a> UpdatePlanner<'a> {
             let opened = repository.readonly_session(&VersionInfo::SnapshotId(snapshot.clone())).await;
             opened.map_err(IcechunkError::of("opening the snapshot"))
         };
-        let (base, tip) = (session(&base).await?, session(tip).await?);
-        Ok(Self { update, documents, sources, base, tip, touched: update.touched.clone() })
+        let (base, tip) = (Arc::new(session(&base).await?), session(tip).await?);
+        Ok(Self { repository, update, documents, base, tip, touched: update.touched.clone() })
     }
 
     /// Returns the paths of arrays to which others have written chunks. A later update needs them.
@@ -154,19 +152,40 @@ impl<'a> UpdatePlanner<'a> {
         let is_unchanged =
             same_state(current, &document.metadata) && merged.get("attributes") == current.get("attributes");
         let mut change = Change::metadata_only(document, (!is_unchanged).then_some(merged));
-        let retained = Retained::new(self.update.grows.as_deref(), recorded, document, array);
-        if retained == Retained::All {
-            self.note_touched(path).await?;
-            return Ok(change);
-        }
-        let base = BaseArray { session: &self.base, path, recorded };
-        let ChunkDiff { unchanged, changed, removed } = base.diff(array, retained, self.sources).await?;
-        let selection = Selection { unchanged, retained: retained.along() };
-        if selection.count(array) > 0 || !removed.is_empty() {
-            self.check_chunks(path, array, &selection, &changed).await?;
-        }
-        (change.chunks, change.removed_chunks) = (Some(selection), removed);
+        change.chunks = match Retained::new(self.update.grows.as_deref(), recorded, document, array) {
+            Retained::All => {
+                self.note_touched(path).await?;
+                None
+            }
+            retained => Some(self.comparison(path, recorded, retained).await?),
+        };
         Ok(change)
+    }
+
+    /// Returns what the chunks of an array are compared with.
+    async fn comparison(
+        &self,
+        path: &str,
+        recorded: &Value,
+        retained: Retained,
+    ) -> Result<Comparison, IcechunkError> {
+        let stored = StoredArray::find(self.repository, &self.base, path).await?;
+        let tip = match self.update.base {
+            Some(_) => StoredArray::find(self.repository, &self.tip, path).await?,
+            None => None,
+        };
+        let is_touched = self.update.base.is_some() && self.update.touched.contains(path);
+        let manifests = |array: &Option<StoredArray>| array.as_ref().map(|array| array.manifests.clone());
+        let tip = tip.filter(|tip| manifests(&stored).as_ref() != Some(&tip.manifests));
+        let base = match (stored, Array::from_zarr_json(recorded)) {
+            (Some(_), _) if matches!(retained, Retained::Below { complete: true, .. }) => None,
+            (Some(stored), Ok(recorded)) => {
+                let counts = recorded.array.chunk_grid.counts(&recorded.array.shape);
+                Some(BaseArray { session: Arc::clone(&self.base), stored, counts })
+            }
+            _ => None,
+        };
+        Ok(Comparison { base, tip, is_touched, retained: retained.along() })
     }
 
     /// Replaces a node of another kind or rank.
@@ -277,42 +296,6 @@ impl<'a> UpdatePlanner<'a> {
         }
     }
 
-    /// Checks that none of the chunks that are about to be written or removed were written by others.
-    async fn check_chunks(
-        &mut self,
-        path: &str,
-        array: &Array,
-        selection: &Selection,
-        changed: &HashMap<ChunkIndices, ChunkPayload>,
-    ) -> Result<(), IcechunkError> {
-        if self.update.base.is_none() {
-            return Ok(());
-        }
-        let before = self.update.touched.contains(path);
-        let now = self.note_touched(path).await?;
-        if before && !changed.is_empty() {
-            return Err(overwrites(path));
-        }
-        if !now {
-            return Ok(());
-        }
-        let counts = array.chunk_grid.counts(&array.shape);
-        let failed = |error| node_error(path, one_line(&error));
-        let chunks = self.tip.array_chunk_iterator(&node_path(path)?).await;
-        let mut chunks = std::pin::pin!(chunks);
-        while let Some(chunk) = chunks.try_next().await.map_err(failed)? {
-            let position = chunk_position(chunk.coord.0.iter().map(|n| u64::from(*n)), &counts);
-            let is_written = changed.contains_key(&chunk.coord)
-                || position.is_some_and(|position| {
-                    selection.includes(position, &chunk.coord) && array.chunks.get(position).is_some()
-                });
-            if is_written && changed.get(&chunk.coord) != Some(&chunk.payload) {
-                return Err(overwrites(path));
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that arrays of others still have the same lengths along the dimensions that they share with arrays of this
     /// dataset in the same group. xarray cannot open a group in which they differ.
     async fn check_foreign_dimensions(&self, removed: &[String]) -> Result<(), IcechunkError> {
@@ -352,11 +335,6 @@ impl<'a> UpdatePlanner<'a> {
         }
         lengths
     }
-}
-
-fn overwrites(path: &str) -> IcechunkError {
-    let reason = "others wrote chunks that this commit would overwrite".to_owned();
-    IcechunkError::Foreign { path: path.to_owned(), reason }
 }
 
 /// Returns the id of a snapshot that is the tip of a branch or one of its ancestors.

@@ -1,13 +1,16 @@
 //! The changes that an update makes, and their execution.
 
-use icechunk::format::ChunkIndices;
+use std::collections::BTreeSet;
+
 use serde_json::Value;
+use virtualize_zarr::ChunkReader;
 
 use crate::{
     IcechunkError,
-    location::ChunkSource,
+    comparison::{Comparison, Merge},
     metadata::Document,
-    write::{Selection, Writer},
+    new_chunks::{NewChunks, Sources},
+    write::Writer,
 };
 
 /// The changes of an update.
@@ -24,55 +27,71 @@ pub(crate) struct Change<'a> {
     pub(crate) recreate: bool,
     /// The document to write, if it changed.
     pub(crate) metadata: Option<Value>,
-    /// Chunks to write; `None` for groups and for arrays whose chunks are all unchanged.
-    pub(crate) chunks: Option<Selection>,
-    pub(crate) removed_chunks: Vec<ChunkIndices>,
+    /// What the chunks are compared with; `None` for groups, and for arrays whose chunks are all unchanged.
+    pub(crate) chunks: Option<Comparison>,
 }
 
 impl<'a> Change<'a> {
     /// Writes the document and all chunks.
     pub(crate) fn create(document: &'a Document<'a>) -> Self {
-        let chunks = document.array.map(|_| Selection::default());
+        let chunks = document.array.map(|_| Comparison::default());
         Self { chunks, ..Self::metadata_only(document, Some(document.metadata.clone())) }
     }
 
     /// Writes the document, if there is one, and no chunks.
     pub(crate) fn metadata_only(document: &'a Document<'a>, metadata: Option<Value>) -> Self {
-        Self { document, recreate: false, metadata, chunks: None, removed_chunks: Vec::new() }
+        Self { document, recreate: false, metadata, chunks: None }
+    }
+
+    /// Removes the chunks that are outside of the new grid, which is not possible once the array is resized. Returns whether
+    /// there were any.
+    async fn remove_outside(&self, writer: &mut Writer<'_>) -> Result<bool, IcechunkError> {
+        let (Some(array), Some(comparison)) = (self.document.array, &self.chunks) else { return Ok(false) };
+        let counts = array.chunk_grid.counts(&array.shape);
+        let shrinks = comparison.base.as_ref().is_some_and(|base| {
+            base.counts.len() == counts.len() && base.counts.iter().zip(&counts).any(|(old, new)| old > new)
+        });
+        if !shrinks {
+            return Ok(false);
+        }
+        let path = &self.document.path;
+        writer.changes(path, Merge::start((path, array), comparison, None).await?).await
     }
 }
 
 impl UpdatePlan<'_> {
-    /// Returns the number of chunks to write.
-    pub(crate) fn chunks(&self) -> u64 {
-        let selected = |change: &Change<'_>| Some(change.chunks.as_ref()?.count(change.document.array?));
-        self.changes.iter().filter_map(selected).sum()
-    }
-
-    /// Executes the plan.
+    /// Executes the plan. Returns the paths of the arrays with changes to which others wrote chunks, too.
     pub(crate) async fn write(
         &self,
         writer: &mut Writer<'_>,
-        sources: &[ChunkSource],
-    ) -> Result<(), IcechunkError> {
+        reader: &mut dyn ChunkReader,
+        sources: &mut Sources,
+    ) -> Result<BTreeSet<String>, IcechunkError> {
+        let mut touched = BTreeSet::new();
+        let is_shared = |chunks: &Option<Comparison>| chunks.as_ref().is_some_and(|it| it.tip.is_some());
         for path in &self.removed {
             writer.remove(path).await?;
         }
-        for Change { document, recreate, metadata, removed_chunks, .. } in &self.changes {
+        for change @ Change { document, recreate, metadata, chunks } in &self.changes {
             if *recreate {
                 writer.remove(&document.path).await?;
             }
-            // Before the resize, after which these chunks would be outside of the grid.
-            writer.delete_chunks(&document.path, removed_chunks).await?;
+            if change.remove_outside(writer).await? && is_shared(chunks) {
+                touched.insert(document.path.clone());
+            }
             if let Some(metadata) = metadata {
                 writer.document(&document.path, metadata).await?;
             }
         }
         for Change { document, chunks, .. } in &self.changes {
-            if let (Some(array), Some(selection)) = (document.array, chunks) {
-                writer.chunks(&document.path, array, sources, selection).await?;
+            let (Some(array), Some(comparison)) = (document.array, chunks) else { continue };
+            let path = &document.path;
+            let new = NewChunks::open(reader, sources, (document, array), comparison.retained)?;
+            let merge = Merge::start((path, array), comparison, Some(new)).await?;
+            if writer.changes(path, merge).await? && is_shared(chunks) {
+                touched.insert(path.clone());
             }
         }
-        Ok(())
+        Ok(touched)
     }
 }

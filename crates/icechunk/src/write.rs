@@ -1,7 +1,7 @@
 //! Writes nodes and chunks: in one commit or, if there are too many chunks for memory, in several commits to a temporary
 //! branch that become visible together.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -17,13 +17,14 @@ use icechunk::{
 };
 use serde_json::Value;
 use tokio::sync::RwLock;
-use virtualize_zarr::{Array, ChunkEntry, chunk_indices};
 
 use crate::{
     IcechunkError,
+    comparison::{Change, Merge},
     error::one_line,
-    location::ChunkSource,
     metadata::{bytes, key, node_error, node_path},
+    new_chunks::NewChunk,
+    scratch,
 };
 
 /// Most chunks in one call of the `icechunk` crate.
@@ -52,46 +53,37 @@ pub(crate) struct Writer<'a> {
     written: u64,
 }
 
-/// Selects the chunks of an array to write: all but these.
-#[derive(Default)]
-pub(crate) struct Selection {
-    /// Positions of chunks that are unchanged in the repository.
-    pub(crate) unchanged: HashSet<u64>,
-    /// An axis, and the index along it below which chunks are unchanged.
-    pub(crate) retained: Option<(usize, u64)>,
-}
-
-impl Selection {
-    pub(crate) fn includes(&self, position: u64, indices: &ChunkIndices) -> bool {
-        let is_retained =
-            |(axis, end): (usize, u64)| indices.0.get(axis).is_some_and(|n| u64::from(*n) < end);
-        !self.unchanged.contains(&position) && !self.retained.is_some_and(is_retained)
-    }
-
-    /// Returns the number of selected chunks.
-    pub(crate) fn count(&self, array: &Array) -> u64 {
-        if self.retained.is_none() {
-            return array.chunks.len().saturating_sub(self.unchanged.len() as u64);
-        }
-        let counts = array.chunk_grid.counts(&array.shape);
-        let included = |(position, _): &(u64, ChunkEntry<'_>)| {
-            indices(*position, &counts).is_some_and(|indices| self.includes(*position, &indices))
-        };
-        array.chunks.iter().filter(included).count() as u64
-    }
-}
-
 /// The temporary branch of a commit in parts.
 struct Scratch {
     branch: String,
-    /// Snapshot of the last part.
-    snapshot: Option<SnapshotId>,
     /// Number of parts so far.
     parts: u64,
 }
 
+/// Chunks that are written together.
+#[derive(Default)]
+struct Batch {
+    references: Vec<(ChunkIndices, VirtualChunkRef)>,
+    inline: Vec<(ChunkIndices, Bytes)>,
+    removed: Vec<ChunkIndices>,
+}
+
+impl Batch {
+    fn push(&mut self, change: Change) {
+        match change.chunk {
+            Some(NewChunk::Virtual(reference)) => self.references.push((change.indices, reference)),
+            Some(NewChunk::Inline(bytes)) => self.inline.push((change.indices, bytes)),
+            None => self.removed.push(change.indices),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.references.len() + self.inline.len() + self.removed.len()
+    }
+}
+
 impl<'a> Writer<'a> {
-    /// Starts a commit of `chunks` chunks, in parts of `part_size`, on top of `tip`.
+    /// Starts a commit in parts of at most `part_size` chunks on top of `tip`.
     ///
     /// # Errors
     /// [`IcechunkError::Conflict`] if the branch has moved from `tip`.
@@ -100,44 +92,32 @@ impl<'a> Writer<'a> {
         branch: &'a str,
         tip: SnapshotId,
         commit: (String, SnapshotProperties),
-        (chunks, part_size): (u64, u64),
+        part_size: u64,
     ) -> Result<Self, IcechunkError> {
-        let scratch = match chunks > part_size {
-            true => Some(Scratch {
-                branch: format!("virtualize-{}", SnapshotId::random()),
-                snapshot: None,
-                parts: 0,
-            }),
-            false => None,
-        };
-        if let Some(scratch) = &scratch {
-            let made = repository.create_branch(&scratch.branch, &tip).await;
-            made.map_err(IcechunkError::of("creating a temporary branch"))?;
-        }
-        let on = scratch.as_ref().map_or(branch, |scratch| &scratch.branch);
-        let (session, store) = open(repository, on).await?;
+        let (session, store) = open(repository, branch).await?;
         let (message, properties) = commit;
-        let is_at_tip = *session.read().await.snapshot_id() == tip;
-        let (pending, written) = (0, 0);
-        let writer = Self {
+        if *session.read().await.snapshot_id() != tip {
+            let reason = "another writer committed at the same time".to_owned();
+            return Err(IcechunkError::Conflict { branch: branch.to_owned(), reason });
+        }
+        Ok(Self {
             repository,
             branch,
             tip,
             message,
             properties,
             part_size,
-            scratch,
+            scratch: None,
             session,
             store,
-            pending,
-            written,
-        };
-        if is_at_tip {
-            return Ok(writer);
-        }
-        writer.abort().await;
-        let reason = "another writer committed at the same time".to_owned();
-        Err(IcechunkError::Conflict { branch: branch.to_owned(), reason })
+            pending: 0,
+            written: 0,
+        })
+    }
+
+    /// Sets a property of the commit.
+    pub(crate) fn set_property(&mut self, name: &str, value: Value) {
+        self.properties.insert(name.to_owned(), value);
     }
 
     /// Returns the session, to read and remove existing nodes.
@@ -161,94 +141,50 @@ impl<'a> Writer<'a> {
         removed.map_err(|error| node_error(path, one_line(&error)))
     }
 
-    /// Removes chunks of an array.
-    pub(crate) async fn delete_chunks(
-        &self,
-        path: &str,
-        chunks: &[ChunkIndices],
-    ) -> Result<(), IcechunkError> {
-        let node = node_path(path)?;
-        let mut session = self.session.write().await;
-        for indices in chunks {
-            let set = session.set_chunk_ref(node.clone(), indices.clone(), None).await;
-            set.map_err(|error| node_error(path, one_line(&error)))?;
-        }
-        Ok(())
-    }
-
     /// Returns the number of chunks written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Writes the selected chunks of an array.
-    pub(crate) async fn chunks(
+    /// Writes the changes to the chunks of an array. Returns whether there were any.
+    pub(crate) async fn changes(
         &mut self,
         path: &str,
-        array: &Array,
-        sources: &[ChunkSource],
-        selection: &Selection,
-    ) -> Result<(), IcechunkError> {
+        mut changes: Merge<'_>,
+    ) -> Result<bool, IcechunkError> {
         let node = node_path(path)?;
-        let counts = array.chunk_grid.counts(&array.shape);
-        let (mut virtual_chunks, mut inline) = (Vec::new(), Vec::new());
-        for (position, entry) in array.chunks.iter() {
-            let indices = indices(position, &counts).ok_or_else(|| {
-                node_error(path, format!("the index of chunk {position} exceeds the 32 bits of Icechunk"))
-            })?;
-            if !selection.includes(position, &indices) {
-                continue;
-            }
-            match entry {
-                ChunkEntry::Inline(bytes) => inline.push((indices, bytes.clone())),
-                ChunkEntry::Reference(reference) => {
-                    let source = sources.get(reference.source.index()).ok_or_else(|| {
-                        node_error(path, format!("chunk {position} refers to an unknown source file"))
-                    })?;
-                    virtual_chunks.push((
-                        indices,
-                        VirtualChunkRef {
-                            location: source.location.clone(),
-                            offset: reference.offset,
-                            length: reference.length,
-                            checksum: source.checksum.clone(),
-                        },
-                    ));
-                }
-            }
-            if virtual_chunks.len() + inline.len() >= BATCH {
-                self.write_batch(&node, std::mem::take(&mut virtual_chunks), std::mem::take(&mut inline))
-                    .await?;
+        let mut any = false;
+        let mut batch = Batch::default();
+        while let Some(change) = changes.next().await? {
+            any = true;
+            batch.push(change);
+            if batch.len() >= BATCH {
+                self.write_batch(&node, std::mem::take(&mut batch)).await?;
             }
         }
-        self.write_batch(&node, virtual_chunks, inline).await
+        self.write_batch(&node, batch).await?;
+        Ok(any)
     }
 
-    async fn write_batch(
-        &mut self,
-        node: &Path,
-        references: Vec<(ChunkIndices, VirtualChunkRef)>,
-        inline: Vec<(ChunkIndices, Bytes)>,
-    ) -> Result<(), IcechunkError> {
+    async fn write_batch(&mut self, node: &Path, batch: Batch) -> Result<(), IcechunkError> {
         let failed = |error: String| node_error(node.as_str().trim_start_matches('/'), error);
-        let count = (references.len() + inline.len()) as u64;
-        self.pending += count;
-        self.written += count;
+        self.pending += batch.len() as u64;
+        self.written += (batch.len() - batch.removed.len()) as u64;
+        let Batch { references, inline, removed } = batch;
         let set = self.store.set_virtual_refs(node, false, references).await;
         set.map_err(|error| failed(one_line(&error)))?;
         let payloads = self.upload(node, inline).await?;
+        let payloads = payloads.into_iter().map(|(indices, payload)| (indices, Some(payload)));
+        let removed = removed.into_iter().map(|indices| (indices, None));
         let mut session = self.session.write().await;
-        for (indices, payload) in payloads {
-            let set = session.set_chunk_ref(node.clone(), indices, Some(payload)).await;
+        for (indices, payload) in payloads.chain(removed) {
+            let set = session.set_chunk_ref(node.clone(), indices, payload).await;
             set.map_err(|error| failed(one_line(&error)))?;
         }
         drop(session);
-        match &self.scratch {
-            Some(scratch) if self.pending >= self.part_size => {
-                let message = format!("{} (part {})", self.message, scratch.parts + 1);
-                self.commit_part(message).await
-            }
-            _ => Ok(()),
+        match self.pending >= self.part_size {
+            true => self.commit_part().await,
+            false => Ok(()),
         }
     }
 
@@ -271,57 +207,63 @@ impl<'a> Writer<'a> {
         stream::iter(writes).buffered(UPLOADS).try_collect().await
     }
 
-    /// Commits pending chunks to the temporary branch, which frees their memory. (Amending one commit instead would rewrite
-    /// the list of all its chunks each time.)
-    async fn commit_part(&mut self, message: String) -> Result<(), IcechunkError> {
-        let Some(scratch) = &mut self.scratch else { return Ok(()) };
-        {
-            let mut session = self.session.write().await;
-            let commit = session.commit(message).properties(self.properties.clone()).allow_empty(true);
-            let done = commit.execute().await;
-            scratch.snapshot = Some(done.map_err(IcechunkError::of("writing references"))?);
-        }
-        scratch.parts += 1;
-        (self.session, self.store) = open(self.repository, &scratch.branch).await?;
+    /// Commits pending chunks to a temporary branch, which frees their memory. (Amending one commit instead would rewrite the
+    /// list of all its chunks each time.)
+    async fn commit_part(&mut self) -> Result<(), IcechunkError> {
+        let parts = self.scratch.as_ref().map_or(0, |scratch| scratch.parts) + 1;
+        let message = format!("{} (part {parts})", self.message);
+        let snapshot = self.commit_pending(message).await?;
+        let branch = match self.scratch.take() {
+            Some(scratch) => scratch.branch,
+            None => {
+                let branch = scratch::name();
+                let made = self.repository.create_branch(&branch, &snapshot).await;
+                made.map_err(IcechunkError::of("creating a temporary branch"))?;
+                branch
+            }
+        };
+        let opened = open(self.repository, &branch).await;
+        self.scratch = Some(Scratch { branch, parts });
+        (self.session, self.store) = opened?;
         self.pending = 0;
         Ok(())
     }
 
+    /// Commits pending chunks: to the temporary branch or, before there is one, to no branch.
+    async fn commit_pending(&self, message: String) -> Result<SnapshotId, IcechunkError> {
+        let mut session = self.session.write().await;
+        let commit = session.commit(message).properties(self.properties.clone()).allow_empty(true);
+        let commit = if self.scratch.is_none() { commit.anonymous() } else { commit };
+        commit.execute().await.map_err(IcechunkError::of("writing references"))
+    }
+
     /// Completes the commit: makes it visible on the branch.
-    pub(crate) async fn finish(mut self) -> Result<SnapshotId, IcechunkError> {
-        if self.scratch.is_none() {
+    pub(crate) async fn finish(self) -> Result<SnapshotId, IcechunkError> {
+        let Some(Scratch { branch, .. }) = &self.scratch else {
             let detector = ConflictDetector;
             let mut session = self.session.write().await;
             let commit = session.commit(&self.message).properties(self.properties.clone()).allow_empty(true);
             let done = commit.rebase(&detector, REBASES).execute().await;
             return done.map_err(|error| self.commit_error(&error));
-        }
-        self.commit_part(self.message.clone()).await?;
-        let Some(Scratch { branch, snapshot: Some(snapshot), .. }) = &self.scratch else {
-            return Err(IcechunkError::Repository {
-                doing: "committing",
-                reason: "no part was written".to_owned(),
-            });
         };
-        let moved = self.repository.reset_branch(self.branch, snapshot, Some(&self.tip)).await;
-        self.delete_branch(branch).await;
-        moved.map_err(|error| IcechunkError::Conflict {
-            branch: self.branch.to_owned(),
-            reason: one_line(&error),
-        })?;
-        Ok(snapshot.clone())
+        let moved = match self.commit_pending(self.message.clone()).await {
+            Ok(snapshot) => {
+                let moved = self.repository.reset_branch(self.branch, &snapshot, Some(&self.tip)).await;
+                moved.map(|()| snapshot).map_err(|error| IcechunkError::Conflict {
+                    branch: self.branch.to_owned(),
+                    reason: one_line(&error),
+                })
+            }
+            Err(error) => Err(error),
+        };
+        scratch::delete(self.repository, branch).await;
+        moved
     }
 
     /// Aborts the commit. The branch is unchanged.
     pub(crate) async fn abort(self) {
         if let Some(scratch) = &self.scratch {
-            self.delete_branch(&scratch.branch).await;
-        }
-    }
-
-    async fn delete_branch(&self, branch: &str) {
-        if let Err(error) = self.repository.delete_branch(branch).await {
-            tracing::warn!("cannot delete the temporary branch {branch}: {}", one_line(&error));
+            scratch::delete(self.repository, &scratch.branch).await;
         }
     }
 
@@ -345,23 +287,4 @@ async fn open(repository: &Repository, branch: &str) -> Result<(Arc<RwLock<Sessi
     let session = Arc::new(RwLock::new(session.map_err(IcechunkError::of("opening the branch"))?));
     let store = Store::from_session(Arc::clone(&session)).await;
     Ok((session, store))
-}
-
-/// Converts a row-major position in the chunk grid to indices along each axis.
-fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
-    let indices = chunk_indices(position, counts)?.into_iter().map(|index| u32::try_from(index).ok());
-    indices.collect::<Option<_>>().map(ChunkIndices)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_are_row_major() {
-        let of = |position, counts: &[u64]| indices(position, counts).map(|indices| indices.0);
-        assert_eq!(of(5, &[2, 3]), Some(vec![1, 2]));
-        assert_eq!(of(6, &[2, 3]), None);
-        assert_eq!(of(0, &[]), Some(vec![]));
-    }
 }

@@ -137,7 +137,7 @@ async fn failed_commits_leave_nothing() {
     wrong.sources.clear();
     let replace = CommitOptions { mode: Mode::Replace, ..options };
     let failed = commit(&wrong, &location, &replace).await;
-    assert!(matches!(failed, Err(IcechunkError::Node { .. })), "{failed:?}");
+    assert!(matches!(failed, Err(IcechunkError::Chunks { .. })), "{failed:?}");
 
     let repository = repository(folder.path()).await;
     assert_eq!(repository.lookup_branch("main").await.unwrap(), before);

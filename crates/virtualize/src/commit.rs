@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions, Version};
 use virtualize_store::{StoreOptions, known_regions, other_settings};
+use virtualize_zarr::ChunkReader;
 
 use crate::error::Error;
+use crate::passing::{PassingChunks, Urls};
+use crate::relocate::Relocation;
 use crate::store::VirtualStore;
 
 pub use virtualize_icechunk::{CommitOptions, FoundCommit, History, IcechunkError, Mode, Update};
@@ -22,12 +25,29 @@ pub async fn commit(
     options: &CommitOptions,
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
-    if let Some(writable) = &store_options.writable {
-        writable.check_output(&virtualize_store::url_of(target)?)?;
-    }
-    let (location, storage) = reach(target, store_options).await?;
-    let options = CommitOptions { storage, ..options.clone() };
+    let (location, options) = reach_for_writing(target, options, store_options).await?;
     virtualize_icechunk::commit(&store.hierarchy, &location, &options).await.map_err(failed(target))
+}
+
+/// Commits a store as [`commit`] does, with the chunks of a reader. The store contains metadata only; its manifests and
+/// sources are ignored. The sources of the chunks are relocated. An update that grows along a dimension does not read chunks
+/// that stay; `others` are the urls of their sources, which are needed if urls are rewritten.
+///
+/// The future blocks its thread while the reader reads: run it on a thread that may block.
+///
+/// # Errors
+/// As [`commit`], and [`Error::Chunks`] if the chunks cannot be read.
+pub async fn commit_chunks(
+    store: &VirtualStore,
+    chunks: &mut dyn ChunkReader,
+    (relocation, others): (&Relocation, Urls<'_>),
+    (target, options): (&str, &CommitOptions),
+    store_options: &StoreOptions,
+) -> Result<Committed, Error> {
+    let mut chunks = PassingChunks::new(chunks, (target, None), (relocation, others))?;
+    let (location, options) = reach_for_writing(target, options, store_options).await?;
+    let done = virtualize_icechunk::commit_chunks(&store.hierarchy, &mut chunks, &location, &options).await;
+    done.map_err(failed(target))
 }
 
 /// Returns the newest commit of a branch that has a property (key, value). Returns `None` if the repository or the
@@ -105,7 +125,25 @@ pub(crate) async fn read(
 
 fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
     let name = target.to_owned();
-    move |source| Error::Icechunk { name: name.clone(), source }
+    move |error| match error {
+        IcechunkError::Chunks { source } => match source.downcast_ref::<Error>() {
+            Some(error) => error.clone(),
+            None => Error::Chunks { source },
+        },
+        source => Error::Icechunk { name: name.clone(), source },
+    }
+}
+
+async fn reach_for_writing(
+    target: &str,
+    options: &CommitOptions,
+    store_options: &StoreOptions,
+) -> Result<(RepositoryLocation, CommitOptions), Error> {
+    if let Some(writable) = &store_options.writable {
+        writable.check_output(&virtualize_store::url_of(target)?)?;
+    }
+    let (location, storage) = reach(target, store_options).await?;
+    Ok((location, CommitOptions { storage, ..options.clone() }))
 }
 
 async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocation, StorageOptions), Error> {

@@ -9,7 +9,7 @@ use virtualize_store::{OutputLock, OutputPlace, Receipt, Receipted, SideFile, Si
 use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks};
 
 use crate::error::Error;
-use crate::passing::PassingChunks;
+use crate::passing::{PassingChunks, Urls};
 use crate::relocate::Relocation;
 use crate::store::VirtualStore;
 
@@ -155,9 +155,10 @@ pub fn prepare_chunks(
 ) -> Result<PreparedOutput, Error> {
     let Destination { format, target, relocation, options, .. } = destination;
     let place = place_of(target, format.is_several_files(), options)?;
-    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), relocation)?;
+    let sources = (relocation, &mut std::iter::empty() as Urls<'_>);
+    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), sources)?;
     let prepared = prepare_at(&store.hierarchy, &mut chunks, destination)?;
-    chunks.finish()?;
+    chunks.finish().map_err(of_chunks)?;
     Ok(prepared)
 }
 

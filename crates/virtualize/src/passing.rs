@@ -5,8 +5,12 @@ use std::{ops::ControlFlow, sync::Arc};
 use virtualize_store::OutputPlace;
 use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, Source};
 
-use crate::error::{Error, RelocationError};
+use crate::error::Error;
+use crate::output::of_chunks;
 use crate::relocate::{Relocation, Relocator};
+
+/// Urls of sources, as they were read.
+pub type Urls<'a> = &'a mut dyn Iterator<Item = Result<String, ChunkReadError>>;
 
 /// Reader that checks and relocates the sources of another reader's chunks.
 pub(crate) struct PassingChunks<'a> {
@@ -25,19 +29,20 @@ struct PassingSources<'a> {
 }
 
 impl<'a> PassingChunks<'a> {
-    /// Creates a reader that rejects sources in `place`, if given, and relocates all others.
+    /// Creates a reader that rejects sources in `place`, if given, and relocates the others. `others` are the sources of the
+    /// dataset whose chunks are not read; they are needed if urls are rewritten, to check that all remain distinct.
     pub(crate) fn new(
         reader: &'a mut dyn ChunkReader,
         (target, place): (&'a str, Option<&'a OutputPlace>),
-        relocation: &'a Relocation,
+        (relocation, others): (&'a Relocation, Urls<'_>),
     ) -> Result<Self, Error> {
-        let relocator = Relocator::new(relocation)?;
+        let mut relocator = Relocator::new(relocation)?;
+        if matches!(relocation, Relocation::Rewrite(_)) {
+            for url in others {
+                relocator.url(&url.map_err(of_chunks)?)?;
+            }
+        }
         Ok(Self { reader, sources: PassingSources { place, target, relocator, last: None } })
-    }
-
-    /// Checks, after the last chunk, that every rule of the relocation has matched a source.
-    pub(crate) fn finish(&self) -> Result<(), RelocationError> {
-        self.sources.relocator.finish()
     }
 }
 
@@ -96,5 +101,11 @@ impl ChunkReader for PassingChunks<'_> {
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
         self.reader.count(path)
+    }
+
+    /// Checks that every rule of the relocation has matched a source.
+    fn finish(&mut self) -> Result<(), ChunkReadError> {
+        self.sources.relocator.finish().map_err(Error::from)?;
+        self.reader.finish()
     }
 }

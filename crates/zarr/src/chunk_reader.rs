@@ -99,6 +99,14 @@ pub trait ChunkReader: Send {
     /// # Errors
     /// As [`ChunkReader::chunks`].
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError>;
+
+    /// Makes the checks that need all chunks. Called after the last chunk has been read, before the output becomes visible.
+    ///
+    /// # Errors
+    /// What a reader requires of the chunks together.
+    fn finish(&mut self) -> Result<(), ChunkReadError> {
+        Ok(())
+    }
 }
 
 /// Reads the chunks of a hierarchy from its manifests.
