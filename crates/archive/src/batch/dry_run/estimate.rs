@@ -12,6 +12,9 @@ const TIMES_FETCHED: u64 = 3;
 /// Memory of a file that is combined with others, in bytes.
 const PLANNED: u64 = 300;
 
+/// Size of a journal without files, in bytes.
+const EMPTY_JOURNAL: u64 = 64 << 10;
+
 /// Prices of requests, for a thousand of them.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Prices {
@@ -100,7 +103,7 @@ pub(super) fn estimate(survey: &Survey, measured: &Measured, how: &Conditions) -
         memory: BASE
             .saturating_add(at_once.saturating_mul(fetched).saturating_mul(TIMES_FETCHED))
             .saturating_add(survey.files.saturating_mul(PLANNED)),
-        journal: rounded(number(journal) * number(survey.files) / number(read)),
+        journal: rounded(number(journal) * number(survey.files) / number(read)).saturating_add(EMPTY_JOURNAL),
         cost: (requests * billed * how.prices.get + number(how.listings) * how.prices.list) / 1000.0,
     })
 }
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!((found.files, found.requests, found.bytes), (4000, 12_000, 400_000));
         // 0.1 s of computing a file on two cores take longer than 0.5 s of 64 files at once.
         assert!((found.seconds - 4000.0 * 0.1 / 2.0).abs() < 1e-6, "{}", found.seconds);
-        assert_eq!(found.journal, 2_000_000);
+        assert_eq!(found.journal, 2_000_000 + EMPTY_JOURNAL);
         // Half of the requests are billed, and the listings.
         assert!((found.cost - (6.0 + 0.05)).abs() < 1e-9, "{}", found.cost);
         let slow = Conditions { at_once: 4, ..how };
