@@ -60,6 +60,25 @@ pub enum Event {
         /// Why, in one line.
         error: String,
     },
+    /// The files of a part, which another machine read, are in the journal.
+    Imported {
+        /// The part.
+        part: String,
+        /// Its shard, such as `3/10`.
+        shard: String,
+        /// Number of its files.
+        files: u64,
+        /// Number of those that the journal did not have yet.
+        imported: u64,
+        /// Number of its files that could not be read.
+        failed: u64,
+        /// Duration of reading them, in seconds.
+        seconds: f64,
+        /// Number of requests.
+        requests: u64,
+        /// Bytes received.
+        bytes: u64,
+    },
     /// A file is left out of what is written.
     Skipped {
         /// The file.
@@ -103,6 +122,8 @@ pub struct Summary {
     pub files: u64,
     /// Number of files that this run read.
     pub read: u64,
+    /// Number of files that came from parts, which other machines read.
+    pub imported: u64,
     /// Number of files that the journal already had.
     pub known: u64,
     /// Number of files that could not be read.

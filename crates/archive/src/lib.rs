@@ -22,6 +22,7 @@ mod journal;
 mod layout;
 pub mod list;
 mod member;
+mod parts;
 mod plan;
 mod read;
 #[cfg(feature = "icechunk")]
@@ -31,7 +32,7 @@ mod values;
 
 pub use batch::{
     Batch, BatchBuilder, BatchOptions, CombineOptions, DryRun, DryRunOptions, Estimate, FileOptions,
-    LayoutOptions, Prices, RunOptions, SampleFailure, SampleGroup, Target,
+    LayoutOptions, Prices, Receipt, RunOptions, SampleFailure, SampleGroup, Shard, Target,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -44,6 +45,7 @@ pub use join::combine;
 pub use journal::{Journal, JournalError, OptionDifference, Survey, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
+pub use parts::{PartsError, ShardNumber};
 pub use plan::{
     Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,

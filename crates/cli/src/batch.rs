@@ -1,7 +1,7 @@
 use std::{fs::File, io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
-use virtualize_archive::{Batch, Error, Summary};
+use virtualize_archive::{Batch, Error, Shard, Summary};
 
 use crate::{
     arguments::{self, Usage},
@@ -19,7 +19,13 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     if arguments.dry_run.dry_run {
         return dry_run::run(&batch, &arguments.dry_run, &progress).await;
     }
-    let result = observed(&batch, &progress, arguments).await?;
+    if let Some(plan) = arguments.machines.new_plan() {
+        return Box::pin(write_plan(&batch, plan, &progress, arguments.quiet)).await;
+    }
+    if let Some(shard) = arguments.machines.shard() {
+        return Box::pin(read_shard(&batch, &shard, &progress)).await;
+    }
+    let result = Box::pin(observed(&batch, &progress, arguments)).await?;
     progress.finish();
     if arguments.stats {
         messages::line(&progress.stats(&batch.stats()));
@@ -35,6 +41,28 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     if is_success(&Ok(summary), arguments) { Ok(()) } else { Err(Failure::Found) }
 }
 
+/// Lists the inputs and writes them to a plan.
+async fn write_plan(batch: &Batch, plan: &str, progress: &Arc<Progress>, quiet: bool) -> Result<(), Failure> {
+    let told = Arc::clone(progress);
+    let result = batch.write_plan(plan, move |event| told.tell(&event)).await;
+    progress.finish();
+    let files = result?;
+    if !quiet {
+        messages::line(&format!("{files} files; plan: {plan}"));
+    }
+    Ok(())
+}
+
+/// Reads a shard, and prints the receipt of its part.
+async fn read_shard(batch: &Batch, shard: &Shard, progress: &Arc<Progress>) -> Result<(), Failure> {
+    use io::Write;
+    let told = Arc::clone(progress);
+    let result = batch.read_shard(shard, move |event| told.tell(&event)).await;
+    progress.finish();
+    let receipt = serde_json::json!(result?);
+    Ok(writeln!(io::stdout().lock(), "{receipt}")?)
+}
+
 /// Runs the batch while its progress is displayed and its metrics are published.
 async fn observed(
     batch: &Batch,
@@ -45,7 +73,7 @@ async fn observed(
         None => None,
         Some(place) => {
             let (tally, stats) = (progress.tally(), batch.clone());
-            let started = Metrics::start(place, &arguments.output, tally, Box::new(move || stats.stats()));
+            let started = Metrics::start(place, arguments.output(), tally, Box::new(move || stats.stats()));
             Some(started.map_err(|error| Usage::File { path: place.clone(), error })?)
         }
     };
@@ -69,7 +97,12 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     arguments.mapping.check(format)?;
     let options = arguments.mapping.options(format);
     let concurrency = options.store.concurrency;
-    let builder = arguments.options.builder(&arguments.output, target, options);
+    let machines = &arguments.machines;
+    let mut builder = arguments.options.builder(arguments.output(), target, options);
+    builder = builder.parts(machines.parts.iter().cloned());
+    if let Some(plan) = &machines.plan {
+        builder = builder.plan_file(plan);
+    }
     Ok(builder.files_at_once(concurrency).cancel(stopped_by_signals()).build())
 }
 
@@ -87,9 +120,10 @@ pub(crate) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send
 
 /// Prints the outcome and possible next steps.
 fn report(summary: &Summary, arguments: &arguments::Batch) {
-    let Summary { files, read, known, failed, seconds, requests, bytes, .. } = summary;
+    let Summary { files, read, imported, known, failed, seconds, requests, bytes, .. } = summary;
+    let imported = if *imported > 0 { format!("{imported} imported, ") } else { String::new() };
     messages::line(&format!(
-        "{files} files: {read} read in {seconds:.1} s ({requests} requests, {bytes} bytes), {known} known before, {failed} failed"
+        "{files} files: {read} read in {seconds:.1} s ({requests} requests, {bytes} bytes), {imported}{known} known before, {failed} failed"
     ));
     for note in &summary.notes {
         messages::line(&format!("note: {note}"));

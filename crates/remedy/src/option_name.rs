@@ -57,6 +57,7 @@ option_names! {
     RereadChanged = "reread_changed",
     Restart = "restart",
     RetryFailed = "retry_failed",
+    Shard = "shard",
     SkipFailed = "skip_failed",
     StackDim = "stack_dim",
     StoreOption = "store_option",

@@ -34,6 +34,8 @@ impl BatchBuilder {
             files: 64,
             wait: Duration::from_secs(1),
             cancel: CancellationToken::new(),
+            plan_file: None,
+            parts: Vec::new(),
         })
     }
 
@@ -139,6 +141,19 @@ impl BatchBuilder {
     /// Sets whether files that failed in earlier runs are retried.
     pub fn retry_failed(mut self, retry: bool) -> Self {
         self.0.run.retry_failed = retry;
+        self
+    }
+
+    /// Sets the plan whose files are those of the run; the inputs are not listed then.
+    pub fn plan_file(mut self, plan: impl Into<String>) -> Self {
+        self.0.plan_file = Some(plan.into());
+        self
+    }
+
+    /// Adds parts that other machines read ([`Batch::read_shard`]): objects, folders, prefixes that end in `/`, or
+    /// patterns. The run imports them before it reads files.
+    pub fn parts(mut self, parts: impl IntoIterator<Item = String>) -> Self {
+        self.0.parts.extend(parts);
         self
     }
 

@@ -9,6 +9,7 @@ use crate::{
     event::Events,
     journal::{Accept, Listing},
     list::{Few, ListOptions, list},
+    parts::{CheckedPart, ListingDigest, PlanFile},
 };
 
 /// Maximum number of files that are staged, or checked, at once.
@@ -37,20 +38,22 @@ impl Batch {
         }
     }
 
-    /// Lists the inputs, and makes them the journal's files.
+    /// Lists the inputs, and makes them the journal's files. Returns the parts to import, which are checked before that.
     pub(super) async fn list(
         &self,
         journal: &mut Journal,
         restart: bool,
         events: &Events,
-    ) -> Result<(), Error> {
-        let mut listing = Listing::default();
-        self.for_each_listed(None, events, |items| {
+    ) -> Result<Vec<CheckedPart>, Error> {
+        let (mut listing, mut digest) = (Listing::default(), ListingDigest::default());
+        self.for_each_listed(self.plan_file.as_deref(), events, |items| {
+            items.iter().for_each(|item| digest.add(item));
             journal.stage(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
             Ok(())
         })
         .await?;
+        let parts = Box::pin(self.check_parts(digest.finish())).await?;
         if !restart {
             self.recheck(journal, &listing).await?;
             self.compare(journal, events)?;
@@ -66,16 +69,19 @@ impl Batch {
         let root = each.as_ref().map(|each| (ROOT, each.root.as_str()));
         let counts = journal.accept(how, &self.row_options(), root)?;
         events.tell(Event::Listed { files: counts.all(), pending: counts.pending, complete: true });
-        Ok(())
+        Ok(parts)
     }
 
-    /// Lists the files of the inputs, and passes them on in portions.
+    /// Lists the files of the plan, if there is one, or else of the inputs, and passes them on in portions.
     pub(super) async fn for_each_listed(
         &self,
-        _plan: Option<&str>,
+        plan: Option<&str>,
         events: &Events,
         mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        if let Some(plan) = plan {
+            return Box::pin(self.for_each_planned(plan, take)).await;
+        }
         let options =
             ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
         let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
@@ -89,6 +95,22 @@ impl Batch {
             events.tell(Event::Note { text });
         }
         Ok(())
+    }
+
+    async fn for_each_planned(
+        &self,
+        plan: &str,
+        mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let plan = PlanFile::open(plan, &self.options.store).await?;
+        let mut digest = ListingDigest::default();
+        for group in 0..plan.groups() {
+            self.go_on()?;
+            let items = plan.group(group).await?;
+            items.iter().for_each(|item| digest.add(item));
+            take(items)?;
+        }
+        Ok(plan.check_listing(&digest.finish())?)
     }
 
     /// Returns an error if the run was cancelled, so that nothing more is published.

@@ -5,6 +5,7 @@ mod combined;
 mod dry_run;
 mod each;
 mod fingerprint;
+mod import;
 mod listing;
 mod member;
 mod options;
@@ -14,6 +15,7 @@ mod python;
 mod recheck;
 #[cfg(feature = "icechunk")]
 mod repository;
+mod shard;
 mod target;
 
 use std::{
@@ -32,6 +34,7 @@ use virtualize_store::{OutputLock, create_folder, local_path};
 pub use builder::BatchBuilder;
 pub use dry_run::{DryRun, DryRunOptions, Estimate, Prices, SampleFailure, SampleGroup};
 pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions};
+pub use shard::{Receipt, Shard};
 pub use target::Target;
 
 use crate::{
@@ -74,6 +77,8 @@ pub struct Batch {
     files: usize,
     wait: Duration,
     cancel: CancellationToken,
+    plan_file: Option<String>,
+    parts: Vec<String>,
 }
 
 impl Batch {
@@ -109,7 +114,7 @@ impl Batch {
             }
         });
         let lock = self.lock().await?;
-        let result = self.run_locked(lock.as_ref(), &events, &totals).await;
+        let result = Box::pin(self.run_locked(lock.as_ref(), &events, &totals)).await;
         if let Some(lock) = lock {
             lock.release().await;
         }
@@ -145,7 +150,8 @@ impl Batch {
         self.remove_abandoned();
         let (mut journal, restart) = self.open_journal(events)?;
         let present = self.present(&mut journal).await?;
-        self.list(&mut journal, restart, events).await?;
+        let parts = self.list(&mut journal, restart, events).await?;
+        let journal = Box::pin(self.import(journal, parts, events)).await?;
         let reader = Arc::new(self.reader(&journal).await?);
         let journal = read_journal(journal, reader, &self.read_options(), events).await?;
         let mut summary = self.summary(&journal, totals)?;
@@ -214,13 +220,7 @@ impl Batch {
     /// Returns the reader of files. Schedules files again whose outputs no longer match their receipts.
     async fn reader(&self, journal: &Journal) -> Result<FileReader<Content>, Error> {
         let options = self.options.clone();
-        let Some(each) = self.each(journal, false)? else {
-            let layout = Arc::new(self.combine.layout.clone());
-            return Ok(FileReader::new(options, move |item, store, options| {
-                let layout = Arc::clone(&layout);
-                async move { member::content(item, store, &layout, options).await }.boxed()
-            }));
-        };
+        let Some(each) = self.each(journal, false)? else { return Ok(self.member_reader()) };
         for id in each.damaged(journal, &self.options.store).await? {
             journal.again(id)?;
         }
@@ -231,13 +231,24 @@ impl Batch {
         }))
     }
 
+    /// Returns the reader of files that are combined.
+    fn member_reader(&self) -> FileReader<Content> {
+        let layout = Arc::new(self.combine.layout.clone());
+        FileReader::new(self.options.clone(), move |item, store, options| {
+            let layout = Arc::clone(&layout);
+            async move { member::content(item, store, &layout, options).await }.boxed()
+        })
+    }
+
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary, Error> {
         let counts = journal.counts()?;
         let read = totals.read.load(Ordering::Relaxed);
+        let imported = totals.imported.load(Ordering::Relaxed);
         Ok(Summary {
             files: counts.all(),
             read,
-            known: counts.done.saturating_sub(read),
+            imported,
+            known: counts.done.saturating_sub(read).saturating_sub(imported),
             failed: counts.failed,
             failures: journal.failures(NAMED)?,
             warnings: totals.warnings.load(Ordering::Relaxed),
@@ -260,14 +271,21 @@ impl Batch {
 #[derive(Debug, Default)]
 struct Totals {
     read: AtomicU64,
+    imported: AtomicU64,
     warnings: AtomicU64,
 }
 
 impl Totals {
     fn add(&self, event: &Event) {
-        if let Event::Read { warnings, .. } = event {
-            self.read.fetch_add(1, Ordering::Relaxed);
-            self.warnings.fetch_add(warnings.len() as u64, Ordering::Relaxed);
+        match event {
+            Event::Read { warnings, .. } => {
+                self.read.fetch_add(1, Ordering::Relaxed);
+                self.warnings.fetch_add(warnings.len() as u64, Ordering::Relaxed);
+            }
+            Event::Imported { imported, .. } => {
+                self.imported.fetch_add(*imported, Ordering::Relaxed);
+            }
+            _ => {}
         }
     }
 }

@@ -8,7 +8,7 @@ pub use combine::{CombineError, Note};
 pub use option_conflict::OptionConflict;
 pub use problem::Problem;
 
-use crate::{journal::JournalError, list::ListError};
+use crate::{journal::JournalError, list::ListError, parts::PartsError};
 
 /// Error of a batch run or scan. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,9 @@ pub enum Error {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A plan or part cannot be used.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
     /// Options that exclude each other.
     #[error(transparent)]
     Usage(#[from] OptionConflict),
@@ -92,6 +95,12 @@ pub enum Error {
         /// Files that were read.
         read: u64,
     },
+    /// The reading of a shard was stopped.
+    #[error("stopped after {read} files; a shard that is not complete leaves no part")]
+    ShardStopped {
+        /// Files that were read.
+        read: u64,
+    },
     /// A store failed for file after file.
     #[error(
         "{store} fails for file after file; {left} of {files} files are left unread; the last failure: {reason}"
@@ -134,7 +143,12 @@ impl Error {
             Self::Usage(_) | Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Usage,
             Self::Unchecked(error) => FileError::from(error.clone()).class(),
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
-            Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } => ErrorClass::Unavailable,
+            Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } | Self::ShardStopped { .. } => {
+                ErrorClass::Unavailable
+            }
+            Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).class(),
+            Self::Parts(error) if error.is_usage() => ErrorClass::Usage,
+            Self::Parts(_) => ErrorClass::File,
             Self::Vanished { .. }
             | Self::Replaced { .. }
             | Self::Failures { .. }
@@ -152,6 +166,7 @@ impl Error {
             Self::File(error) => return error.remedy(),
             Self::List(error) => return error.remedy(),
             Self::Journal(error) => return error.remedy(),
+            Self::Parts(error) => return error.remedy(),
             Self::Combine(error) => return error.remedy(),
             Self::Usage(conflict) => return conflict.remedy(),
             Self::Internal(_) | Self::ScanStopped { .. } => return None,
@@ -173,6 +188,7 @@ impl Error {
                 .or(Remedy::turn_on(O::RetryFailed, "retry all of them"))
                 .or(Remedy::turn_on(O::SkipFailed, "leave them out"))
                 .or(Remedy::turn_on(O::DropUnwritten, "forget those that earlier runs added")),
+            Self::ShardStopped { .. } => Remedy::advice("run the same command again"),
             Self::Stopped { .. } => Remedy::advice("run the same command again to continue"),
             Self::Outage { .. } => Remedy::advice("run the same command again when the store answers"),
         })

@@ -12,6 +12,9 @@ pub enum OptionConflict {
     /// One output per file in an Icechunk repository.
     #[error("an Icechunk repository holds one dataset, not one of each file")]
     EachInRepository,
+    /// One output per file, read by several machines.
+    #[error("outputs of single files cannot be divided into shards and parts")]
+    EachInParts,
     /// A repository that has data, in a run that does not append.
     #[error("the repository has the files of the last run")]
     NotAppended,
@@ -40,6 +43,7 @@ impl OptionConflict {
             }
             Self::NotAppended => Remedy::turn_on(O::Append, "add what is new"),
             Self::SameOutput { .. } => Remedy::advice("read them in separate runs, with different outputs"),
+            Self::EachInParts => Remedy::advice("run a batch on each machine, for some of the files"),
             Self::EachWithDimensions | Self::EachInRepository => return None,
         })
     }

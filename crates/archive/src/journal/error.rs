@@ -1,4 +1,5 @@
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::{Path, PathBuf},
 };
@@ -59,6 +60,21 @@ pub struct OptionDifference {
     pub before: String,
     /// Value in this run.
     pub now: String,
+}
+
+impl OptionDifference {
+    /// Returns the options that differ, by name.
+    pub(crate) fn between(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<Self> {
+        let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+        let value = |found: Option<&String>| found.cloned().unwrap_or_else(|| "none".to_owned());
+        let difference = |name: &String| Self {
+            name: name.clone(),
+            before: value(before.get(name)),
+            now: value(now.get(name)),
+        };
+        let differ = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
+        differ.map(difference).collect()
+    }
 }
 
 impl fmt::Display for OptionDifference {

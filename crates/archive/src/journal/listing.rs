@@ -156,15 +156,7 @@ impl Journal {
         if before.is_empty() {
             return Ok(Vec::new());
         }
-        let names: std::collections::BTreeSet<&String> = before.keys().chain(options.keys()).collect();
-        let differ = names.into_iter().filter(|name| before.get(*name) != options.get(*name));
-        let said = |found: Option<&String>| found.cloned().unwrap_or_else(|| "none".to_owned());
-        let one = |name: &String| OptionDifference {
-            name: name.clone(),
-            before: said(before.get(name)),
-            now: said(options.get(name)),
-        };
-        Ok(differ.map(one).collect())
+        Ok(OptionDifference::between(&before, options))
     }
 
     /// Returns whether the journal records any output.

@@ -7,6 +7,7 @@
 mod chunk_table;
 mod dictionary;
 mod error;
+mod import;
 mod listing;
 mod members;
 mod outputs;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use virtualize::options::value::parse_count;
-use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Target};
+use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Shard, ShardNumber, Target};
 
 use super::{Mapping, Usage};
 
@@ -10,8 +10,8 @@ use super::{Mapping, Usage};
 #[derive(Args)]
 pub(crate) struct Batch {
     /// Path or URL to write to
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: String,
+    #[arg(short, long, value_name = "OUT", required_unless_present_any = ["plan", "shard"])]
+    output: Option<String>,
     /// Write events as JSON lines to a file, or to standard output (-)
     #[arg(long, value_name = "FILE")]
     pub(crate) json_log: Option<String>,
@@ -26,6 +26,8 @@ pub(crate) struct Batch {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) dry_run: DryRun,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) options: BatchOptions,
     #[command(flatten)]
@@ -67,9 +69,50 @@ fn parse_prices(text: &str) -> Result<Prices, String> {
     prices.ok_or_else(|| "expected two numbers, such as 0.0004,0.005".to_owned())
 }
 
+/// How several machines share a batch.
+#[derive(Args)]
+#[command(next_help_heading = "Many machines")]
+pub(crate) struct Machines {
+    /// List the inputs and write the list to PLAN; with --shard or --parts, read it from there instead of listing
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) plan: Option<String>,
+    /// Read the Kth of N shards of the files, write it to --part, and print a receipt
+    #[arg(long, value_name = "K/N", requires = "part")]
+    shard: Option<ShardNumber>,
+    /// Path or URL of the part to write
+    #[arg(long, value_name = "PART", requires = "shard")]
+    part: Option<String>,
+    /// Import parts instead of reading their files: a part, a folder or prefix, or a pattern; may be repeated
+    #[arg(long, value_name = "PART", requires = "output", conflicts_with = "shard")]
+    pub(crate) parts: Vec<String>,
+}
+
+impl Machines {
+    /// Returns the shard to read, if one is given.
+    pub(crate) fn shard(&self) -> Option<Shard> {
+        let (Some(shard), Some(part)) = (self.shard, &self.part) else { return None };
+        Some(Shard { plan: self.plan.clone(), number: shard.number, of: shard.of, part: part.clone() })
+    }
+
+    /// Returns the plan to write, if that is all there is to do.
+    pub(crate) fn new_plan(&self) -> Option<&str> {
+        self.plan.as_deref().filter(|_| self.shard.is_none() && self.parts.is_empty())
+    }
+}
+
 impl Batch {
+    /// Returns where the output is written; empty if this machine writes none.
+    pub(crate) fn output(&self) -> &str {
+        self.output.as_deref().unwrap_or_default()
+    }
+
     /// Returns what is written.
     pub(crate) fn target(&self) -> Result<Target, Usage> {
-        self.options.target(&self.output).ok_or_else(|| Usage::UnknownFormat { output: self.output.clone() })
+        match (self.options.target(self.output()), &self.output) {
+            (Some(target), _) => Ok(target),
+            (None, Some(output)) => Err(Usage::UnknownFormat { output: output.clone() }),
+            (None, None) if self.machines.new_plan().is_some() => Ok(Target::default()),
+            (None, None) => Err(Usage::NoFormat),
+        }
     }
 }

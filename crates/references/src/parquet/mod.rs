@@ -20,7 +20,8 @@ use crate::{
     error::{ParquetFault, RowFault},
     hierarchy::Builder,
 };
-use quiet::quietly;
+pub use pages::check_row_group;
+pub use quiet::quietly;
 use rows::{Batch, Rows};
 
 /// Greatest number of rows of a file.

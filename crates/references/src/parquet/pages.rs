@@ -12,6 +12,8 @@ use crate::error::{PageFault, ParquetFault};
 const FOOTER: u64 = 1 << 20;
 /// Greatest size of all pages of a file in bytes, decompressed.
 const PAGES: u64 = 1 << 30;
+/// Greatest number of values of a repeated column in a row group.
+const REPEATED: i64 = 4 << 20;
 /// Greatest nesting of structs and lists.
 const DEPTH: u32 = 16;
 /// Bytes of the footer's length and `PAR1`, which end a file.
@@ -36,39 +38,53 @@ pub(super) fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
 /// Rejects pages that extend beyond their columns, or that would take too much memory.
 pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(), ParquetFault> {
     let mut left = PAGES;
-    for group in metadata.row_groups() {
-        check_group(file, group, &mut left)?;
-    }
-    Ok(())
+    metadata.row_groups().iter().try_for_each(|group| check_row_group(file, 0, group, &mut left))
 }
 
-fn check_group(file: &[u8], group: &RowGroupMetaData, left: &mut u64) -> Result<(), ParquetFault> {
-    let rows = group.num_rows();
+/// Rejects the pages of a row group that extend beyond their columns, or that would take more memory than is left.
+///
+/// `bytes` are those of the file from offset `start` on. A column of a list may have four million values.
+///
+/// # Errors
+/// [`ParquetFault`].
+pub fn check_row_group(
+    bytes: &[u8],
+    start: u64,
+    group: &RowGroupMetaData,
+    left: &mut u64,
+) -> Result<(), ParquetFault> {
     for column in group.columns() {
         let name = column.column_path().string();
         let first = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-        let range = usize::try_from(first).ok().zip(usize::try_from(column.compressed_size()).ok());
-        let pages = range.and_then(|(at, length)| file.get(at..at.checked_add(length)?));
+        let first = u64::try_from(first).ok().and_then(|first| first.checked_sub(start));
+        let length = usize::try_from(column.compressed_size()).ok();
+        let range = first.and_then(|first| usize::try_from(first).ok()).zip(length);
+        let pages = range.and_then(|(at, length)| bytes.get(at..at.checked_add(length)?));
         let pages = pages.ok_or_else(|| ParquetFault::ColumnOutside(name.clone()))?;
-        check_column(pages, rows, left).map_err(|(at, fault)| ParquetFault::PageHeader {
-            column: name,
-            at,
-            fault,
-        })?;
+        let is_repeated = column.column_descr().max_rep_level() > 0;
+        let most = if is_repeated { column.num_values().min(REPEATED) } else { group.num_rows() };
+        let failed = |(at, fault)| ParquetFault::PageHeader { column: name.clone(), at, fault };
+        let values = check_column(pages, most, left).map_err(failed)?;
+        if is_repeated && values > most {
+            return Err(failed((0, PageFault::Values { found: values, limit: most })));
+        }
     }
     Ok(())
 }
 
-/// Checks all pages of a column. A fault comes with the offset of its header in the column.
-fn check_column(pages: &[u8], rows: i64, left: &mut u64) -> Result<(), (usize, PageFault)> {
+/// Checks all pages of a column, and returns the number of values of its data pages. A fault comes with the offset of its
+/// header in the column.
+fn check_column(pages: &[u8], rows: i64, left: &mut u64) -> Result<i64, (usize, PageFault)> {
     let mut reader = Compact { bytes: pages, at: 0 };
+    let mut values = 0_i64;
     while reader.at < pages.len() {
         let start = reader.at;
-        let length =
-            reader.page_header().and_then(|header| header.check(pages.len() - reader.at, rows, left));
-        reader.at = reader.at.saturating_add(length.map_err(|fault| (start, fault))?);
+        let header = reader.page_header().map_err(|fault| (start, fault))?;
+        let length = header.check(pages.len() - reader.at, rows, left).map_err(|fault| (start, fault))?;
+        values = values.saturating_add(if header.is_dictionary { 0 } else { header.values });
+        reader.at = reader.at.saturating_add(length);
     }
-    Ok(())
+    Ok(values)
 }
 
 /// A page header.

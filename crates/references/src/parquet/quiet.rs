@@ -14,7 +14,7 @@ thread_local! {
 ///
 /// Panics elsewhere are reported as before: the process's hook is wrapped by one that is silent only for this thread,
 /// and only while the function runs.
-pub(super) fn quietly<T>(run: impl FnOnce() -> T) -> Option<T> {
+pub fn quietly<T>(run: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let previous = panic::take_hook();
