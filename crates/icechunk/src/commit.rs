@@ -250,7 +250,7 @@ impl<'a> CommitAttempt<'a> {
         Ok(touched)
     }
 
-    async fn writer(&self, tip: SnapshotId) -> Result<Writer<'a>, IcechunkError> {
+    async fn writer(&mut self, tip: SnapshotId) -> Result<Writer<'a>, IcechunkError> {
         let properties: SnapshotProperties =
             self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         let commit = (self.options.message.clone(), properties);
@@ -271,7 +271,7 @@ impl<'a> CommitAttempt<'a> {
     }
 
     /// Removes the group and everything below it.
-    async fn clear(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    async fn clear(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         if !self.group.is_empty() {
             return writer.remove(self.group).await;
         }
@@ -280,7 +280,7 @@ impl<'a> CommitAttempt<'a> {
     }
 
     /// Checks that no node would be overwritten, except for groups without attributes.
-    async fn check_absent(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    async fn check_absent(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         let session = writer.session().read().await;
         for document in self.documents {
             let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
@@ -298,7 +298,7 @@ impl<'a> CommitAttempt<'a> {
     }
 
     /// Creates missing groups above the one that is written.
-    async fn create_parents(&self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    async fn create_parents(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         let Some((above, _)) =
             self.group.rsplit_once('/').or(Some(("", "")).filter(|_| !self.group.is_empty()))
         else {

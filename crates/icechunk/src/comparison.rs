@@ -181,7 +181,7 @@ impl<'a> Merge<'a> {
 
     /// Returns whether a chunk is to be written or removed.
     async fn is_changed(
-        &self,
+        &mut self,
         indices: &ChunkIndices,
         base: Option<&ChunkPayload>,
         new: Option<&NewChunk>,
@@ -196,7 +196,7 @@ impl<'a> Merge<'a> {
     }
 
     async fn is_same(
-        &self,
+        &mut self,
         indices: &ChunkIndices,
         before: &ChunkPayload,
         now: &NewChunk,
@@ -215,7 +215,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Fetches a chunk that is stored in the repository itself.
-    async fn native_bytes(&self, indices: &ChunkIndices) -> Result<Bytes, IcechunkError> {
+    async fn native_bytes(&mut self, indices: &ChunkIndices) -> Result<Bytes, IcechunkError> {
         let failed = |error| node_error(self.path, one_line(&error));
         let Some(base) = &self.comparison.base else { return Ok(Bytes::new()) };
         let reader = base.session.get_chunk_reader(&node_path(self.path)?, indices, &ByteRange::ALL).await;

@@ -106,7 +106,7 @@ impl StoredChunks {
     }
 
     /// Returns the chunks of manifests whose indices overlap, as other libraries write them.
-    async fn sorted(&self, manifests: &[ManifestRef]) -> Result<Entries, IcechunkError> {
+    async fn sorted(&mut self, manifests: &[ManifestRef]) -> Result<Entries, IcechunkError> {
         let mut all = Vec::new();
         for manifest in manifests {
             for entry in self.array.entries(manifest).await? {
