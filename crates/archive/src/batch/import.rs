@@ -30,7 +30,11 @@ impl Batch {
         let mut set = PartSet::default();
         for location in locate(&self.parts, &self.options.store).await? {
             self.go_on()?;
-            let part = PartFile::open(&location, &self.options.store).await?;
+            let part = match PartFile::open(&location, &self.options.store).await {
+                // It may be in the folder of the parts.
+                Err(PartsError::Plan { .. }) => continue,
+                part => part?,
+            };
             set.add(&location, &part, &expected)?;
         }
         Ok(set.complete(files)?)

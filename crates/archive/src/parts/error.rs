@@ -18,6 +18,12 @@ pub enum PartsError {
         /// Reason.
         reason: String,
     },
+    /// A plan is in the place of a part.
+    #[error("{name}: a plan, expected a part")]
+    Plan {
+        /// The plan.
+        name: String,
+    },
     /// Another version of the program wrote the object.
     #[error("{name}: {kind} of version {found}, expected {expected}")]
     Version {
@@ -64,8 +70,8 @@ pub enum PartsError {
     },
     /// Files of the listing are in no part.
     #[error(
-        "no part has {count} of {files} files: {ranges}; the missing shards {} {shards}",
-        if *one { "is" } else { "are" }
+        "no part has {count} of {files} files: {ranges}; missing {} {shards}",
+        if *one { "shard" } else { "shards" }
     )]
     Missing {
         /// Number of files that are in no part.
@@ -123,7 +129,7 @@ impl PartsError {
                 first.clone(),
                 if *one { "read it on any machine" } else { "read the first, and likewise the others" },
             ),
-            Self::Shard { .. } | Self::Encoding { .. } => return None,
+            Self::Plan { .. } | Self::Shard { .. } | Self::Encoding { .. } => return None,
         })
     }
 }

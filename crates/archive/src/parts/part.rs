@@ -56,6 +56,12 @@ pub(crate) struct Spent {
     pub(crate) bytes: u64,
 }
 
+/// What tells a part from a plan.
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
 /// What a part must agree in with a run.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Expected {
@@ -150,11 +156,11 @@ impl PartFile {
     pub(super) fn of_bytes(name: &str, file: Bytes) -> Result<Self, PartsError> {
         let name = name.to_owned();
         let sealed = Sealed::of_file(&file).map_err(|fault| damaged(&name, &fault))?;
-        let header: PartHeader = sealed.header().map_err(|fault| damaged(&name, &fault))?;
-        if header.kind != KIND {
-            let reason = format!("it is a {}", header.kind);
-            return Err(PartsError::Damaged { name, kind: KIND, reason });
+        let Kind { kind } = sealed.header().map_err(|fault| damaged(&name, &fault))?;
+        if kind != KIND {
+            return Err(PartsError::Plan { name });
         }
+        let header: PartHeader = sealed.header().map_err(|fault| damaged(&name, &fault))?;
         super::check_version(&name, KIND, (header.version, VERSION), &header.program)?;
         let range = header.shard.range(header.listing.files);
         if (header.first, header.files) != (range.start, range.end - range.start) {
