@@ -13,7 +13,7 @@ from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
 from virtualize._errors import Error, OptionError
 from virtualize._options import BatchOptions, Location, ScanOptions, to_json
-from virtualize._progress import Listener, OnEvent, events_of
+from virtualize._progress import Listener, OnEvent, events_of, summary_of
 from virtualize._references import Difference
 from virtualize.events import Summary
 
@@ -347,7 +347,7 @@ def _explain(problem: BaseException, run: _virtualize.Run) -> None:
 
 
 def _summary(found: _Result) -> Summary:
-    summary = Summary(**found["summary"])
+    summary = summary_of(found["summary"])
     _warn(found["warnings"])
     _warn_of_failures(summary.failed, summary.failures, "; give retry_failed=True to try them again")
     return summary

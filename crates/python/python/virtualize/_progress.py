@@ -33,10 +33,15 @@ def events_of(text: str) -> list[Event]:
 def _event_of(members: dict[str, Any]) -> Event:
     name = members.pop("event")
     if name == "done":
-        return events.Done(time=members["time"], summary=events.Summary(**members["summary"]))
+        return events.Done(time=members["time"], summary=summary_of(members["summary"]))
     if name == "failed":
         members["class_"] = members.pop("class")
     return _KINDS[name](**members)
+
+
+def summary_of(members: dict[str, Any]) -> events.Summary:
+    """Return a summary from its JSON."""
+    return events.Summary(**{**members, "retries": events.Retries(**members["retries"])})
 
 
 class Listener:

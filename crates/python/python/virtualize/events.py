@@ -20,6 +20,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """Requests that were sent again because a store failed, by reason."""
+
+    throttled: int
+    """After the statuses 429 and 503, by which stores ask for fewer requests."""
+    server: int
+    """After other statuses of the server from 500 on."""
+    connection: int
+    """After connections that failed or broke."""
+    timeout: int
+    """After requests that took too long."""
+    seconds: float
+    """Seconds spent waiting before retries; concurrent waits add up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The outcome of a run, which :func:`virtualize.batch` returns."""
 
@@ -39,6 +55,8 @@ class Summary:
     """Number of warnings of this run."""
     requests: int
     """Number of requests of this run."""
+    retries: Retries
+    """Requests of this run that were sent again after failures of the store."""
     bytes: int
     """Bytes received in this run."""
     seconds: float
@@ -88,6 +106,8 @@ class Read:
     seconds: float
     """Duration of all attempts."""
     requests: int
+    retries: int
+    """Number of requests that were sent again after failures of the store."""
     bytes: int
     warnings: list[str]
 
