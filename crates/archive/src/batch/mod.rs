@@ -114,7 +114,7 @@ impl Batch {
             }
         });
         let lock = self.lock().await?;
-        let result = Box::pin(self.run_locked(lock.as_ref(), &events, &totals)).await;
+        let result = self.run_locked(lock.as_ref(), &events, &totals).boxed_local().await;
         if let Some(lock) = lock {
             lock.release().await;
         }
