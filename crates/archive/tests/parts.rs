@@ -1,0 +1,257 @@
+//! Batches that several machines share: whatever the shards, the output is that of one machine.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use virtualize::{Format, StoreOptions};
+use virtualize_archive::{
+    Along, Batch, BatchBuilder, Error, Event, Layout, PartsError, Receipt, RunOptions, Shard, Summary, Target,
+};
+
+/// A random archive: copies of a NetCDF file with numbers in their names, in random order, and some damaged files.
+struct Archive {
+    folder: tempfile::TempDir,
+    inputs: Vec<String>,
+    damaged: u64,
+}
+
+impl Archive {
+    fn new(files: usize, damaged: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/netcdf4.nc");
+        let bytes = fs::read(original).unwrap();
+        let mut inputs = Vec::new();
+        for number in 0..files {
+            let below = folder.path().join(["a", "b/c"][fastrand::usize(..2)]);
+            fs::create_dir_all(&below).unwrap();
+            let path = below.join(format!("f{number}.nc"));
+            fs::write(&path, &bytes).unwrap();
+            inputs.push(path.to_str().unwrap().to_owned());
+        }
+        fastrand::shuffle(&mut inputs);
+        for input in inputs.iter().take(usize::try_from(damaged).unwrap()) {
+            fs::write(input, b"no file of any format").unwrap();
+        }
+        fastrand::shuffle(&mut inputs);
+        Self { folder, inputs, damaged }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn batch(&self, output: &str, target: &Target) -> BatchBuilder {
+        let names = Some("f{member:d}.nc".parse().unwrap());
+        let layout = Layout { names, ..Layout::along(vec![Along::Stack("member".to_owned())]) };
+        let run = RunOptions { skip_failed: true, ..RunOptions::default() };
+        let output = Batch::builder(self.text(output)).target(target.clone()).layout(layout);
+        output.inputs(self.inputs.clone()).run_options(run)
+    }
+
+    async fn read(&self, batch: &Batch, shard: (u64, u64), plan: Option<&str>, part: &str) -> Receipt {
+        let shard = Shard {
+            plan: plan.map(|plan| self.text(plan)),
+            number: shard.0,
+            of: shard.1,
+            part: self.text(part),
+        };
+        batch.read_shard(&shard, |_| {}).await.unwrap()
+    }
+
+    /// Imports parts in random order, some of them twice.
+    async fn import(
+        &self,
+        batch: BatchBuilder,
+        parts: &[String],
+        events: &Arc<Mutex<Vec<Event>>>,
+    ) -> Result<Summary, Error> {
+        let mut parts: Vec<String> = parts.iter().map(|part| self.text(part)).collect();
+        for _ in 0..fastrand::usize(..3) {
+            parts.push(parts[fastrand::usize(..parts.len())].clone());
+        }
+        fastrand::shuffle(&mut parts);
+        let told = Arc::clone(events);
+        batch.parts(parts).build().run(move |event| told.lock().unwrap().push(event)).await
+    }
+}
+
+/// Returns all files of an output with their bytes.
+fn content(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    if path.is_file() {
+        return BTreeMap::from([(String::new(), fs::read(path).unwrap())]);
+    }
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_str().unwrap().to_owned();
+        all.extend(content(&entry.path()).into_iter().map(|(key, bytes)| (format!("{name}/{key}"), bytes)));
+    }
+    all
+}
+
+/// Returns random shards that together have all files: all of one division, or most of it and all of another.
+fn random_shards(files: usize) -> Vec<(u64, u64)> {
+    let of = fastrand::u64(1..=files as u64 + 2);
+    let mut shards: Vec<(u64, u64)> = (1..=of).map(|number| (number, of)).collect();
+    if fastrand::bool() {
+        shards.remove(fastrand::usize(..shards.len()));
+        let of = fastrand::u64(1..=5);
+        shards.extend((1..=of).map(|number| (number, of)));
+    }
+    shards
+}
+
+/// Reads random shards of a random archive, imports their parts, and returns the names of both outputs.
+async fn share(archive: &Archive, target: &Target) -> (PathBuf, PathBuf) {
+    let single = archive.batch("single", target).build().run(|_| {}).await.unwrap();
+    let plan = fastrand::bool().then_some("plan");
+    if let Some(plan) = plan {
+        let written = archive.batch("any", target).build().write_plan(&archive.text(plan), |_| {}).await;
+        assert_eq!(written.unwrap(), archive.inputs.len() as u64);
+    }
+    let mut parts = Vec::new();
+    for (at, shard) in random_shards(archive.inputs.len()).into_iter().enumerate() {
+        let (batch, part) = (archive.batch("ignored", target).build(), format!("parts/{at}.part"));
+        let receipt = archive.read(&batch, shard, plan, &part).await;
+        assert!(!receipt.reused && serde_json::to_string(&receipt).unwrap().len() <= 1024);
+        let again = archive.read(&batch, shard, plan, &part).await;
+        assert_eq!(again, Receipt { reused: true, ..receipt });
+        parts.push(part);
+    }
+    let mut shared = archive.batch("shared", target);
+    if let Some(plan) = plan {
+        shared = shared.plan_file(archive.text(plan));
+    }
+    let events = Arc::default();
+    let summary = archive.import(shared.clone(), &parts, &events).await.unwrap();
+    let (files, failed) = (archive.inputs.len() as u64, archive.damaged);
+    assert_eq!((summary.files, summary.failed, summary.failures), (files, failed, single.failures));
+    assert_eq!((summary.read, summary.imported), (0, files - failed));
+    let imported = |event: &Event| match event {
+        Event::Imported { imported, .. } => *imported,
+        _ => 0,
+    };
+    assert_eq!(events.lock().unwrap().iter().map(imported).sum::<u64>(), files - failed);
+    let again = archive.import(shared, &parts, &events).await.unwrap();
+    assert_eq!((again.imported, again.known, again.failed), (0, files - failed, failed));
+    (archive.path("single"), archive.path("shared"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_output_does_not_depend_on_the_shards() {
+    let formats = [Format::KERCHUNK_JSON, Format::KERCHUNK_PARQUET, Format::ZARR3_JSON, Format::ZARR3];
+    for format in formats {
+        for _ in 0..3 {
+            let files = fastrand::usize(1..20);
+            let archive = Archive::new(files, fastrand::u64(..files as u64));
+            let (single, shared) = share(&archive, &Target::References(format)).await;
+            assert!(content(&single) == content(&shared), "{format}, {files} files");
+        }
+    }
+}
+
+#[cfg(feature = "icechunk")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commit_does_not_depend_on_the_shards() {
+    let archive = Archive::new(9, 2);
+    let (single, shared) = share(&archive, &Target::Icechunk(virtualize::CommitOptions::default())).await;
+    let options = virtualize::ReadOptions::default();
+    let mut trees = Vec::new();
+    for path in [single, shared] {
+        trees.push(virtualize::read_references(path.to_str().unwrap(), &options).await.unwrap().hierarchy);
+    }
+    assert_eq!(trees[0], trees[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_parts_are_named_and_nothing_changes() {
+    let archive = Archive::new(10, 0);
+    let target = Target::default();
+    let batch = archive.batch("ignored", &target).build();
+    for number in [1, 2, 5] {
+        archive.read(&batch, (number, 5), None, &format!("{number}.part")).await;
+    }
+    let parts = ["1.part", "2.part", "5.part"].map(str::to_owned);
+    let error = archive.import(archive.batch("shared", &target), &parts, &Arc::default()).await.unwrap_err();
+    let text = error.to_string();
+    assert_eq!(text, "no part has 4 of 10 files: files 5 to 8; the missing shards are 3/5, 4/5");
+    // Parts of the whole archive complete it.
+    archive.read(&batch, (1, 1), None, "all.part").await;
+    let parts = ["1.part", "all.part", "5.part"].map(str::to_owned);
+    let summary = archive.import(archive.batch("shared", &target), &parts, &Arc::default()).await.unwrap();
+    assert_eq!((summary.imported, summary.known), (10, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_another_run_are_refused() {
+    let archive = Archive::new(6, 0);
+    let target = Target::default();
+    archive.read(&archive.batch("ignored", &target).build(), (1, 1), None, "part").await;
+    let import = |batch: BatchBuilder| {
+        let batch = batch.parts([archive.text("part")]).build();
+        async move { batch.run(|_| {}).await.unwrap_err() }
+    };
+    let other = archive.batch("out1", &target).concat_dim("x");
+    let error = import(other).await;
+    assert!(matches!(error, Error::Parts(PartsError::OtherOptions { .. })), "{error}");
+    let zarr3 = archive.batch("out2", &Target::References(Format::ZARR3));
+    assert!(import(zarr3).await.to_string().contains("zarr-format was 2, is 3"));
+    fs::write(&archive.inputs[3], b"replaced").unwrap();
+    let error = import(archive.batch("out3", &target)).await;
+    assert!(matches!(error, Error::Parts(PartsError::OtherListing { .. })), "{error}");
+    let mut damaged = fs::read(archive.path("part")).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(archive.path("part"), damaged).unwrap();
+    let error = import(archive.batch("out4", &target)).await;
+    assert!(matches!(error, Error::Parts(PartsError::Damaged { .. })), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_files_of_parts_are_read_again_on_request() {
+    let archive = Archive::new(5, 1);
+    let target = Target::default();
+    archive.read(&archive.batch("ignored", &target).build(), (1, 1), None, "part").await;
+    let strict = |run: RunOptions| {
+        let batch = archive.batch("shared", &target).run_options(run).parts([archive.text("part")]).build();
+        async move { batch.run(|_| {}).await }
+    };
+    let error = strict(RunOptions::default()).await.unwrap_err();
+    assert!(matches!(error, Error::Failures { count: 1, .. }), "{error}");
+    let retry = RunOptions { retry_failed: true, max_failures: 1, ..RunOptions::default() };
+    let summary = strict(retry).await.unwrap();
+    assert_eq!((summary.known, summary.imported, summary.failed), (4, 0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_and_parts_contain_no_credentials() {
+    let archive = Archive::new(3, 1);
+    let mut options = virtualize::Options {
+        store: StoreOptions {
+            values: vec![("aws_secret_access_key".to_owned(), "verysecretkey".to_owned())],
+            bearer_token: Some("verysecrettoken".to_owned()),
+            endpoint: Some("https://verysecretendpoint".to_owned()),
+            ..StoreOptions::default()
+        },
+        ..virtualize::Options::default()
+    };
+    options.store.anonymous = true;
+    let batch = archive.batch("ignored", &Target::default()).options(options).build();
+    batch.write_plan(&archive.text("plan"), |_| {}).await.unwrap();
+    let receipt = archive.read(&batch, (1, 1), Some("plan"), "part").await;
+    let receipt = serde_json::to_vec(&receipt).unwrap();
+    for bytes in [receipt, fs::read(archive.path("plan")).unwrap(), fs::read(archive.path("part")).unwrap()] {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("verysecret") && !text.contains("aws_secret"), "{text}");
+    }
+}
