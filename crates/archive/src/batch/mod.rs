@@ -5,6 +5,7 @@ mod combined;
 mod dry_run;
 mod each;
 mod fingerprint;
+mod generate;
 mod import;
 mod listing;
 mod member;
