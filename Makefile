@@ -19,7 +19,7 @@ PROFILE ?= release
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc fixtures bench fuzz score ci
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc fixtures bench bench-archive fuzz score ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -74,7 +74,7 @@ doc:
 fixtures: env ## regenerate fixtures/; expected results come from h5py, tifffile and GDAL
 	$(PYTHON) fixtures/make/all.py
 
-bench: build wheel ## time the binary, the Python package and other tools (needs ../shared), then load the service
+bench: build wheel bench-archive ## time the binary, the Python package and other tools (needs ../shared), then load the service
 	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
@@ -84,6 +84,11 @@ bench: build wheel ## time the binary, the Python package and other tools (needs
 	target/python/bin/python crates/python/benchmarks/read.py
 	target/python/bin/python crates/python/benchmarks/archive.py
 	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 200 --seconds 10
+
+bench-archive: build env ## measure runs over up to 1,000,000 generated files (VIRTUALIZE_BENCH_LARGE=1: 10,000,000)
+	cargo build --release --locked --package virtualize-archive --example generate_parts
+	$(PYTHON) benchmarks/archive_scale.py $(BIN) target/release/examples/generate_parts
+	$(PYTHON) benchmarks/archive_append.py $(BIN) target/release/examples/generate_parts
 
 fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }

@@ -31,11 +31,11 @@ def template(folder, chunks):
     return path
 
 
-def generate(generator, folder, file, files, chunks, zarr):
+def generate(generator, folder, file, files, chunks, zarr, first=0):
     """Writes the list, the plan and the parts of files, once. Returns their folder."""
-    to = folder / f"{files}x{chunks}-{zarr}"
+    to = folder / f"{files}x{chunks}-{zarr}" if first == 0 else folder / f"{files}x{chunks}-{zarr}-from{first}"
     if not (to / "complete").exists():
         shutil.rmtree(to, ignore_errors=True)
-        subprocess.run([generator, file, to, str(files), str(-(-files // SHARD)), zarr], check=True)
+        subprocess.run([generator, file, to, str(files), str(-(-files // SHARD)), zarr, str(first)], check=True)
         (to / "complete").touch()
     return to

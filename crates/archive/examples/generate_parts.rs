@@ -1,5 +1,5 @@
 //! Writes a plan and the parts of files that do not exist, all like one file that does:
-//! `generate_parts TEMPLATE FOLDER FILES SHARDS v2|v3 [FIRST [URLS]]`.
+//! `generate_parts TEMPLATE FOLDER FILES SHARDS v2|v3 [FIRST]`, where FIRST is the number of the first file (0).
 //!
 //! The combined dataset is that of `virtualize batch FOLDER/files.jsonl … --concat-dim time --plan FOLDER/plan
 //! --parts FOLDER/parts/`.
@@ -10,6 +10,7 @@ use std::{
     error::Error,
     fs::File,
     io::{BufWriter, Write},
+    ops::Range,
     path::Path,
 };
 
@@ -21,10 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [template, folder, files, shards, format] =
         arguments.first_chunk().ok_or("five arguments are needed")?;
     let (files, shards): (u64, u64) = (files.parse()?, shards.parse()?);
+    let first: u64 = arguments.get(5).map_or(Ok(0), |first| first.parse())?;
     let target = Target::of_name(if format == "v2" { "x.json" } else { "x.zarr" }).ok_or("no format")?;
     std::fs::create_dir_all(Path::new(folder).join("parts"))?;
     let (list, plan) = (format!("{folder}/files.jsonl"), format!("{folder}/plan"));
-    write_list(&list, std::fs::metadata(template)?.len(), files)?;
+    write_list(&list, std::fs::metadata(template)?.len(), first..first + files)?;
     let options =
         MappingOptions::default().options(ConnectionOptions::default().options(), target.zarr_format());
     let builder = Batch::builder("x").inputs([Input::List(list)]).target(target).options(options);
@@ -35,12 +37,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let part = format!("{folder}/parts/{number:05}");
         let shard = Shard { plan: Some(plan.clone()), number, of: shards, part };
         let (batch, template) = (batch.clone(), template.clone());
-        async move { batch.generate_part(&shard, &template).await }
+        async move { batch.generate_part(&shard, first, &template).await }
     };
     let cores = std::thread::available_parallelism()?.get() as u64;
-    for first in (1..=shards).step_by(usize::try_from(cores)?) {
+    for start in (1..=shards).step_by(usize::try_from(cores)?) {
         let tasks: Vec<_> =
-            (first..=shards.min(first + cores - 1)).map(|number| runtime.spawn(generate(number))).collect();
+            (start..=shards.min(start + cores - 1)).map(|number| runtime.spawn(generate(number))).collect();
         for task in tasks {
             runtime.block_on(task)??;
         }
@@ -49,9 +51,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes a list of files with what a listing of a bucket has.
-fn write_list(path: &str, size: u64, files: u64) -> Result<(), Box<dyn Error>> {
+fn write_list(path: &str, size: u64, numbers: Range<u64>) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(File::create(path)?);
-    for number in 0..files {
+    for number in numbers {
         let (folder, modified) = (number / 10_000, 1_700_000_000_000 + number);
         writeln!(
             out,

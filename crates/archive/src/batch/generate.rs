@@ -19,12 +19,13 @@ const NUMBER: &str = "0000000000";
 impl Batch {
     /// Writes the part of a shard of a plan whose files are all like `template`, a file that exists, except for the
     /// values of `time` (int64, shifted so that the files follow each other) and the text `0000000000` in metadata,
-    /// which becomes the number of the file. Nothing of the plan's files is read.
+    /// which becomes the number of the file: `first` for the first file of the plan. Nothing of the plan's files is
+    /// read.
     ///
     /// # Errors
     /// [`Error`].
     #[doc(hidden)]
-    pub async fn generate_part(&self, shard: &Shard, template: &str) -> Result<(), Error> {
+    pub async fn generate_part(&self, shard: &Shard, first: u64, template: &str) -> Result<(), Error> {
         let number = ShardNumber::new(shard.number, shard.of)?;
         let plan = PlanFile::open(shard.plan.as_deref().unwrap_or_default(), &self.options.store).await?;
         let range = number.range(plan.listing.files);
@@ -33,7 +34,7 @@ impl Batch {
         let mut member = template.clone().member(Item::default())?;
         let rows: Result<Vec<_>, Error> = range
             .zip(items)
-            .map(|(position, item)| self.row(position, item, &template, &mut member))
+            .map(|(position, item)| self.row((position, first + position), item, &template, &mut member))
             .collect();
         let expected = Expected { options: self.row_options(), listing: plan.listing };
         let (bytes, ..) = encode(&shard.part, expected, number, Spent::default(), &rows?)?;
@@ -68,19 +69,19 @@ impl Batch {
     /// Returns the record of a file. `member` is the template or another file.
     fn row(
         &self,
-        position: u64,
+        (position, number): (u64, u64),
         item: Item,
         template: &MemberRow,
         member: &mut Member,
     ) -> Result<PartRow, Error> {
-        let text = format!("{position:010}");
+        let text = format!("{number:010}");
         let mut row = template.clone();
         for node in row.nodes.iter_mut().filter(|node| node.document.contains(NUMBER)) {
             node.document = node.document.replace(NUMBER, &text).into();
         }
         let times = row.values.get_mut("time").zip(member.values.get_mut("time"));
         if let Some((bytes, values)) = times {
-            *bytes = shifted(bytes, position);
+            *bytes = shifted(bytes, number);
             values.bytes = bytes.clone();
         }
         let Item { url, etag, size, modified, .. } = item.clone();
@@ -103,9 +104,9 @@ impl Batch {
 }
 
 /// Returns times that are shifted by the extent of the files before.
-fn shifted(times: &Bytes, position: u64) -> Bytes {
+fn shifted(times: &Bytes, number: u64) -> Bytes {
     let elements = times.chunks_exact(size_of::<i64>());
-    let offset = i64::try_from(position.saturating_mul(elements.len() as u64)).unwrap_or(i64::MAX);
+    let offset = i64::try_from(number.saturating_mul(elements.len() as u64)).unwrap_or(i64::MAX);
     let element = |bytes: &[u8]| bytes.try_into().map(i64::from_le_bytes).unwrap_or_default();
     elements.flat_map(|bytes| element(bytes).saturating_add(offset).to_le_bytes()).collect()
 }

@@ -1,11 +1,6 @@
 //! One machine's share of a batch: lists, reads a shard, writes its part.
 
-use std::{
-    collections::HashSet,
-    convert::Infallible,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -306,7 +301,8 @@ impl ShardQueue {
 
     fn rows(self, first: u64) -> Vec<PartRow> {
         let rows = (first..).zip(self.items);
-        rows.filter_map(|(position, row)| row.map(|(item, outcome)| PartRow { position, item, outcome })).collect()
+        rows.filter_map(|(position, row)| row.map(|(item, outcome)| PartRow { position, item, outcome }))
+            .collect()
     }
 
     fn share(&mut self, text: &mut Arc<str>) {

@@ -143,9 +143,10 @@ impl Error {
             Self::Usage(_) | Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Usage,
             Self::Unchecked(error) => FileError::from(error.clone()).class(),
             Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
-            Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } | Self::ShardStopped { .. } => {
-                ErrorClass::Unavailable
-            }
+            Self::Journal(_)
+            | Self::Stopped { .. }
+            | Self::ScanStopped { .. }
+            | Self::ShardStopped { .. } => ErrorClass::Unavailable,
             Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).class(),
             Self::Parts(error) if error.is_usage() => ErrorClass::Usage,
             Self::Parts(_) => ErrorClass::File,

@@ -4,9 +4,7 @@ use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, ByteArrayType, DataType, Int64Type},
     file::{
-        reader::RowGroupReader,
-        serialized_reader::SerializedRowGroupReader,
-        writer::SerializedRowGroupWriter,
+        reader::RowGroupReader, serialized_reader::SerializedRowGroupReader, writer::SerializedRowGroupWriter,
     },
 };
 

@@ -48,7 +48,8 @@ pub(super) fn read(group: &Group<'_>) -> Result<Vec<Item>, Fault> {
                 size: size.map(|size| unsigned("size", size)).transpose()?,
                 etag: etag.map(|etag| text("etag", &etag)).transpose()?,
                 modified,
-                properties: properties.map_or(Ok(Map::new()), |properties| json("properties", &properties))?,
+                properties: properties
+                    .map_or(Ok(Map::new()), |properties| json("properties", &properties))?,
             })
         })
         .collect()

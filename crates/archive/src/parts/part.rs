@@ -101,8 +101,8 @@ pub(crate) fn encode(
         }
         writer.finish(&header)
     };
-    let (bytes, sha256) = write()
-        .map_err(|fault| PartsError::Encoding { name: name.to_owned(), reason: fault.to_string() })?;
+    let (bytes, sha256) =
+        write().map_err(|fault| PartsError::Encoding { name: name.to_owned(), reason: fault.to_string() })?;
     Ok((bytes, header, sha256))
 }
 
@@ -164,7 +164,10 @@ impl PartFile {
         super::check_version(&name, KIND, (header.version, VERSION), &header.program)?;
         let range = header.shard.range(header.listing.files);
         if (header.first, header.files) != (range.start, range.end - range.start) {
-            let reason = format!("{} files from {}, expected those of shard {}", header.files, header.first, header.shard);
+            let reason = format!(
+                "{} files from {}, expected those of shard {}",
+                header.files, header.first, header.shard
+            );
             return Err(PartsError::Damaged { name, kind: KIND, reason });
         }
         Ok(Self { name, header, file, sealed })
@@ -228,7 +231,8 @@ impl PartFile {
         let end = self.range().end;
         for (expected, row) in (first..).zip(&rows) {
             if row.position != expected || expected >= end {
-                let reason = format!("file {}, expected {expected} of a shard that ends at {end}", row.position);
+                let reason =
+                    format!("file {}, expected {expected} of a shard that ends at {end}", row.position);
                 return Err(Fault::Row { row: expected - self.header.first, reason });
             }
         }

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use virtualize::{ByteRange, Object, StoreError, StoreOptions};
 use virtualize_store::{SideFile, create_folder, local_path, open, put, url_of};
 
-use super::{PartsError, sealed::{END, Fault, Sealed}};
+use super::{
+    PartsError,
+    sealed::{END, Fault, Sealed},
+};
 
 /// Greatest size of a part in bytes. A part is read whole.
 const PART: u64 = 2 << 30;

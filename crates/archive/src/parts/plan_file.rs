@@ -176,7 +176,8 @@ impl PlanFile {
         match *read == self.listing {
             true => Ok(()),
             false => {
-                let reason = format!("SHA-256 of the files is {}, expected {}", read.sha256, self.listing.sha256);
+                let reason =
+                    format!("SHA-256 of the files is {}, expected {}", read.sha256, self.listing.sha256);
                 Err(PartsError::Damaged { name: self.name.clone(), kind: KIND, reason })
             }
         }

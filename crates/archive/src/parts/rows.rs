@@ -230,11 +230,7 @@ pub(super) fn read(
     positions.into_iter().zip(items).zip(outcomes).map(row).collect()
 }
 
-fn outcomes(
-    group: &Group<'_>,
-    items: &[Item],
-    members: Vec<Option<Member>>,
-) -> Result<Vec<Outcome>, Fault> {
+fn outcomes(group: &Group<'_>, items: &[Item], members: Vec<Option<Member>>) -> Result<Vec<Outcome>, Fault> {
     let (opened, attempts) = (group.optional_bytes("opened")?, group.numbers("attempts")?);
     let (classes, errors) = (group.optional_bytes("class")?, group.optional_bytes("error")?);
     let times = group.optional_numbers("milliseconds")?;
@@ -255,7 +251,10 @@ fn outcomes(
             continue;
         };
         if class.is_some() {
-            return Err(Fault::Column { name: "class", reason: "a failure of a file that was read".to_owned() });
+            return Err(Fault::Column {
+                name: "class",
+                reason: "a failure of a file that was read".to_owned(),
+            });
         }
         let (opened, replaced) = opened_of(item, opened.as_ref())?;
         let member = with_sources(member, &opened, sources.as_ref())?;
@@ -278,10 +277,7 @@ fn outcomes(
 type Member = (MemberRow, Option<ByteArray>);
 
 /// Reads the records, without sources; `None` for files that could not be read.
-fn members(
-    group: &Group<'_>,
-    shared: &mut HashMap<Bytes, Arc<str>>,
-) -> Result<Vec<Option<Member>>, Fault> {
+fn members(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<Vec<Option<Member>>, Fault> {
     let formats = group.optional_numbers("zarr_format")?;
     let (storages, signatures) = (group.optional_bytes("storage")?, group.optional_bytes("signature")?);
     let (extents, sources) = (group.optional_bytes("extent")?, group.optional_bytes("sources")?);
@@ -396,11 +392,7 @@ fn opened_of(item: &Item, opened: Option<&ByteArray>) -> Result<(Item, bool), Fa
     Ok((Item { size, etag, modified, ..item.clone() }, replaced))
 }
 
-fn with_sources(
-    member: MemberRow,
-    opened: &Item,
-    sources: Option<&ByteArray>,
-) -> Result<MemberRow, Fault> {
+fn with_sources(member: MemberRow, opened: &Item, sources: Option<&ByteArray>) -> Result<MemberRow, Fault> {
     let Some(sources) = sources else { return Ok(MemberRow { sources: own_source(opened), ..member }) };
     let parts: Vec<SourceParts> = json("sources", sources)?;
     let source = |(url, etag, size, modified)| Source { url, etag, size, modified };

@@ -47,7 +47,8 @@ impl FromStr for ShardNumber {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        let parts =
+            text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         let shard = parts.map(|(number, of)| Self { number, of });
         let shard = shard.filter(|shard| (1..=shard.of).contains(&shard.number));
         shard.ok_or_else(|| "expected K/N, with K from 1 to N, such as 3/10".to_owned())
@@ -114,8 +115,12 @@ mod tests {
                 for missing in 0..ranges.len() {
                     let others = ranges.iter().enumerate().filter(|(at, _)| *at != missing);
                     let gaps = gaps(others.map(|(_, range)| range.clone()).collect(), files);
-                    let expected: Vec<_> =
-                        shards.iter().skip(missing).take(usize::from(!ranges[missing].is_empty())).copied().collect();
+                    let expected: Vec<_> = shards
+                        .iter()
+                        .skip(missing)
+                        .take(usize::from(!ranges[missing].is_empty()))
+                        .copied()
+                        .collect();
                     assert_eq!(shards_of(&gaps, of, files), expected);
                 }
             }
