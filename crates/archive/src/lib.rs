@@ -45,7 +45,7 @@ pub use join::combine;
 pub use journal::{Journal, JournalError, OptionDifference, Survey, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
-pub use parts::{PartsError, ShardNumber};
+pub use parts::{PartsError, ShardNumber, shard_size};
 pub use plan::{
     Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,

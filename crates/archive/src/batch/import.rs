@@ -1,5 +1,7 @@
 //! Imports the parts that other machines read.
 
+use std::ops::Range;
+
 use tokio::sync::mpsc;
 
 use super::Batch;
@@ -19,8 +21,13 @@ enum Step {
 }
 
 impl Batch {
-    /// Checks all parts before anything changes. Returns them in the order of their files.
-    pub(super) async fn check_parts(&self, listing: ListingId) -> Result<Vec<CheckedPart>, Error> {
+    /// Checks all parts before anything changes: they must have the files at the positions `unread`, which the journal
+    /// does not have. Returns them in the order of their files.
+    pub(super) async fn check_parts(
+        &self,
+        listing: ListingId,
+        unread: &[Range<u64>],
+    ) -> Result<Vec<CheckedPart>, Error> {
         if self.parts.is_empty() {
             return Ok(Vec::new());
         }
@@ -37,7 +44,7 @@ impl Batch {
             };
             set.add(&location, &part, &expected)?;
         }
-        Ok(set.complete(files)?)
+        Ok(set.complete(files, unread)?)
     }
 
     /// Adds the files of checked parts to the journal. The next part is read while one is added.

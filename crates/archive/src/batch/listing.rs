@@ -53,7 +53,7 @@ impl Batch {
             Ok(())
         })
         .await?;
-        let parts = Box::pin(self.check_parts(digest.finish())).await?;
+        let parts = Box::pin(self.check_parts(digest.finish(), &listing.unread(restart))).await?;
         if !restart {
             self.recheck(journal, &listing).await?;
             self.compare(journal, events)?;
@@ -97,7 +97,7 @@ impl Batch {
         Ok(())
     }
 
-    async fn for_each_planned(
+    pub(super) async fn for_each_planned(
         &self,
         plan: &str,
         mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,

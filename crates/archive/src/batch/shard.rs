@@ -8,10 +8,10 @@ use super::Batch;
 use crate::{
     Error, Event, Item, OptionConflict,
     event::Events,
-    journal::{Content, Outcome, Work},
+    journal::{Content, Listing, Outcome, Work},
     parts::{
         Expected, ListingDigest, ListingId, PartFile, PartHeader, PartRow, PartsError, PlanFile, PlanWriter,
-        ShardNumber, Spent, encode, line, parse_line, write, write_plan,
+        ShardNumber, Spent, encode, line, parse_line, shards_of, write, write_plan,
     },
     read::{Ended, Failure, Outage, WorkQueue, read_all},
 };
@@ -86,6 +86,24 @@ impl Batch {
         events.tell(Event::Listed { files, pending: files, complete: true });
         write_plan(plan, writer.finish(plan)?, self.overwrite, &self.options.store).await?;
         Ok(files)
+    }
+
+    /// Returns the shards of a plan that are to be read: those with files that the journal does not have. Checks first
+    /// that the journal can be used.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn unread_shards(&self, plan: &str, of: u64) -> Result<Vec<ShardNumber>, Error> {
+        self.check()?;
+        self.check_combined()?;
+        if !self.journal_path().exists() {
+            let files = PlanFile::open(plan, &self.options.store).await?.listing.files;
+            return Ok(shards_of(std::slice::from_ref(&(0..files)), of, files));
+        }
+        let (mut journal, restart) = self.open_journal(&Events::new(|_| ()))?;
+        let mut listing = Listing::default();
+        self.for_each_planned(plan, |items| Ok(journal.stage(&items, &mut listing)?)).await?;
+        Ok(shards_of(&listing.unread(restart), of, listing.items))
     }
 
     /// Reads the files of a shard and writes them as a part, on any machine. The part is complete, or it is not

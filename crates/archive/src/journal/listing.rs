@@ -270,8 +270,7 @@ fn stage(transaction: &Transaction<'_>, item: &Item, listing: &mut Listing) -> r
         item.modified,
         (!item.properties.is_empty()).then(|| Value::Object(item.properties.clone()).to_string())
     ])?;
-    listing.files += new as u64;
-    listing.pending += if pending { new as u64 } else { 0 };
+    listing.count(new > 0, pending);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Rows of `files`, and the record of each file that is done.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -50,12 +50,37 @@ pub(crate) struct Work {
 }
 
 /// Counts of a listing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Listing {
     /// Number of files listed so far.
     pub(crate) files: u64,
     /// Number of those that have to be read.
     pub(crate) pending: u64,
+    /// Number of listed items: a file may be listed repeatedly.
+    pub(crate) items: u64,
+    /// Positions of the items that have to be read.
+    pub(super) unread: Vec<Range<u64>>,
+}
+
+impl Listing {
+    /// Returns the positions of the items that have to be read: all, if the run starts over.
+    pub(crate) fn unread(&self, restart: bool) -> Vec<Range<u64>> {
+        if restart { std::iter::once(0..self.items).collect() } else { self.unread.clone() }
+    }
+
+    /// Counts the next item: whether it is a new file, and whether that has to be read.
+    pub(super) fn count(&mut self, is_new: bool, is_pending: bool) {
+        let position = self.items;
+        self.items += 1;
+        self.files += u64::from(is_new);
+        if is_new && is_pending {
+            self.pending += 1;
+            match self.unread.last_mut() {
+                Some(last) if last.end == position => last.end += 1,
+                _ => self.unread.push(position..position + 1),
+            }
+        }
+    }
 }
 
 /// A change to a file since it was read.

@@ -8,7 +8,7 @@ use virtualize::StoreOptions;
 use super::{
     PartFile, PartsError, ShardNumber,
     part::Expected,
-    shard::{gaps, shards_of},
+    shard::{gaps, overlaps, shards_of},
 };
 use crate::list::{Filter, Input, ListError, ListOptions, list};
 
@@ -54,10 +54,15 @@ impl PartSet {
         Ok(())
     }
 
-    /// Checks that the parts have all files, and returns them in the order of their files, equal ones once.
-    pub(crate) fn complete(mut self, files: u64) -> Result<Vec<CheckedPart>, PartsError> {
+    /// Checks that the parts have all unread files, given by their positions, and returns them in the order of their
+    /// files, equal ones once.
+    pub(crate) fn complete(
+        mut self,
+        files: u64,
+        unread: &[Range<u64>],
+    ) -> Result<Vec<CheckedPart>, PartsError> {
         let ranges = self.0.iter().map(|part| part.range.clone()).collect();
-        let gaps = gaps(ranges, files);
+        let gaps = overlaps(&gaps(ranges, files), unread);
         if !gaps.is_empty() {
             return Err(self.missing(&gaps, files));
         }

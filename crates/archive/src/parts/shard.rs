@@ -55,6 +55,12 @@ impl FromStr for ShardNumber {
     }
 }
 
+/// Returns the number of files of a shard that suits a listing of `files` files: 1,000 to 10,000 if there are enough
+/// files for 16 workers, else at least 250.
+pub fn shard_size(files: u64) -> u64 {
+    (files / 256).max((files / 16).min(1000)).clamp(250, 10_000)
+}
+
 /// Returns the ranges of positions that `covered` leaves out of `0..files`.
 pub(super) fn gaps(mut covered: Vec<Range<u64>>, files: u64) -> Vec<Range<u64>> {
     covered.sort_by_key(|range| (range.start, range.end));
@@ -71,8 +77,22 @@ pub(super) fn gaps(mut covered: Vec<Range<u64>>, files: u64) -> Vec<Range<u64>> 
     gaps
 }
 
+/// Returns the positions that are in ranges of both. Each must be in ascending order, without overlaps.
+pub(super) fn overlaps(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut both = Vec::new();
+    while let (Some(first), Some(second)) = (one.peek(), other.peek()) {
+        let range = first.start.max(second.start)..first.end.min(second.end);
+        if first.end <= second.end { one.next() } else { other.next() };
+        if !range.is_empty() {
+            both.push(range);
+        }
+    }
+    both
+}
+
 /// Returns the shards of `of` that have files in the gaps.
-pub(super) fn shards_of(gaps: &[Range<u64>], of: u64, files: u64) -> Vec<ShardNumber> {
+pub(crate) fn shards_of(gaps: &[Range<u64>], of: u64, files: u64) -> Vec<ShardNumber> {
     let mut shards = Vec::new();
     for gap in gaps {
         let mut position = gap.start;
@@ -123,6 +143,26 @@ mod tests {
                         .collect();
                     assert_eq!(shards_of(&gaps, of, files), expected);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_of_shards() {
+        let sizes = [1, 3_999, 8_000, 16_000, 300_000, 10_000_000].map(shard_size);
+        assert_eq!(sizes, [250, 250, 500, 1_000, 1_171, 10_000]);
+    }
+
+    #[test]
+    fn positions_in_both() {
+        let pairs = |ranges: &[Range<u64>]| ranges.iter().flat_map(Clone::clone).collect::<Vec<_>>();
+        let ranges = |bits: u32| -> Vec<Range<u64>> {
+            let all: Vec<_> = (0..8).filter(|bit| bits & (1 << bit) != 0).map(|at| at..at + 1).collect();
+            gaps(gaps(all, 8), 8)
+        };
+        for one in 0..256 {
+            for other in [0, 0x0f, 0x5a, 0xff, 0x81, 0x3c] {
+                assert_eq!(pairs(&overlaps(&ranges(one), &ranges(other))), pairs(&ranges(one & other)));
             }
         }
     }
