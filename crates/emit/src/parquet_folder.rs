@@ -13,7 +13,9 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hasher},
     io,
+    num::NonZeroU32,
     ops::ControlFlow,
     sync::Arc,
 };
@@ -33,9 +35,11 @@ use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source, ZarrFormat
 use crate::{
     EmitError, Sink,
     array_chunks::ArrayChunks,
+    changes::{Changes, Kept, counts_v2},
     consolidated::documents,
     format::{Entry, Format, Writer, kerchunk_python},
     parquet_column::{Column, Out, Spelling},
+    parquet_rows::{column, with_rows},
 };
 
 /// Largest number of rows per file, which bounds memory use.
@@ -71,6 +75,7 @@ fn write(
     chunks: &mut dyn ChunkReader,
     format: Format,
     sink: &mut dyn Sink,
+    changes: Option<&Changes<'_>>,
 ) -> Result<(), EmitError> {
     let record_size = format.record_size();
     if record_size.get() > MOST_RECORDS {
@@ -79,15 +84,45 @@ fn write(
     check_names("", &hierarchy.root.children)?;
     let metadata: Map<String, Value> =
         documents(hierarchy)?.into_iter().filter(|(key, _)| key != ".zmetadata").collect();
+    let before = changes.map_or(Ok(Value::Null), |changes| earlier(changes, record_size, sink))?;
     let mut table = Table::default();
     for (path, array) in hierarchy.arrays() {
-        let records = u64::from(record_size.get());
-        let chunks = ArrayChunks::new(chunks, (&path, array), 0);
-        let total = chunks.total;
-        Records { path: &path, records, total, has_url: false, next: 0 }.write(chunks, &mut table, sink)?;
+        let counts = array.chunk_grid.counts(&array.shape);
+        let kept = changes.map(|changes| {
+            let zarray = before.get(format!("{path}/.zarray"));
+            (changes, changes.of(&path, &counts, zarray.and_then(counts_v2)))
+        });
+        let start = kept.map_or(0, |(_, kept)| kept.start);
+        let chunks = ArrayChunks::new(chunks, (&path, array), start);
+        let (total, records) = (chunks.total, u64::from(record_size.get()));
+        let mut files = Records { path: &path, records, total, has_url: false, next: 0 };
+        table.clear();
+        if let Some((changes, kept)) = kept
+            && files.keep(changes, kept, &mut table, sink)?
+        {
+            continue;
+        }
+        files.write(chunks, start, &mut table, sink)?;
     }
     let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
     Ok(sink.put(".zmetadata", format!("{document}\n").as_bytes())?)
+}
+
+/// Returns the metadata documents of the output that is extended; none if its files have another number of rows.
+fn earlier(changes: &Changes<'_>, record_size: NonZeroU32, sink: &mut dyn Sink) -> Result<Value, EmitError> {
+    const KEY: &str = ".zmetadata";
+    if !changes.has(KEY) {
+        return Ok(Value::Null);
+    }
+    let mut text = Vec::new();
+    sink.open(KEY)?.read_to_end(&mut text)?;
+    let failed =
+        |error: serde_json::Error| EmitError::Existing { key: KEY.to_owned(), reason: error.to_string() };
+    let mut document: Value = serde_json::from_slice(&text).map_err(failed)?;
+    match document.get("record_size").and_then(Value::as_u64) == Some(u64::from(record_size.get())) {
+        true => Ok(document.get_mut("metadata").map(Value::take).unwrap_or_default()),
+        false => Ok(Value::Null),
+    }
 }
 
 /// Rejects names for which fsspec would not find the chunks and return the fill value instead. It mistakes keys that
@@ -119,15 +154,72 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// Writes the chunks of the array in order of position, one file after the other.
-    fn write(
-        mut self,
-        chunks: ArrayChunks<'_>,
+    /// Keeps the files of an output that is extended, and reads the first rows of the file that changes within. Returns
+    /// whether all files are kept.
+    fn keep(
+        &mut self,
+        changes: &Changes<'_>,
+        kept: Kept,
+        table: &mut Table,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, EmitError> {
+        self.next = kept.start / self.records;
+        let end = if kept.all { self.total.div_ceil(self.records) } else { self.next };
+        let prefix = format!("{}/refs.", self.path);
+        for key in changes.below(self.path) {
+            let number = key.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".parq")?.parse().ok());
+            if number.is_some_and(|number: u64| number < end) {
+                sink.keep(&key)?;
+            }
+        }
+        if kept.all {
+            return Ok(true);
+        }
+        let rows = kept.start % self.records;
+        if rows > 0 && changes.has(&self.key(self.next)) {
+            self.read(self.next, Some(rows), table, sink)?;
+        }
+        // Whether a file before this one has a url matters for the leading files only.
+        let mut leading = 0..self.next.min(LEADING);
+        self.has_url = leading.clone().any(|file| !changes.has(&self.key(file)));
+        while let (false, Some(file)) = (self.has_url, leading.next()) {
+            let mut other = Table::default();
+            self.read(file, None, &mut other, sink)?;
+            self.has_url = !other.paths.is_empty();
+        }
+        Ok(false)
+    }
+
+    /// Reads the first rows, or all, of a file of the output that is extended.
+    fn read(
+        &self,
+        file: u64,
+        rows: Option<u64>,
         table: &mut Table,
         sink: &mut dyn Sink,
     ) -> Result<(), EmitError> {
-        table.clear();
-        let mut file = 0;
+        let key = self.key(file);
+        let mut bytes = Vec::new();
+        sink.open(&key)?.read_to_end(&mut bytes)?;
+        let rows = rows.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let failed = |error: ParquetError| EmitError::Existing { key, reason: error.to_string() };
+        *table = Table::read(bytes.into(), rows).map_err(failed)?;
+        Ok(())
+    }
+
+    fn key(&self, file: u64) -> String {
+        format!("{}/refs.{file}.parq", self.path)
+    }
+
+    /// Writes the chunks of the array from a position on, one file after the other. The table has the rows before it.
+    fn write(
+        mut self,
+        chunks: ArrayChunks<'_>,
+        start: u64,
+        table: &mut Table,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EmitError> {
+        let mut file = start / self.records;
         chunks.visit(|position, chunk| {
             if position / self.records != file {
                 self.put(file, table, sink)?;
@@ -137,6 +229,7 @@ impl Records<'_> {
             self.push(position, chunk, table).map(ControlFlow::Continue)
         })?;
         self.put(file, table, sink)?;
+        table.clear();
         self.leading(self.total.div_ceil(self.records), table, sink)
     }
 
@@ -181,7 +274,7 @@ impl Records<'_> {
     fn file(&self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         let rows = (self.total - file * self.records).min(self.records);
         table.pad(usize::try_from(rows).unwrap_or(usize::MAX));
-        let out = sink.create(&format!("{}/refs.{file}.parq", self.path))?;
+        let out = sink.create(&self.key(file))?;
         table.write(out).map_err(|error| match error {
             ParquetError::External(error) => match error.downcast::<io::Error>() {
                 Ok(error) => EmitError::Io(*error),
@@ -209,8 +302,8 @@ struct Table {
     sizes: Vec<i64>,
     raw_levels: Vec<i16>,
     raws: Vec<ByteArray>,
-    /// Distinct buffers of `raws`, by address and length.
-    buffers: HashSet<(usize, usize)>,
+    /// Digests of the values of `raws`.
+    distinct: HashSet<u64>,
 }
 
 impl Table {
@@ -223,7 +316,7 @@ impl Table {
         self.sizes.clear();
         self.raw_levels.clear();
         self.raws.clear();
-        self.buffers.clear();
+        self.distinct.clear();
     }
 
     /// Returns whether the table has no chunks.
@@ -267,8 +360,46 @@ impl Table {
             true => Bytes::from(format!("base64:{}", BASE64_STANDARD.encode(bytes))),
             false => bytes.clone(),
         };
-        self.buffers.insert((bytes.as_ptr().addr(), bytes.len()));
-        self.raws.push(ByteArray::from(bytes));
+        self.push_raw(ByteArray::from(bytes));
+    }
+
+    fn push_raw(&mut self, raw: ByteArray) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(raw.data());
+        self.distinct.insert(hasher.finish());
+        self.raws.push(raw);
+    }
+
+    /// Reads the first rows of a file, or all.
+    fn read(file: Bytes, rows: Option<usize>) -> Result<Self, ParquetError> {
+        with_rows(file, |group| {
+            let all = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
+            let rows = rows.unwrap_or(all);
+            let paths = column::<ByteArrayType>(group, 0, rows)?;
+            let raws = column::<ByteArrayType>(group, 3, rows)?;
+            let mut table = Self {
+                path_levels: paths.levels,
+                offsets: column::<Int64Type>(group, 1, rows)?.values,
+                sizes: column::<Int64Type>(group, 2, rows)?.values,
+                raw_levels: raws.levels,
+                ..Self::default()
+            };
+            for url in paths.values {
+                table.push_read_url(url)?;
+            }
+            raws.values.into_iter().for_each(|raw| table.push_raw(raw));
+            Ok(table)
+        })
+    }
+
+    /// Appends a url that was read.
+    fn push_read_url(&mut self, url: ByteArray) -> Result<(), ParquetError> {
+        if self.last.as_ref().is_none_or(|last| last.url.as_bytes() != url.data()) {
+            self.runs += 1;
+            self.last = Some(Arc::new(Source { url: url.as_utf8()?.to_owned(), ..Source::default() }));
+        }
+        self.paths.push(url);
+        Ok(())
     }
 
     /// Writes the table as a Parquet file with one row group.
@@ -323,7 +454,7 @@ impl Table {
 
     /// Returns the encoding of `raw`. Only one is tried, since inline chunks can be large.
     fn raw_spellings(&self) -> [Spelling; 1] {
-        [Spelling { dictionary: self.buffers.len() < self.raws.len(), ..DICTIONARY }]
+        [Spelling { dictionary: self.distinct.len() < self.raws.len(), ..DICTIONARY }]
     }
 }
 

@@ -148,7 +148,7 @@ pub async fn commit_chunks(
             chunks: &mut *chunks,
             sources: Sources::new(Containers::new(prefixes(repository.config()))),
         };
-        match work.run(location).await {
+        match Box::pin(work.run(location)).await {
             Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {
                 tokio::time::sleep(Duration::from_millis(100) * attempt).await;
                 attempt += 1;

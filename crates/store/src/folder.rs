@@ -11,7 +11,7 @@ use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
 use tempfile::TempDir;
 
 use crate::{
-    Allowed, Receipt, StoreError, StoreOptions,
+    Allowed, ExistingFolder, Receipt, StoreError, StoreOptions,
     aside::{self, Aside, INNER, OLD},
     clients::Purpose,
     connect::connect,
@@ -34,6 +34,12 @@ pub struct SideFolder {
     _locked: File,
     /// Keys of the files, in the order in which they were started.
     keys: Vec<String>,
+    /// The output that is extended.
+    existing: Option<Parts>,
+    /// Keys of its files that are kept.
+    kept: BTreeSet<String>,
+    /// Receipt of all files, once they are durable.
+    content: Option<Receipt>,
 }
 
 /// Maximum concurrent uploads; each object is held in memory whole.
@@ -71,9 +77,38 @@ impl SideFolder {
                 (target, aside)
             }
         };
-        let this = Self { target, overwrite, aside, _locked: locked, keys: Vec::new() };
+        let this = Self {
+            target,
+            overwrite,
+            aside,
+            _locked: locked,
+            keys: Vec::new(),
+            existing: None,
+            kept: BTreeSet::new(),
+            content: None,
+        };
         fs::create_dir(this.inner()).map_err(|error| StoreError::io(&this.target.name(), &error))?;
         Ok(this)
+    }
+
+    /// Creates a set of files that replaces an output, of which some files may be kept.
+    pub fn extend(target: &str, existing: &ExistingFolder) -> Result<Self, StoreError> {
+        let this = Self::create(target, true)?;
+        Ok(Self { existing: Some(existing.parts.clone()), ..this })
+    }
+
+    /// Keeps a file of the output that is extended: links or copies a local file; objects stay where they are.
+    pub fn keep(&mut self, key: &str) -> io::Result<()> {
+        if let Location::Local(target) = &self.target {
+            let (from, to) = (target.join(key), self.place(key)?);
+            fs::hard_link(&from, &to).or_else(|_| {
+                fs::copy(&from, &to)?;
+                File::open(&to)?.sync_all()
+            })?;
+        }
+        self.kept.insert(key.to_owned());
+        self.keys.push(key.to_owned());
+        Ok(())
     }
 
     /// Checks that the real path of the temporary folder may be written.
@@ -86,6 +121,15 @@ impl SideFolder {
 
     /// Creates the file of a key such as `a/b.json`.
     pub fn file(&mut self, key: &str) -> io::Result<File> {
+        let path = self.place(key)?;
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{key}: {error}"));
+        let file = File::create_new(&path).map_err(named)?;
+        self.keys.push(key.to_owned());
+        Ok(file)
+    }
+
+    /// Returns the path of a file, and creates its folder.
+    fn place(&self, key: &str) -> io::Result<PathBuf> {
         if key.split('/').any(|name| matches!(name, "" | "." | "..")) || key.contains(['\\', '\0']) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -93,22 +137,29 @@ impl SideFolder {
             ));
         }
         let path = self.inner().join(key);
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{key}: {error}"));
         if let Some(folder) = path.parent() {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{key}: {error}"));
             fs::create_dir_all(folder).map_err(named)?;
         }
-        let file = File::create_new(&path).map_err(named)?;
-        self.keys.push(key.to_owned());
-        Ok(file)
+        Ok(path)
     }
 
     /// Makes all files durable if the target is local, and returns the receipt of what was written.
-    pub fn sync(&self) -> Result<Receipt, StoreError> {
+    pub fn sync(&mut self) -> Result<Receipt, StoreError> {
+        if let Some(content) = &self.content {
+            return Ok(content.clone());
+        }
         let is_local = matches!(self.target, Location::Local(_));
         let mut parts = Parts::default();
         let mut folders = BTreeSet::from([self.inner()]);
         for key in &self.keys {
             let path = self.inner().join(key);
+            let above = path.ancestors().skip(1).take_while(|folder| folder.starts_with(self.inner()));
+            folders.extend(above.map(Path::to_owned));
+            if let Some(existing) = self.existing.as_ref().filter(|_| self.kept.contains(key)) {
+                parts.add_from(existing, key);
+                continue;
+            }
             let read = File::open(&path).and_then(|mut file| {
                 if is_local {
                     file.sync_all()?;
@@ -117,18 +168,16 @@ impl SideFolder {
             });
             let (size, digest) = read.map_err(|error| StoreError::io(key, &error))?;
             parts.add_content(key, size, &digest);
-            let above = path.ancestors().skip(1).take_while(|folder| folder.starts_with(self.inner()));
-            folders.extend(above.map(Path::to_owned));
         }
         for folder in folders.iter().filter(|_| is_local) {
             sync_folder(folder).map_err(|error| StoreError::io(&self.target.name(), &error))?;
         }
-        Ok(parts.receipt())
+        Ok(self.content.insert(parts.receipt()).clone())
     }
 
-    /// Publishes the files: renames a local folder, or uploads objects in any order, except for the file started last,
-    /// which is uploaded after all others. Returns the receipt of the published output.
-    pub async fn finish(self, options: &StoreOptions) -> Result<Receipt, StoreError> {
+    /// Publishes the files: exchanges a local folder with the new one, or uploads objects in any order, except for the file
+    /// started last, which is uploaded after all others. Returns the receipt of the published output.
+    pub async fn finish(mut self, options: &StoreOptions) -> Result<Receipt, StoreError> {
         let content = self.sync()?;
         if let Location::Local(path) = &self.target {
             self.rename(path).map_err(|error| StoreError::io(&self.target.name(), &error))?;
@@ -147,13 +196,17 @@ impl SideFolder {
         self.aside.path().join(INNER)
     }
 
-    /// Renames the folder to its target. An existing target is moved aside first, and restored if the rename fails.
+    /// Renames the folder to its target. An existing target is exchanged with it at once or, on a file system that cannot do
+    /// that, moved aside first, and restored if the rename fails.
     fn rename(&self, target: &Path) -> io::Result<()> {
         let old = self.aside.path().join(OLD);
         let replaced = match target.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error),
             Ok(found) if found.is_dir() && (self.overwrite || is_empty(target)?) => {
+                if exchange(&self.inner(), target).is_ok() {
+                    return sync_folder(folder_of(target));
+                }
                 fs::rename(target, &old)?;
                 true
             }
@@ -172,15 +225,33 @@ impl SideFolder {
         let failed = |error| StoreError::remote(&name, &error);
         region::settle(&self.target, options).await?;
         let (store, prefix) = connect(&self.target, Purpose::Writing, options)?;
-        self.clear(store.as_ref(), &prefix).await?;
+        if self.existing.is_none() {
+            self.clear(store.as_ref(), &prefix).await?;
+        }
         let Some((last, others)) = self.keys.split_last() else { return Ok(()) };
+        let others = others.iter().filter(|key| !self.kept.contains(*key));
         let one = async |key: &str| {
             let bytes = fs::read(self.inner().join(key)).map_err(|error| StoreError::io(key, &error))?;
             let path = child(&prefix, key).map_err(failed)?;
             upload(store.as_ref(), &path, Bytes::from(bytes)).await.map(drop).map_err(failed)
         };
-        stream::iter(others.iter().map(Ok)).try_for_each_concurrent(UPLOADS, |key| one(key)).await?;
-        one(last).await
+        stream::iter(others.map(Ok)).try_for_each_concurrent(UPLOADS, |key| one(key)).await?;
+        one(last).await?;
+        self.remove_obsolete(store.as_ref(), &prefix).await
+    }
+
+    /// Deletes the objects of the output that was extended which are no longer part of it.
+    async fn remove_obsolete(&self, store: &dyn ObjectStore, prefix: &Key) -> Result<(), StoreError> {
+        let name = self.target.name();
+        let failed = |error| StoreError::remote(&name, &error);
+        let present: BTreeSet<&str> = self.keys.iter().map(String::as_str).collect();
+        let existing = self.existing.iter().flat_map(Parts::keys).filter(|key| !present.contains(key));
+        let obsolete: Vec<_> = existing.map(|key| child(prefix, key)).collect();
+        store
+            .delete_stream(stream::iter(obsolete).boxed())
+            .try_for_each(|_| async { Ok(()) })
+            .await
+            .map_err(failed)
     }
 
     /// Deletes the objects below the prefix, starting with the one that readers open first (which is uploaded last).
@@ -202,6 +273,18 @@ impl SideFolder {
         let found = store.list(Some(prefix)).map_ok(|object| object.location).boxed();
         store.delete_stream(found).try_for_each(|_| async { Ok(()) }).await.map_err(failed)
     }
+}
+
+/// Exchanges two folders at once.
+#[cfg(target_os = "linux")]
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn child(prefix: &Key, key: &str) -> object_store::Result<Key> {

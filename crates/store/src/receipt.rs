@@ -86,7 +86,7 @@ impl<W: Write> Write for Receipted<W> {
 }
 
 /// Files of an output by key, each with its size and an identifier of its content.
-#[derive(Default)]
+#[derive(Clone, Default, Debug)]
 pub struct Parts(BTreeMap<String, (u64, String)>);
 
 impl Parts {
@@ -103,6 +103,23 @@ impl Parts {
     /// Adds a file, identified by the digest of its content.
     pub(crate) fn add_content(&mut self, key: &str, size: u64, digest: &[u8]) {
         self.0.insert(key.to_owned(), (size, hex::encode(digest)));
+    }
+
+    /// Adds a file of other parts. Returns `false` if they do not have it.
+    pub(crate) fn add_from(&mut self, other: &Self, key: &str) -> bool {
+        let found = other.0.get(key);
+        self.0.extend(found.map(|found| (key.to_owned(), found.clone())));
+        found.is_some()
+    }
+
+    /// Returns the keys of the files.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Returns the size of a file in bytes.
+    pub(crate) fn size(&self, key: &str) -> Option<u64> {
+        self.0.get(key).map(|(size, _)| *size)
     }
 
     /// Returns the receipt of all files together.
@@ -133,13 +150,15 @@ pub async fn receipt(
         Location::Local(path) => {
             let (path, name) = (path.clone(), location.name());
             let read = tokio::task::spawn_blocking(move || {
-                local(&path).map_err(|error| StoreError::io(&path.display().to_string(), &error))
+                let found =
+                    local(&path).map_err(|error| StoreError::io(&path.display().to_string(), &error))?;
+                Ok(found.map(|parts| parts.receipt()))
             });
             let failed =
                 |error: tokio::task::JoinError| StoreError::Unavailable { name, reason: error.to_string() };
             read.await.map_err(failed)?
         }
-        Location::Bucket { .. } if deep => below(&location, options).await,
+        Location::Bucket { .. } if deep => Ok(below(&location, options).await?.map(|parts| parts.receipt())),
         _ => Ok(look(target, options).await?.map(|found| Receipt::of_object(&found))),
     }
 }
@@ -199,8 +218,8 @@ async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Sto
     }
 }
 
-/// Computes the receipt of all objects below a prefix.
-async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Receipt>, StoreError> {
+/// Lists all objects below a prefix. Returns `None` if there are none.
+pub(crate) async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Parts>, StoreError> {
     let prefix = format!("{}/", location.url());
     let mut parts = Parts::default();
     let mut after = None;
@@ -211,13 +230,13 @@ async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Rec
         }
         after = page.next;
         if after.is_none() {
-            return Ok((!parts.0.is_empty()).then(|| parts.receipt()));
+            return Ok((!parts.0.is_empty()).then_some(parts));
         }
     }
 }
 
-/// Computes the receipt of a local file or folder.
-fn local(path: &Path) -> Result<Option<Receipt>, io::Error> {
+/// Reads a local file, or all files of a folder. Returns `None` if there is none.
+pub(crate) fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
     let found = match fs::metadata(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -227,11 +246,11 @@ fn local(path: &Path) -> Result<Option<Receipt>, io::Error> {
     let mut parts = Parts::default();
     if found.is_dir() {
         add_folder(&mut parts, path, "")?;
-        return Ok((!parts.0.is_empty()).then(|| parts.receipt()));
+        return Ok((!parts.0.is_empty()).then_some(parts));
     }
     let (size, digest) = content(&mut File::open(path)?)?;
     parts.add_content("", size, &digest);
-    Ok(Some(parts.receipt()))
+    Ok(Some(parts))
 }
 
 /// Adds all files of a folder and its subfolders.

@@ -26,7 +26,8 @@ pub async fn commit(
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
     let (location, options) = reach_for_writing(target, options, store_options).await?;
-    virtualize_icechunk::commit(&store.hierarchy, &location, &options).await.map_err(failed(target))
+    let commit = virtualize_icechunk::commit(&store.hierarchy, &location, &options);
+    Box::pin(commit).await.map_err(failed(target))
 }
 
 /// Commits a store as [`commit`] does, with the chunks of a reader. The store contains metadata only; its manifests and
@@ -46,8 +47,8 @@ pub async fn commit_chunks(
 ) -> Result<Committed, Error> {
     let mut chunks = PassingChunks::new(chunks, (target, None), (relocation, others))?;
     let (location, options) = reach_for_writing(target, options, store_options).await?;
-    let done = virtualize_icechunk::commit_chunks(&store.hierarchy, &mut chunks, &location, &options).await;
-    done.map_err(failed(target))
+    let commit = virtualize_icechunk::commit_chunks(&store.hierarchy, &mut chunks, &location, &options);
+    Box::pin(commit).await.map_err(failed(target))
 }
 
 /// Returns the newest commit of a branch that has a property (key, value). Returns `None` if the repository or the

@@ -1,11 +1,15 @@
 use std::{
+    collections::BTreeMap,
     io::{self, BufWriter, Write},
     path::Path,
 };
 
 use bytes::Bytes;
-use virtualize_emit::{EmitError, Format, Sink};
-use virtualize_store::{OutputLock, OutputPlace, Receipt, Receipted, SideFile, SideFolder, StoreOptions};
+use virtualize_emit::{EmitError, Existing, Format, Sink};
+use virtualize_store::{
+    ExistingFolder, OutputLock, OutputPlace, Receipt, Receipted, SideFile, SideFolder, StoreError,
+    StoreOptions,
+};
 use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks};
 
 use crate::error::Error;
@@ -162,6 +166,41 @@ pub fn prepare_chunks(
     Ok(prepared)
 }
 
+/// Prepares an output of several files as [`prepare_chunks`] does, from the one that an earlier call wrote to the same place
+/// with the same format. Only files that change are written, and only chunks that have changed are read. `changed` has the
+/// row-major position of the first changed chunk of each array that has changed. `others` are the urls of the sources of all
+/// other chunks, which are needed if urls are rewritten. `expected` is the receipt of the earlier output.
+///
+/// For an output in a bucket, call this in the context of a tokio runtime, on a thread that may block.
+///
+/// # Errors
+/// As [`prepare_chunks`], and [`StoreError::Changed`] if the earlier output is not as expected.
+pub fn prepare_extension(
+    store: &VirtualStore,
+    chunks: &mut dyn ChunkReader,
+    (changed, others): (&BTreeMap<String, u64>, Urls<'_>),
+    destination: Destination<'_>,
+    expected: &Receipt,
+) -> Result<PreparedOutput, Error> {
+    let Destination { format, target, relocation, options, .. } = destination;
+    let place = place_of(target, format.is_several_files(), options)?;
+    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), (relocation, others))?;
+    let existing = match ExistingFolder::find(target, options)? {
+        Some(existing) if existing.receipt() == *expected => existing,
+        _ => {
+            let reason = "it is not what was written last".to_owned();
+            return Err(StoreError::Changed { name: target.to_owned(), reason }.into());
+        }
+    };
+    let mut folder = SideFolder::extend(target, &existing)?;
+    folder.check_place(options.writable.as_ref())?;
+    let sink = &mut FolderSink { folder: &mut folder, existing: Some(&existing) };
+    virtualize_emit::extend_files(&store.hierarchy, &mut chunks, changed, format, sink)
+        .map_err(|error| failed(target, error))?;
+    chunks.finish().map_err(of_chunks)?;
+    Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) })
+}
+
 /// Prepares an output, without a check of its sources.
 fn prepare_at(
     hierarchy: &Hierarchy,
@@ -180,7 +219,8 @@ fn prepare_at(
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite)?;
         folder.check_place(options.writable.as_ref())?;
-        virtualize_emit::write_files_chunks(hierarchy, chunks, format, &mut FolderSink(&mut folder))
+        let sink = &mut FolderSink { folder: &mut folder, existing: None };
+        virtualize_emit::write_files_chunks(hierarchy, chunks, format, sink)
             .map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
     }
@@ -222,15 +262,34 @@ impl PreparedOutput {
 }
 
 /// Adapter from a folder to the emitter's sink.
-struct FolderSink<'a>(&'a mut SideFolder);
+struct FolderSink<'a> {
+    folder: &'a mut SideFolder,
+    /// The output that is extended.
+    existing: Option<&'a ExistingFolder>,
+}
 
 impl Sink for FolderSink<'_> {
     fn create(&mut self, key: &str) -> io::Result<Box<dyn Write + Send + '_>> {
-        Ok(Box::new(BufWriter::new(self.0.file(key)?)))
+        Ok(Box::new(BufWriter::new(self.folder.file(key)?)))
     }
 
     fn put(&mut self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        self.0.file(key)?.write_all(bytes)
+        self.folder.file(key)?.write_all(bytes)
+    }
+
+    fn existing(&self) -> Vec<String> {
+        self.existing.iter().flat_map(|existing| existing.keys()).map(str::to_owned).collect()
+    }
+
+    fn open(&mut self, key: &str) -> io::Result<Box<dyn Existing>> {
+        match self.existing {
+            Some(existing) => Ok(Box::new(existing.open(key)?)),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, format!("{key}: not found"))),
+        }
+    }
+
+    fn keep(&mut self, key: &str) -> io::Result<()> {
+        self.folder.keep(key)
     }
 }
 
