@@ -7,7 +7,7 @@ mod common;
 use std::{fs, io::Write, path::Path};
 
 use common::{options, run};
-use virtualize_store::{SideFolder, StoreError};
+use virtualize_store::{ExistingFolder, SideFolder, StoreError};
 
 fn names(folder: &Path) -> Vec<String> {
     let all = fs::read_dir(folder).unwrap();
@@ -95,4 +95,31 @@ fn keys_stay_within_and_come_once() {
     for key in ["a", "a/b"] {
         assert!(folder.file(key).is_err(), "{key:?}");
     }
+}
+
+#[test]
+fn an_extension_keeps_files_and_replaces_the_folder_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("store");
+    let path = target.to_str().unwrap();
+    let mut folder = SideFolder::create(path, false).unwrap();
+    for key in ["a/0", "a/1", "b"] {
+        put(&mut folder, key);
+    }
+    let receipt = run(folder.finish(&options())).unwrap();
+    let existing = ExistingFolder::find(path, &options()).unwrap().unwrap();
+    assert_eq!(existing.receipt(), receipt);
+    let opened = fs::File::open(target.join("a/1")).unwrap();
+    let mut folder = SideFolder::extend(path, &existing).unwrap();
+    folder.keep("a/0").unwrap();
+    folder.file("a/1").unwrap().write_all(b"new").unwrap();
+    assert!(folder.keep("a/1").is_err() && folder.keep("missing").is_err() && folder.keep("../x").is_err());
+    let extended = run(folder.finish(&options())).unwrap();
+    assert_eq!(ExistingFolder::find(path, &options()).unwrap().unwrap().receipt(), extended);
+    assert_eq!(names(&target), ["a"]);
+    assert_eq!(names(&target.join("a")), ["0", "1"]);
+    assert_eq!(fs::read_to_string(target.join("a/1")).unwrap(), "new");
+    assert_eq!(names(root.path()), ["store"]);
+    // A reader that has opened a file goes on reading the earlier output.
+    assert_eq!(std::io::read_to_string(opened).unwrap(), "a/1");
 }

@@ -10,7 +10,7 @@ use common::{conforms, content, options};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{SideFolder, StoreError, StoreOptions, open, put};
+use virtualize_store::{ExistingFolder, SideFolder, StoreError, StoreOptions, open, put};
 
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
@@ -114,6 +114,42 @@ async fn folders_become_objects_below_a_prefix() {
     write(true, &["b/zarr.json", "zarr.json"]).await.unwrap();
     assert!(!there("a/c/0") && there("b/zarr.json") && there("zarr.json"));
     assert!(root.path().join("bucket/folder/a b.nc").is_file());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_uploads_what_has_changed() {
+    const TARGET: &str = "s3://bucket/out/store.zarr";
+    let root = bucket();
+    let options = signed(&serve(root.path(), true).await, SECRET);
+    let write = |folder: &mut SideFolder, key: &str, text: &str| {
+        std::io::Write::write_all(&mut folder.file(key).unwrap(), text.as_bytes()).unwrap();
+    };
+    let mut folder = SideFolder::create(TARGET, false).unwrap();
+    for key in ["a/0", "a/1", "b", "zarr.json"] {
+        write(&mut folder, key, "before");
+    }
+    let published = folder.finish(&options).await.unwrap();
+    let path = |key: &str| root.path().join("bucket/out/store.zarr").join(key);
+    let written = |key: &str| std::fs::metadata(path(key)).unwrap().modified().unwrap();
+    let before = written("a/0");
+    let reached = options.clone();
+    let extended = tokio::task::spawn_blocking(move || {
+        let existing = ExistingFolder::find(TARGET, &reached).unwrap().unwrap();
+        assert_eq!(existing.receipt(), published);
+        let mut text = String::new();
+        existing.open("a/1").unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "before");
+        let mut folder = SideFolder::extend(TARGET, &existing).unwrap();
+        folder.keep("a/0").unwrap();
+        write(&mut folder, "a/1", "after");
+        write(&mut folder, "zarr.json", "after");
+        folder
+    });
+    extended.await.unwrap().finish(&options).await.unwrap();
+    let text = |key: &str| std::fs::read_to_string(path(key)).unwrap();
+    assert_eq!([text("a/0"), text("a/1"), text("zarr.json")], ["before", "after", "after"]);
+    assert!(!path("b").exists());
+    assert_eq!(written("a/0"), before);
 }
 
 #[tokio::test]
