@@ -1,13 +1,14 @@
 //! Metadata of a file, without its chunks: what a combined dataset is planned and joined from.
-#![allow(dead_code, reason = "the join and the journal are moved to it")]
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, ChunkManifest, NodePath, Source, ZarrFormat};
+use virtualize::zarr::{
+    Array, ChunkManifest, Hierarchy, Lengths, Node, NodePath, References, Source, SourceId, ZarrFormat, node,
+};
 
-use crate::Item;
+use crate::{Item, Member, error::CombineError, values::variable::is_variable};
 
 /// Metadata of a file, without its chunks. Documents of the same text share one [`ParsedNode`].
 #[derive(Clone, PartialEq, Debug)]
@@ -24,6 +25,55 @@ pub(crate) struct Head {
     pub(crate) digests: BTreeMap<NodePath, String>,
     /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub(crate) given: BTreeMap<String, Value>,
+}
+
+impl Head {
+    /// Returns the groups and arrays without chunks. The values of arrays with elements of variable length are inline if
+    /// they were read, and otherwise in some file, as far as [`crate::wanted`] can tell.
+    pub(crate) fn hierarchy(&self) -> Hierarchy {
+        let mut hierarchy = Hierarchy::new(self.format);
+        for HeadNode { path, node, .. } in &self.nodes {
+            match &**node {
+                ParsedNode::Group(attributes) => {
+                    if let Some(group) = hierarchy.root.make_group(path) {
+                        group.attributes.clone_from(attributes);
+                    }
+                }
+                ParsedNode::Array(array) => {
+                    let mut array = array.clone();
+                    if is_variable(&array.data_type) {
+                        array.chunks = stand_in(self.values.get(&**path));
+                    }
+                    let (parent, name) = node::split(path);
+                    if let Some(group) = hierarchy.root.make_group(parent) {
+                        group.children.insert(name.to_owned(), Node::Array(array));
+                    }
+                }
+            }
+        }
+        hierarchy
+    }
+
+    /// Returns the attributes of the root.
+    pub(crate) fn root_attributes(&self) -> Option<&Map<String, Value>> {
+        match &*self.nodes.first()?.node {
+            ParsedNode::Group(attributes) => Some(attributes),
+            ParsedNode::Array(_) => None,
+        }
+    }
+}
+
+/// Returns chunks that are inline if values were read, and in a file otherwise.
+fn stand_in(values: Option<&Bytes>) -> ChunkManifest {
+    match values {
+        Some(values) => ChunkManifest { references: Vec::new(), inline: [(0, values.clone())].into() },
+        None => ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![0],
+            lengths: Lengths::Uniform(1),
+        }),
+    }
 }
 
 /// A group or array of a file.
@@ -71,4 +121,57 @@ pub(crate) trait Members: Send {
     /// # Errors
     /// A record that cannot be read.
     fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Self::Error>;
+}
+
+/// Files in memory. Their rows count from 0.
+pub(crate) struct MemoryMembers {
+    heads: Vec<Head>,
+    chunks: Vec<BTreeMap<NodePath, FileChunks>>,
+}
+
+impl MemoryMembers {
+    /// Takes the files in the order of their rows.
+    pub(crate) fn new(members: impl IntoIterator<Item = Member>) -> Self {
+        let (heads, chunks) = members.into_iter().map(split).unzip();
+        Self { heads, chunks }
+    }
+}
+
+impl Members for MemoryMembers {
+    type Error = CombineError;
+
+    fn head(&mut self, row: u64) -> Result<Head, CombineError> {
+        usize::try_from(row).ok().and_then(|row| self.heads.get(row)).cloned().ok_or(CombineError::Nothing)
+    }
+
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, CombineError> {
+        let chunks = usize::try_from(row).ok().and_then(|row| self.chunks.get(row));
+        chunks.and_then(|chunks| chunks.get(path)).cloned().ok_or(CombineError::Nothing)
+    }
+}
+
+/// Separates the metadata of a file from its chunks.
+fn split(member: Member) -> (Head, BTreeMap<NodePath, FileChunks>) {
+    let Member { item, hierarchy, values, digests, given } = member;
+    let sources: Arc<[Arc<Source>]> = hierarchy.sources.into_iter().map(Arc::new).collect();
+    let (mut nodes, mut chunks) = (Vec::new(), BTreeMap::new());
+    let mut rest = vec![(NodePath::new(), Node::Group(hierarchy.root))];
+    while let Some((path, own)) = rest.pop() {
+        let (parsed, count) = match own {
+            Node::Group(group) => {
+                let children = group.children.into_iter();
+                rest.extend(children.map(|(name, child)| (node::join(&path, &name), child)));
+                (ParsedNode::Group(group.attributes), 0)
+            }
+            Node::Array(mut array) => {
+                let manifest = std::mem::take(&mut array.chunks);
+                let count = manifest.len();
+                chunks.insert(path.clone(), FileChunks { chunks: manifest, sources: Arc::clone(&sources) });
+                (ParsedNode::Array(array), count)
+            }
+        };
+        nodes.push(HeadNode { path: path.into(), node: Arc::new(parsed), count });
+    }
+    let values = values.into_iter().map(|(path, values)| (path, values.bytes)).collect();
+    (Head { item, format: hierarchy.format, nodes, values, digests, given }, chunks)
 }

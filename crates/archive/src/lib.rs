@@ -41,7 +41,6 @@ pub use compat::{
 pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
 pub use item::Item;
-pub use join::combine;
 pub use journal::{Journal, JournalError, OptionDifference, Survey, journal_beside};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};

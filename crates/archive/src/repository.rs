@@ -18,7 +18,8 @@ use crate::{
     Along, Error, Item, Layout, Member,
     compat::{Signature, differences, wanted},
     error::CombineError,
-    join::combine,
+    head::MemoryMembers,
+    join::{Combined, JoinedChunks, collect, combine},
     plan::{Block, Direction, FileExtent, Files, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
     values::dates::date_of,
 };
@@ -90,17 +91,25 @@ impl AppendTarget<'_> {
         let known = member(&there, self.target, &layout, store_options).await?;
         let more = member(store, store.name(), &layout, store_options).await?;
         let era = self.era(&[&known, &more], &layout)?;
-        let mut members: BTreeMap<u64, Member> = [(0, known), (1, more)].into();
-        let mut given = |row| members.remove(&row).ok_or(CombineError::Nothing);
-        let joined = combine(&era, &layout, &PlanOptions::default(), &mut given);
-        let (mut whole, _) =
-            joined.map_err(|error| self.refuse(group.trim_matches('/'), error.to_string()))?;
+        let mut whole = self.combined(&era, &layout, [known, more])?;
         keep_attributes(&mut whole.root, &there.hierarchy.root);
         let whole = VirtualStore::of(whole, store.name());
         let committed = virtualize::documents_of(&whole, group)?;
         let documents =
             update.documents.into_iter().filter(|(path, _)| committed.contains_key(path)).collect();
         Ok((whole, Update { documents, grows: None, ..update }))
+    }
+
+    /// Combines both.
+    fn combined(&self, era: &PlannedEra, layout: &Layout, members: [Member; 2]) -> Result<Hierarchy, Error> {
+        let group = self.options.group.trim_matches('/');
+        let mut members = MemoryMembers::new(members);
+        let go_on = &mut || Ok::<_, CombineError>(());
+        let joined = combine(era, layout, &PlanOptions::default(), &mut members, go_on);
+        let Combined { hierarchy, chunks, .. } =
+            joined.map_err(|error| self.refuse(group, error.to_string()))?;
+        let whole = collect(hierarchy, &mut JoinedChunks::new(members, chunks));
+        whole.map_err(|error| self.refuse(group, error.to_string()))
     }
 
     /// Checks that both have the same arrays, and that the new dataset has not been appended already.

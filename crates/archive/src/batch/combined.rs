@@ -1,17 +1,20 @@
 //! Combines all files into one dataset, from the rows of the journal alone.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use virtualize::zarr::{Group, Hierarchy, Node, SourceId};
+use virtualize::zarr::Hierarchy;
 
 use crate::{
     Error, Event, Journal, Layout,
     compat::{Difference, Signature, differences},
     error::{CombineError, Note},
     event::Events,
-    join::combine,
+    head::{FileChunks, Head, Members},
+    join::{ChunkPlaces, Combined, JoinedChunks, combine},
     journal::{JournalError, Planned},
-    plan::{Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
+    plan::{Files, Known, Plan, PlanOptions, Signatures, coordinates, plan},
 };
 
 /// Maximum number of differences that an error names.
@@ -87,45 +90,68 @@ impl Combination {
         blocks.filter_map(|block| id_of(&self.ids, block.row)).collect()
     }
 
-    /// Combines the files, each era in its own group. The notes are meant for the user.
-    pub(super) fn hierarchy(
+    /// Combines the metadata of the files, each era in its own group.
+    pub(super) fn combine(
         &self,
-        journal: &Journal,
+        journal: &Arc<Mutex<Journal>>,
         events: &Events,
         cancel: &CancellationToken,
-    ) -> Result<(Hierarchy, Vec<String>), Error> {
+    ) -> Result<CombinedFiles<'_>, Error> {
         let mut progress = Progress { events, cancel, done: 0, files: self.files() as u64 };
-        let mut notes: Vec<String> =
-            self.plan.notes.iter().map(|note| format!("{}: {}", note.subject, note.text)).collect();
-        let mut whole: Option<Hierarchy> = None;
+        let mut notes: Vec<Note> = self.plan.notes.clone();
+        let mut members = Rows { journal: Arc::clone(journal), ids: &self.ids };
+        let (mut whole, mut chunks): (Option<Hierarchy>, _) = (None, ChunkPlaces::default());
         for era in &self.plan.eras {
-            let (hierarchy, said) = self.era(era, journal, &mut progress)?;
-            notes.extend(said.iter().map(|note| format!("{}: {}", note.subject, note.text)));
-            match &mut whole {
-                None if era.group.is_empty() => whole = Some(hierarchy),
-                _ => graft(
-                    whole.get_or_insert_with(|| Hierarchy::new(hierarchy.format)),
-                    &era.group,
-                    hierarchy,
-                ),
+            let combined: Combined<'_> =
+                combine(era, &self.layout, &self.options, &mut members, &mut || progress.step())?;
+            notes.extend(combined.notes);
+            chunks.graft(&era.group, combined.chunks);
+            let whole = whole.get_or_insert_with(|| Hierarchy::new(combined.hierarchy.format));
+            if let Some(group) = whole.root.make_group(&era.group) {
+                *group = combined.hierarchy.root;
             }
         }
-        whole.map(|whole| (whole, notes)).ok_or(Error::Combine(CombineError::Nothing))
+        let hierarchy = whole.ok_or(CombineError::Nothing)?;
+        let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text)).collect();
+        Ok(CombinedFiles { hierarchy, chunks: JoinedChunks::new(members, chunks), notes })
+    }
+}
+
+/// The combined dataset.
+pub(super) struct CombinedFiles<'a> {
+    /// Its metadata.
+    pub(super) hierarchy: Hierarchy,
+    /// Its chunks.
+    pub(super) chunks: JoinedChunks<'a, Rows<'a>>,
+    /// Notes for the user.
+    pub(super) notes: Vec<String>,
+}
+
+/// The files of a plan in the journal.
+pub(super) struct Rows<'a> {
+    journal: Arc<Mutex<Journal>>,
+    ids: &'a [i64],
+}
+
+impl Rows<'_> {
+    /// Returns the row of the journal, and the journal.
+    fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>), Error> {
+        let id = id_of(self.ids, row).and_then(|id| u64::try_from(id).ok()).ok_or(CombineError::Nothing)?;
+        Ok((id, self.journal.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Members for Rows<'_> {
+    type Error = Error;
+
+    fn head(&mut self, row: u64) -> Result<Head, Error> {
+        let (id, mut journal) = self.find(row)?;
+        Ok(journal.head(id)?)
     }
 
-    /// Combines the files of an era.
-    fn era(
-        &self,
-        era: &PlannedEra,
-        journal: &Journal,
-        progress: &mut Progress<'_>,
-    ) -> Result<(Hierarchy, Vec<Note>), Error> {
-        combine(era, &self.layout, &self.options, &mut |row| {
-            progress.step()?;
-            let id = id_of(&self.ids, row).ok_or(CombineError::Nothing)?;
-            let (item, member) = journal.member(id)?;
-            Ok::<_, Error>(member.member(item)?)
-        })
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
+        let (id, mut journal) = self.find(row)?;
+        Ok(journal.chunks(id, path)?)
     }
 }
 
@@ -152,31 +178,6 @@ impl Progress<'_> {
             self.events.tell(Event::Combining { done, files });
         }
         Ok(())
-    }
-}
-
-/// Inserts a hierarchy into a group of another.
-fn graft(whole: &mut Hierarchy, path: &str, part: Hierarchy) {
-    let shift = u32::try_from(whole.sources.len()).unwrap_or(u32::MAX);
-    whole.sources.extend(part.sources);
-    let mut root = part.root;
-    shift_sources(&mut root, shift);
-    if let Some(group) = whole.root.make_group(path) {
-        *group = root;
-    }
-}
-
-/// Adds `shift` to the source IDs of all references in a group.
-fn shift_sources(group: &mut Group, shift: u32) {
-    for node in group.children.values_mut() {
-        match node {
-            Node::Group(group) => shift_sources(group, shift),
-            Node::Array(array) => {
-                for references in &mut array.chunks.references {
-                    references.source = SourceId(references.source.0.saturating_add(shift));
-                }
-            }
-        }
     }
 }
 

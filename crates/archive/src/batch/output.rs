@@ -2,16 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use virtualize::VirtualStore;
+use virtualize::{VirtualStore, zarr::ChunkReadError};
 use virtualize_store::OutputLock;
 
 use super::{
     Batch, Target,
-    combined::Combination,
+    combined::{Combination, CombinedFiles},
     present::{self, Present},
     python,
 };
-use crate::{Error, Event, Journal, Layout, Summary, event::Events, plan::PlanOptions};
+use crate::{
+    Error, Event, Journal, Layout, Summary, error::CombineError, event::Events, join::collect,
+    plan::PlanOptions,
+};
 
 /// Options of combining files.
 #[derive(Clone, Debug)]
@@ -43,7 +46,8 @@ impl Batch {
         }
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary };
-        let receipt = writing.all(combination, present, lock).await?;
+        // Deeply nested futures exceed a limit of the compiler.
+        let receipt = Box::pin(writing.all(combination, present, lock)).await?;
         Ok(writing.journal().finish_output(&name, &receipt)?)
     }
 
@@ -112,8 +116,9 @@ impl Writing<'_> {
         let (events, cancel) = (self.events.clone(), self.batch.cancel.clone());
         let journal = Arc::clone(&self.journal);
         let joined = tokio::task::spawn_blocking(move || {
-            let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            combination.hierarchy(&journal, &events, &cancel)
+            let CombinedFiles { hierarchy, mut chunks, notes } =
+                combination.combine(&journal, &events, &cancel)?;
+            Ok::<_, Error>((collect(hierarchy, &mut chunks).map_err(of_chunks)?, notes))
         });
         let joined = joined.await.map_err(|error| Error::Internal(error.to_string()))?;
         let (hierarchy, notes) = joined?;
@@ -124,5 +129,17 @@ impl Writing<'_> {
         let mut store = VirtualStore::of(hierarchy, self.batch.output.clone());
         store.relocate(&self.batch.relocation)?;
         Ok(store)
+    }
+}
+
+/// Returns the error of chunks that could not be read.
+fn of_chunks(error: ChunkReadError) -> Error {
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return *error,
+        Err(error) => error,
+    };
+    match error.downcast::<CombineError>() {
+        Ok(error) => (*error).into(),
+        Err(error) => Error::Internal(error.to_string()),
     }
 }

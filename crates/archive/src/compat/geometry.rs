@@ -66,7 +66,7 @@ impl Geometry {
     }
 
     /// Returns, along each axis, the first element and the number of elements of the part at a place.
-    pub(crate) fn part(&self, key: &[usize]) -> Option<(Vec<u64>, Vec<u64>)> {
+    pub(crate) fn part(&self, key: &[u32]) -> Option<(Vec<u64>, Vec<u64>)> {
         self.axes.iter().map(|axis| axis.part(key)).collect()
     }
 }
@@ -88,11 +88,12 @@ impl Axis {
     }
 
     /// Returns the place of a part along this axis.
-    pub(crate) fn place(&self, key: &[usize]) -> usize {
-        self.dimension.and_then(|dimension| key.get(dimension)).copied().unwrap_or(0)
+    pub(crate) fn place(&self, key: &[u32]) -> usize {
+        let n = self.dimension.and_then(|dimension| key.get(dimension));
+        n.and_then(|n| usize::try_from(*n).ok()).unwrap_or(0)
     }
 
-    fn part(&self, key: &[usize]) -> Option<(u64, u64)> {
+    fn part(&self, key: &[u32]) -> Option<(u64, u64)> {
         let place = self.place(key);
         Some((*self.starts.get(place)?, *self.sizes.get(place)?))
     }

@@ -31,7 +31,7 @@ pub enum DimRole {
 }
 
 /// Attributes that name arrays which describe others (CF conventions, sections 5 to 7).
-const DESCRIBING: [&str; 11] = [
+pub(crate) const DESCRIBING: [&str; 11] = [
     "bounds",
     "cell_measures",
     "climatology",
@@ -73,7 +73,7 @@ fn role(
             None if is_named => DimRole::Broadcast,
             None => DimRole::Invariant,
         },
-        Along::Stack(name) if path == name && array.shape.iter().product::<u64>() == 1 => DimRole::Coordinate,
+        Along::Stack(name) if path == name && array.shape.iter().all(|n| *n == 1) => DimRole::Coordinate,
         Along::Stack(_) if Layout::has(&layout.assume_equal, path) => DimRole::Invariant,
         Along::Stack(_) if is_named || !coordinates.contains(path) => DimRole::NewAxis,
         Along::Stack(_) => DimRole::Invariant,

@@ -1,11 +1,8 @@
 //! Decides how a combined array is stored: as the files' own chunks, as slices of them, or as copies of the values.
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use virtualize::zarr::greatest_common_divisor;
 
 use super::geometry::{Axis, Geometry};
-use crate::error::Problem;
 
 /// How a combined array is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,24 +25,13 @@ pub(crate) enum Storage {
 /// Maximum number of slices of one array.
 const MAX_SLICES: u64 = 20_000_000;
 
-/// Options that restrict the choice.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StorageOptions {
-    /// Whether chunk sizes may vary.
-    pub(crate) rectilinear: bool,
-    /// Maximum size of an array in a file, in bytes, that is copied; named in errors.
-    pub(crate) inline_limit: u64,
-}
-
-/// How the part of an array in one file is stored.
-#[derive(Clone, Debug)]
-pub(crate) struct ChunkLayout<'a> {
-    /// The file.
-    pub(crate) url: &'a str,
+/// How the part of an array in a file is stored.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ChunkLayout {
     /// Shape in the file.
-    pub(crate) shape: Cow<'a, [u64]>,
+    pub(crate) shape: Vec<u64>,
     /// Chunk shape in the file; `None` if chunk sizes vary.
-    pub(crate) chunk: Option<Cow<'a, [u64]>>,
+    pub(crate) chunk: Option<Vec<u64>>,
     /// Whether codecs and fill value are those of the first file.
     pub(crate) fits: bool,
     /// Whether its values were read, so that they can be copied.
@@ -55,31 +41,41 @@ pub(crate) struct ChunkLayout<'a> {
 /// An array of all files, as far as storage is concerned.
 #[derive(Debug)]
 pub(crate) struct ArrayParts<'a> {
-    /// The first file.
-    pub(crate) url: &'a str,
     /// Whether its values are always copied.
     pub(crate) always_copied: bool,
     /// Whether chunks are plain elements of a fixed size.
     pub(crate) is_plain: bool,
-    /// The part of each file, by the file's place along each dimension.
-    pub(crate) parts: BTreeMap<Vec<usize>, ChunkLayout<'a>>,
+    /// How the parts are stored: each layout that occurs, at least once; that of the first part first.
+    pub(crate) layouts: Vec<&'a ChunkLayout>,
 }
 
-impl ChunkLayout<'_> {
-    fn chunk_along(&self, axis: usize) -> Option<u64> {
+/// Why parts cannot be stored as one array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Misfit {
+    /// Values that have to be copied were not read.
+    NotRead,
+    /// Codecs or fill values differ.
+    Codecs,
+    /// The chunks cannot form one grid.
+    Chunks,
+}
+
+impl ChunkLayout {
+    /// Returns the chunk size along an axis.
+    pub(crate) fn chunk_along(&self, axis: usize) -> Option<u64> {
         self.chunk.as_ref()?.get(axis).copied()
     }
 }
 
 impl ArrayParts<'_> {
-    /// Decides how the array is stored.
+    /// Decides how the array is stored; chunk sizes may vary if `rectilinear`.
     ///
     /// # Errors
-    /// Values that have to be copied and were not read; chunks that cannot form one grid.
-    pub(crate) fn storage(&self, geometry: &Geometry, options: StorageOptions) -> Result<Storage, Problem> {
+    /// Parts that cannot be stored as one array.
+    pub(crate) fn storage(&self, geometry: &Geometry, rectilinear: bool) -> Result<Storage, Misfit> {
         let is_read = self.all(|part| part.is_read);
         if self.always_copied {
-            return if is_read { Ok(Storage::Copied) } else { Err(Problem::NotRead) };
+            return if is_read { Ok(Storage::Copied) } else { Err(Misfit::NotRead) };
         }
         if let Some(chunk) = self.regular(geometry) {
             return Ok(Storage::Regular(chunk));
@@ -87,21 +83,21 @@ impl ArrayParts<'_> {
         if is_read {
             return Ok(Storage::Copied);
         }
-        if let Some(other) = self.parts.values().find(|part| !part.fits) {
-            return Err(Problem::Codecs { url: other.url.to_owned(), first: self.url.to_owned() });
+        if !self.all(|part| part.fits) {
+            return Err(Misfit::Codecs);
         }
-        if options.rectilinear && self.fits_rectilinear(geometry) {
+        if rectilinear && self.fits_rectilinear(geometry) {
             return Ok(Storage::Rectilinear);
         }
-        self.sliced(geometry).ok_or_else(|| self.problem(geometry, options))
+        self.sliced(geometry).ok_or(Misfit::Chunks)
     }
 
-    fn all(&self, is: impl Fn(&ChunkLayout<'_>) -> bool) -> bool {
-        self.parts.values().all(is)
+    fn all(&self, is: impl Fn(&ChunkLayout) -> bool) -> bool {
+        self.layouts.iter().all(|part| is(part))
     }
 
-    fn first(&self) -> Option<&ChunkLayout<'_>> {
-        self.parts.values().next()
+    fn first(&self) -> Option<&ChunkLayout> {
+        self.layouts.first().copied()
     }
 
     /// Returns the chunk shape that all files share, if each file but the last along each axis is a whole number of chunks.
@@ -141,7 +137,7 @@ impl ArrayParts<'_> {
         if !self.is_run(own) || !self.agree_except(own) {
             return None;
         }
-        let chunks = self.parts.values().filter_map(|part| part.chunk_along(own));
+        let chunks = self.layouts.iter().filter_map(|part| part.chunk_along(own));
         let step = chunks.chain(all_but_last(axis)).fold(0, greatest_common_divisor);
         if step == 0 || axis.total / step > MAX_SLICES {
             return None;
@@ -154,7 +150,7 @@ impl ArrayParts<'_> {
         let Some((axis, own)) = growing_axis(geometry).and_then(|axis| Some((axis, axis.own?))) else {
             return false;
         };
-        let is_whole = |part: &ChunkLayout<'_>| {
+        let is_whole = |part: &ChunkLayout| {
             let sizes = part.shape.get(own).zip(part.chunk_along(own));
             sizes.is_some_and(|(n, chunk)| chunk > 0 && n % chunk == 0)
         };
@@ -168,30 +164,6 @@ impl ArrayParts<'_> {
         self.agree_except(own)
             && geometry.axes.iter().all(is_divided)
             && self.all(|part| part.fits && (is_run || is_whole(part)))
-    }
-
-    /// Returns why the files' chunks do not fit each other.
-    fn problem(&self, geometry: &Geometry, options: StorageOptions) -> Problem {
-        let growing = geometry.axes.iter().filter_map(|axis| Some((axis.own?, axis.dimension?, axis)));
-        for (own, dimension, axis) in growing {
-            let name = axis.name.clone().unwrap_or_else(|| "?".to_owned());
-            let first = self.first().and_then(|part| part.chunk_along(own)).unwrap_or(0);
-            for (at, part) in &self.parts {
-                let is_last = at.get(dimension).is_some_and(|n| n + 1 == axis.sizes.len());
-                let length = part.shape.get(own).copied().unwrap_or(0);
-                let chunk = part.chunk_along(own).unwrap_or(0);
-                let url = part.url.to_owned();
-                if chunk != first {
-                    let may_vary = chunk == length;
-                    return Problem::ChunkSizes { axis: name, url, size: chunk, first, may_vary };
-                }
-                if !is_last && chunk > 0 && length % chunk != 0 {
-                    let copy_limit = options.inline_limit;
-                    return Problem::PartialChunk { axis: name, url, length, chunk, copy_limit };
-                }
-            }
-        }
-        Problem::Grid
     }
 }
 

@@ -69,21 +69,17 @@ impl Stored {
 
     /// Returns the part of the array in a file that has these lengths along the dimensions of the layout. Returns `None`
     /// if a length is missing.
-    pub(crate) fn chunk_layout<'a>(
-        &self,
-        url: &'a str,
-        lengths: &[u64],
-        fits: bool,
-    ) -> Option<ChunkLayout<'a>> {
+    pub(crate) fn chunk_layout(&self, lengths: &[u64], fits: bool) -> Option<ChunkLayout> {
         let length = |axis: usize| {
             let dimension = self.roles.iter().position(|role| *role == DimRole::Axis(axis))?;
             lengths.get(dimension).copied()
         };
         let shape = self.shape.iter().enumerate().map(|(axis, n)| n.or_else(|| length(axis)));
         let shape: Vec<u64> = shape.collect::<Option<_>>()?;
-        let chunk = self.chunks.as_ref().map(|chunks| {
-            chunks.iter().zip(&shape).map(|(chunk, n)| chunk.unwrap_or(*n)).collect::<Vec<_>>().into()
-        });
-        Some(ChunkLayout { url, shape: shape.into(), chunk, fits, is_read: self.is_read })
+        let chunk = self
+            .chunks
+            .as_ref()
+            .map(|chunks| chunks.iter().zip(&shape).map(|(chunk, n)| chunk.unwrap_or(*n)).collect());
+        Some(ChunkLayout { shape, chunk, fits, is_read: self.is_read })
     }
 }

@@ -38,19 +38,21 @@ impl MergedAttributes {
         if *other == self.first && self.differing.is_empty() {
             return;
         }
-        let names: BTreeSet<&String> = self.first.keys().chain(other.keys()).collect();
-        for name in names {
-            let (left, right) = (self.first.get(name), other.get(name));
-            if (left == right && !self.differing.contains_key(name)) || (of_array && decides_values(name)) {
+        let Self { kept, first, differing } = self;
+        let added = other.keys().filter(|name| !first.contains_key(*name));
+        for name in first.keys().chain(added) {
+            let (left, right) = (first.get(name), other.get(name));
+            if (left == right && !differing.contains_key(name)) || (of_array && decides_values(name)) {
                 continue;
             }
             if !(of_array && NAMING.contains(&name.as_str())) {
-                self.kept.remove(name);
+                kept.remove(name);
             }
-            let values = self.differing.entry(name.clone()).or_insert_with(|| [hash(left)].into());
-            if values.len() < MOST_VALUES {
-                values.insert(hash(right));
+            if !differing.contains_key(name) {
+                differing.insert(name.clone(), [hash(left)].into());
             }
+            let values = differing.get_mut(name).filter(|values| values.len() < MOST_VALUES);
+            values.map(|values| values.insert(hash(right)));
         }
     }
 

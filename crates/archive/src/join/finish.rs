@@ -1,61 +1,75 @@
 //! Builds the combined arrays once all files were added.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashSet};
 
-use virtualize::zarr::{Array, Codec, Hierarchy, Node, ZarrFormat, node};
+use virtualize::zarr::{Array, Codec, Node, NodePath, ZarrFormat, node};
 
 use super::{
-    accumulate::Growing, coordinate, grid::grid, inline, joiner::Joiner, missing, numbers, references,
+    Combined,
+    accumulate::Growing,
+    attributes::MergedAttributes,
+    chunks::{ArrayChunks, ChunkPlaces},
+    coordinate,
+    grid::grid,
+    inline,
+    joiner::Joiner,
+    misfit::explain,
+    missing, numbers,
+    placing::Placing,
     times::unify,
 };
 use crate::{
     Along, Layout,
-    compat::{
-        DimRole,
-        storage::{Storage, StorageOptions},
-    },
+    compat::{DimRole, storage::Storage},
     error::{CombineError, Note, Problem},
-    plan::PlanOptions,
+    plan::{Block, PlanOptions},
     values::variable,
 };
 
 /// The last step of a [`super::combine`].
-pub(super) struct Finish<'a> {
-    joiner: Joiner<'a>,
-    options: &'a PlanOptions,
+pub(super) struct Finish<'a, 'b> {
+    joiner: Joiner<'b>,
+    blocks: &'a [Block],
+    options: &'b PlanOptions,
     names: Vec<String>,
+    arrays: BTreeMap<NodePath, Growing<'b>>,
+    groups: BTreeMap<NodePath, MergedAttributes>,
+    chunks: ChunkPlaces<'a>,
 }
 
-impl<'a> Finish<'a> {
-    pub(super) fn new(joiner: Joiner<'a>, options: &'a PlanOptions) -> Self {
+impl<'a, 'b> Finish<'a, 'b> {
+    /// Takes all files, which are those of `blocks`.
+    pub(super) fn new(mut joiner: Joiner<'b>, blocks: &'a [Block], options: &'b PlanOptions) -> Self {
         let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
-        Self { joiner, options, names }
+        let (arrays, groups) = joiner.take();
+        Self { joiner, blocks, options, names, arrays, groups, chunks: ChunkPlaces::default() }
     }
 
-    /// Builds all groups and arrays. Returns the combined hierarchy and the notes for the user.
-    pub(super) fn run(mut self) -> Result<(Hierarchy, Vec<Note>), CombineError> {
+    /// Builds all groups and arrays.
+    pub(super) fn run(mut self) -> Result<Combined<'a>, CombineError> {
         self.times()?;
-        let groups = std::mem::take(&mut self.joiner.groups);
-        for (path, merged) in &groups {
-            self.joiner.notes.extend(merged.notes(path));
-            if let Some(group) = self.joiner.whole.root.make_group(path) {
-                group.attributes = merged.kept.clone();
+        for (path, merged) in std::mem::take(&mut self.groups) {
+            self.joiner.notes.extend(merged.notes(&path));
+            if let Some(group) = self.joiner.whole.root.make_group(&path) {
+                group.attributes = merged.kept;
             }
         }
-        for (path, growing) in std::mem::take(&mut self.joiner.arrays) {
-            let url = growing.url.to_string();
+        while let Some((path, growing)) = self.arrays.pop_first() {
             self.joiner.notes.extend(growing.attributes.notes(&path));
-            let array =
-                self.array(&path, growing).map_err(|problem| CombineError::array(url, &path, problem))?;
-            self.put(&path, array)?;
+            let (array, chunks) = self
+                .array(&path, &growing)
+                .map_err(|problem| CombineError::array(growing.url(), &path, problem))?;
+            self.put(&path, array, chunks)?;
         }
         self.given()?;
-        Ok((self.joiner.whole, self.joiner.notes.into_iter().collect()))
+        let Self { joiner: Joiner { whole, notes, .. }, chunks, .. } = self;
+        Ok(Combined { hierarchy: whole, chunks, notes: notes.into_iter().collect() })
     }
 
     /// Inserts an array at its path, creating the groups above it.
-    fn put(&mut self, path: &str, array: Array) -> Result<(), CombineError> {
+    fn put(&mut self, path: &str, array: Array, chunks: ArrayChunks<'a>) -> Result<(), CombineError> {
         let (parent, name) = node::split(path);
+        self.chunks.insert(path, chunks);
         let group = self
             .joiner
             .whole
@@ -69,81 +83,71 @@ impl<'a> Finish<'a> {
     /// Converts numbers to one data type, and times to one unit per array.
     fn times(&mut self) -> Result<(), CombineError> {
         let format = self.joiner.whole.format;
-        for (path, growing) in &mut self.joiner.arrays {
-            let url = growing.url.to_string();
+        for (path, growing) in &mut self.arrays {
             let done = numbers::unify_types(growing, format);
-            let done = done.map_err(|problem| CombineError::array(url, path, problem))?;
+            let done = done.map_err(|problem| CombineError::array(growing.url(), path, problem))?;
             self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
         }
         for (path, followers) in &self.joiner.followers {
-            let Some(growing) = self.joiner.arrays.get(path) else { continue };
-            if !growing.always_copied {
+            if !self.arrays.get(path).is_some_and(|growing| growing.always_copied) {
                 continue;
             }
-            let url = growing.url.to_string();
-            let done = unify(&mut self.joiner.arrays, path, followers, format);
-            let done = done.map_err(|problem| CombineError::array(url, path, problem))?;
+            let done = unify(&mut self.arrays, path, followers, format);
+            let url = || self.arrays.get(path).map(Growing::url).unwrap_or_default();
+            let done = done.map_err(|problem| CombineError::array(url(), path, problem))?;
             self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
         }
         Ok(())
     }
 
     /// Builds the combined array: copies its values or places its chunks, as its storage requires.
-    fn array(&mut self, path: &str, mut growing: Growing) -> Result<Array, Problem> {
+    fn array(&mut self, path: &str, growing: &Growing<'_>) -> Result<(Array, ArrayChunks<'a>), Problem> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
-        let lacks_parts = self.missing(path, &growing)?;
+        let lacks_parts = self.missing(path, growing)?;
         if !growing.varies() {
-            let piece = growing.pieces.pop_first().map(|(_, piece)| piece);
-            array.chunks = piece.map(|piece| piece.chunks).unwrap_or_default();
-            return Ok(array);
+            let first = growing.pieces.first().and_then(|n| growing.pieces.get(n));
+            let row = first.and_then(|piece| growing.files.block(piece.block)).map_or(0, |block| block.row);
+            let count = growing.pieces.chunks();
+            return Ok((array, ArrayChunks::OfFile { row, path: path.to_owned(), count }));
         }
         let sizes = self.sizes(path);
         let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
         let geometry = growing.geometry(&self.names, &sizes).ok_or(Problem::TooLarge)?;
-        let v3 = self.joiner.whole.format == ZarrFormat::V3;
-        let options = StorageOptions {
-            rectilinear: self.joiner.layout.rectilinear && v3,
-            inline_limit: self.joiner.layout.inline_limit,
-        };
-        let storage = growing.parts().storage(&geometry, options)?;
+        let Layout { rectilinear, inline_limit, .. } = *self.joiner.layout;
+        let format = self.joiner.whole.format;
+        let storage = growing.parts().storage(&geometry, rectilinear && format == ZarrFormat::V3);
+        let storage = storage.map_err(|misfit| explain(growing, &geometry, misfit, inline_limit))?;
         if lacks_parts {
-            let complete = storage == Storage::Copied || is_complete(&growing);
-            let any = self.options.fill_without_sentinel;
-            missing::prepare(&mut array, self.joiner.whole.format, complete, any)?;
+            let is_complete = || growing.pieces.forms().all(|form| form.is_complete);
+            let complete = storage == Storage::Copied || is_complete();
+            missing::prepare(&mut array, format, complete, self.options.fill_without_sentinel)?;
         }
         array.shape = geometry.shape();
         array.dimension_names = geometry.axes.iter().map(|axis| axis.name.clone()).collect();
         if storage == Storage::Copied {
             let fill = element(&array);
-            let values = inline::whole(&growing, &geometry, &fill, self.options.most_inline)?;
+            let values = inline::whole(growing, &geometry, &fill, self.options.most_inline)?;
             inline::set_inline_values(&mut array, values).ok_or(Problem::TooLarge)?;
-            return Ok(array);
+            let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
+            return Ok((array, chunks));
         }
         let new_axes = geometry.axes.iter().filter(|axis| axis.own.is_none()).count();
         array.codecs = with_new_axes(&array.codecs, new_axes)?;
-        array.chunk_grid = grid(&storage, &growing, &geometry).ok_or(Problem::TooLarge)?;
+        array.chunk_grid = grid(&storage, growing, &geometry)?;
         let counts = array.chunk_grid.counts(&array.shape);
-        array.chunks =
-            references::join(&mut growing, &geometry, &storage, &counts).ok_or(Problem::ChunkLength)?;
-        Ok(array)
+        let placing = Placing::new(path, (growing, self.blocks), &geometry, &storage, counts)?;
+        Ok((array, ArrayChunks::Placed(Box::new(placing))))
     }
 
     /// Returns whether some place has no part of the array. Fails if a file lacks an array that is not optional.
-    fn missing(&mut self, path: &str, growing: &Growing) -> Result<bool, Problem> {
-        let expected: BTreeSet<Vec<usize>> =
-            self.joiner.era.blocks.iter().map(|block| growing.key(&block.indices())).collect();
-        let absent = expected.len().saturating_sub(growing.pieces.len());
+    fn missing(&mut self, path: &str, growing: &Growing<'_>) -> Result<bool, Problem> {
+        let found = growing.pieces.len();
+        let absent = self.expected(growing).saturating_sub(found);
         if absent > 0 {
             if !Layout::has(&self.joiner.layout.optional, path) {
-                let first = self
-                    .joiner
-                    .era
-                    .blocks
-                    .iter()
-                    .find(|block| !growing.pieces.contains_key(&growing.key(&block.indices())));
-                let first = first.and_then(|block| self.joiner.urls.get(&block.row)).map_or("", |url| url);
-                return Err(Problem::Lacking { count: absent, first: first.to_owned() });
+                let first = growing.first_missing().map(|n| growing.files.url(n));
+                return Err(Problem::Lacking { count: absent, first: first.unwrap_or_default() });
             }
             let text = format!("{absent} files do not have it: their part reads as the fill value");
             self.joiner.notes.insert(Note::new(path, text));
@@ -152,7 +156,21 @@ impl<'a> Finish<'a> {
         let places =
             counts.map(|(role, sizes)| if *role == DimRole::Invariant { 1 } else { sizes.len() as u64 });
         let all = places.fold(1_u64, u64::saturating_mul);
-        Ok(all > growing.pieces.len() as u64)
+        Ok(all > found as u64)
+    }
+
+    /// Returns the number of parts that an array has if no file lacks it.
+    fn expected(&self, growing: &Growing<'_>) -> usize {
+        let blocks = self.joiner.era.blocks.len();
+        if growing.is_of_each_file() {
+            return blocks;
+        }
+        if !growing.varies() {
+            return blocks.min(1);
+        }
+        let blocks = 0..u32::try_from(blocks).unwrap_or(u32::MAX);
+        let places = blocks.map(|n| growing.files.place(n, &growing.roles));
+        places.collect::<HashSet<_>>().len()
     }
 
     /// Returns the number of elements at each place along each dimension, for the group of an array.
@@ -174,7 +192,7 @@ impl<'a> Finish<'a> {
             let (Some(name), Some(sizes)) = (self.names.get(n).cloned(), self.joiner.era.sizes.get(n)) else {
                 continue;
             };
-            if given.is_empty() {
+            if given.iter().all(Option::is_none) {
                 continue;
             }
             let error = |problem| CombineError::option(format!("coordinate {name}"), problem);
@@ -186,23 +204,19 @@ impl<'a> Finish<'a> {
                 self.joiner.notes.insert(Note::new(&name, text));
                 continue;
             }
-            if sizes.iter().any(|size| *size != 1) || given.len() != sizes.len() {
+            let is_single = sizes.iter().all(|size| *size == 1);
+            let Some(given) = given.into_iter().collect::<Option<Vec<_>>>().filter(|_| is_single) else {
                 let text = "files have several elements each: names give their order, and no coordinate";
                 self.joiner.notes.insert(Note::new(&name, text));
                 continue;
-            }
-            let format = self.joiner.whole.format;
-            let array = coordinate::array(&name, given.into_values().collect(), format);
+            };
+            let array = coordinate::array(&name, given, self.joiner.whole.format);
             let array = array.ok_or_else(|| error(Problem::SeveralKinds))?;
-            self.put(&name, array)?;
+            let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
+            self.put(&name, array, chunks)?;
         }
         Ok(())
     }
-}
-
-/// Returns whether every part has all of its chunks.
-fn is_complete(growing: &Growing) -> bool {
-    growing.pieces.values().all(|piece| piece.counts().iter().product::<u64>() == piece.chunks.len())
 }
 
 /// Returns an element with the value that missing chunks read as.

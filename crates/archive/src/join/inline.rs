@@ -1,11 +1,11 @@
 //! Arrays whose values are inlined into the references.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian};
 
-use super::accumulate::{Growing, Piece};
+use super::{accumulate::Growing, pieces::Place};
 use crate::compat::geometry::Geometry;
 use crate::error::Problem;
 use crate::values::{
@@ -19,32 +19,23 @@ const CHUNK: u64 = 1 << 20;
 /// Assembles all values of an array, with `missing` where no file has a part. Values are row-major and little-endian;
 /// each variable-length element is preceded by its length.
 pub(super) fn whole(
-    growing: &Growing,
+    growing: &Growing<'_>,
     geometry: &Geometry,
     missing: &[u8],
     most: u64,
 ) -> Result<Vec<u8>, Problem> {
     if !is_variable(&growing.first.data_type) {
         let size = growing.first.data_type.size().ok_or(Problem::ValueShape)?;
-        return assembled(
-            geometry,
-            missing,
-            size,
-            most,
-            growing.pieces.iter().map(|(key, piece)| (key.as_slice(), piece, piece.values.clone())),
-        );
+        let values = |n| growing.pieces.values(n);
+        return assembled((growing, geometry), missing, (size, most), values);
     }
     let missing = variable::join([missing]).ok_or(Problem::TooLarge)?;
     let mut table = Table::default();
     let none = table.numbers(&missing);
-    let parts: Vec<_> = growing
-        .pieces
-        .iter()
-        .map(|(key, piece)| {
-            (key.as_slice(), piece, piece.values.as_ref().map(|values| table.numbers(values)))
-        })
-        .collect();
-    let numbers = assembled(geometry, &none, 8, most, parts.into_iter())?;
+    let numbers: HashMap<u32, Bytes> =
+        growing.pieces.iter().filter_map(|n| Some((n, table.numbers(growing.pieces.values(n)?)))).collect();
+    let values = |n| numbers.get(&n).map(|numbers| numbers.as_ref());
+    let numbers = assembled((growing, geometry), &none, (8, most), values)?;
     let joined = table.elements(&numbers).and_then(variable::join).ok_or(Problem::ValueShape)?;
     let bytes = joined.len() as u64;
     if bytes > most { Err(Problem::TooManyBytes { bytes, most }) } else { Ok(joined) }
@@ -52,11 +43,10 @@ pub(super) fn whole(
 
 /// Assembles elements of `size` bytes from the parts at their places.
 fn assembled<'a>(
-    geometry: &Geometry,
+    (growing, geometry): (&Growing<'_>, &Geometry),
     missing: &[u8],
-    size: u64,
-    most: u64,
-    parts: impl Iterator<Item = (&'a [usize], &'a Piece, Option<Bytes>)>,
+    (size, most): (u64, u64),
+    values: impl Fn(u32) -> Option<&'a [u8]>,
 ) -> Result<Vec<u8>, Problem> {
     let shape = geometry.shape();
     let bytes = shape.iter().try_fold(size, |product, n| product.checked_mul(*n)).unwrap_or(u64::MAX);
@@ -65,25 +55,25 @@ fn assembled<'a>(
     }
     let count = usize::try_from(bytes / size.max(1)).map_err(|_| Problem::TooLarge)?;
     let mut all = missing.repeat(count);
-    for (key, piece, values) in parts {
-        let values = values.ok_or(Problem::ValueShape)?;
-        put(&mut all, &shape, geometry, key, piece, &values, size).ok_or(Problem::ValueShape)?;
+    for n in growing.pieces.iter() {
+        let values = values(n).ok_or(Problem::ValueShape)?;
+        let own = growing.pieces.form(n).map(|form| form.layout.shape.as_slice()).unwrap_or_default();
+        let part = (growing.place_of(n), own, values);
+        put(&mut all, &shape, geometry, part, size).ok_or(Problem::ValueShape)?;
     }
     Ok(all)
 }
 
-/// Copies the values of a part to their place in the combined array.
+/// Copies the values of a part, given with its place and shape, into the combined array.
 fn put(
     all: &mut [u8],
     shape: &[u64],
     geometry: &Geometry,
-    key: &[usize],
-    piece: &Piece,
-    values: &[u8],
+    (place, part, values): (Place, &[u64], &[u8]),
     size: u64,
 ) -> Option<()> {
-    let (start, extent) = geometry.part(key)?;
-    let own = geometry.axes.iter().map(|axis| axis.own.map_or(Some(1), |own| piece.shape.get(own).copied()));
+    let (start, extent) = geometry.part(&place)?;
+    let own = geometry.axes.iter().map(|axis| axis.own.map_or(Some(1), |own| part.get(own).copied()));
     let own: Vec<u64> = own.collect::<Option<_>>()?;
     if own.iter().try_fold(size, |product, n| product.checked_mul(*n))? != values.len() as u64 {
         return None;

@@ -53,7 +53,7 @@ pub(super) fn select(
 }
 
 /// Returns chunk shape and chunks of a selection; `None` if it does not start at a chunk boundary.
-fn chunks(array: &Array, axis: usize, selection: Selection) -> Option<(Vec<u64>, ChunkManifest)> {
+pub(super) fn chunks(array: &Array, axis: usize, selection: Selection) -> Option<(Vec<u64>, ChunkManifest)> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return None };
     let counts = array.chunk_grid.counts(&array.shape);
     let size = chunk.get(axis).copied().filter(|size| *size > 0)?;

@@ -1,6 +1,6 @@
 //! Converts times in several units to one unit, exactly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -23,33 +23,53 @@ use crate::values::{
 /// # Errors
 /// Units that cannot be converted, and values that have no exact equivalent in any unit.
 pub(super) fn unify(
-    arrays: &mut BTreeMap<NodePath, Growing>,
+    arrays: &mut BTreeMap<NodePath, Growing<'_>>,
     path: &str,
     followers: &[NodePath],
     format: ZarrFormat,
 ) -> Result<Option<String>, Problem> {
     let Some(parent) = arrays.get(path) else { return Ok(None) };
-    let Some(units) = PartUnits::of(parent)? else { return Ok(None) };
-    let follow = followers.iter().filter_map(|name| arrays.get(name));
-    let mut parts_of_followers = follow.flat_map(|growing| growing.pieces.values());
-    if units.are_equal() && parts_of_followers.all(|piece| piece.units.is_none()) {
+    let Some(units) = FileUnits::of(parent)? else { return Ok(None) };
+    let mut follow = followers.iter().filter_map(|name| arrays.get(name));
+    if units.are_equal() && follow.all(|growing| !growing.pieces.have_other_units()) {
         return Ok(None);
     }
     if let Some(attribute) = packing(&parent.first.attributes) {
         return Err(Problem::PackedTimes { attribute });
     }
-    let converted = units.converted(arrays, path, followers, format)?;
+    let names = || std::iter::once(path).chain(followers.iter().map(String::as_str));
+    let mut facts = Vec::new();
+    for name in names() {
+        let Some(growing) = arrays.get(name) else { continue };
+        if let Some(attribute) = packing(&growing.first.attributes).filter(|_| name != path) {
+            return Err(Problem::PackedBounds { attribute, path: name.to_owned() });
+        }
+        let times = Times { growing, parent, units: &units, is_parent: name == path, format };
+        facts.push((name, Facts::of(&times)?));
+    }
     let target = &units.target;
     let mut candidates = UNITS.iter().copied().filter(|unit| unit.nanoseconds <= target.unit.nanoseconds);
-    let whole = candidates.find(|unit| converted.iter().all(|(_, times)| times.are_whole(*unit)));
+    let whole = candidates.find(|unit| facts.iter().all(|(_, facts)| facts.are_whole(*unit)));
     let unit = whole.unwrap_or(target.unit);
     let text = match unit == target.unit {
         true => units.text.clone(),
         false => format!("{} since {}", unit.name, target.since),
     };
-    for (name, times) in &converted {
+    let mut converted = Vec::new();
+    for (name, facts) in facts {
+        let Some(growing) = arrays.get(name) else { continue };
+        let times = Times { growing, parent, units: &units, is_parent: name == path, format };
+        converted.push((name, times.converted(&facts, unit, whole.is_some())?, facts.any_missing()));
+    }
+    for (name, (values, starts), any_missing) in converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
-        write(growing, times, unit, format, whole.is_some())?;
+        let size = size_of(&growing.first.data_type) as u64;
+        growing
+            .pieces
+            .set_values(values, starts, |form| form.values = form.values.map(|bytes| bytes / size * 8));
+        growing.pieces.clear_units();
+        let data_type = if whole.is_some() { DataType::Int64 } else { DataType::Float64 };
+        retype(growing, data_type, any_missing, format);
         for attributes in [&mut growing.attributes.kept, &mut growing.first.attributes] {
             if let Some(units) = attributes.get_mut("units") {
                 *units = text.clone().into();
@@ -59,30 +79,31 @@ pub(super) fn unify(
     Ok(Some(format!("files count in several units: converted to \"{text}\"")))
 }
 
-/// The units of an array of times in each file.
-struct PartUnits {
+/// The units of an array of times in all files.
+struct FileUnits {
     calendar: Option<String>,
     /// Units of the first file.
     text: String,
     /// The same, parsed: the target of the conversion.
     target: TimeUnits,
-    /// Units of each part.
-    parts: BTreeMap<Vec<usize>, TimeUnits>,
+    /// Other units, by their text.
+    others: HashMap<String, TimeUnits>,
 }
 
-impl PartUnits {
+impl FileUnits {
     /// Returns `None` if all files have the same units.
-    fn of(parent: &Growing) -> Result<Option<Self>, Problem> {
-        if parent.pieces.values().all(|piece| piece.units.is_none()) {
+    fn of(parent: &Growing<'_>) -> Result<Option<Self>, Problem> {
+        if !parent.pieces.have_other_units() {
             return Ok(None);
         }
         let calendar = text(&parent.first.attributes, "calendar").map(str::to_owned);
         let first = text(&parent.first.attributes, "units").unwrap_or_default().to_owned();
         let target = parse(&first, calendar.as_deref(), &first)?;
-        let mut units = Self { calendar, text: first, target, parts: BTreeMap::new() };
-        for (key, piece) in &parent.pieces {
-            let own = piece.units.as_deref().map_or(Ok(units.target.clone()), |own| units.parse(own))?;
-            units.parts.insert(key.clone(), own);
+        let mut units = Self { calendar, text: first, target, others: HashMap::new() };
+        for own in parent.pieces.iter().filter_map(|n| parent.pieces.units(n)) {
+            if !units.others.contains_key(own) {
+                units.others.insert(own.to_owned(), units.parse(own)?);
+            }
         }
         Ok(Some(units))
     }
@@ -94,30 +115,7 @@ impl PartUnits {
     /// Returns whether the units of all files are equivalent, even if they are spelled differently.
     fn are_equal(&self) -> bool {
         let target = &self.target;
-        self.parts.values().all(|units| units.unit == target.unit && units.reference == target.reference)
-    }
-
-    /// Returns the times of the array and of its followers, relative to the target's reference time.
-    fn converted(
-        &self,
-        arrays: &BTreeMap<NodePath, Growing>,
-        path: &str,
-        followers: &[NodePath],
-        format: ZarrFormat,
-    ) -> Result<Vec<(String, Times)>, Problem> {
-        let mut converted = Vec::new();
-        for name in std::iter::once(path).chain(followers.iter().map(String::as_str)) {
-            let Some(growing) = arrays.get(name) else { continue };
-            if let Some(attribute) = packing(&growing.first.attributes) {
-                return Err(Problem::PackedBounds { attribute, path: name.to_owned() });
-            }
-            let units = |key: &Vec<usize>, growing: &Growing| match own_units(growing, key) {
-                Some(units) if name != path => self.parse(units).map(Some),
-                _ => Ok(self.parts.get(key).cloned()),
-            };
-            converted.push((name.to_owned(), times(growing, &units, &self.target, format)?));
-        }
-        Ok(converted)
+        self.others.values().all(|units| units.unit == target.unit && units.reference == target.reference)
     }
 }
 
@@ -126,14 +124,119 @@ fn parse(units: &str, calendar: Option<&str>, first: &str) -> Result<TimeUnits, 
         .ok_or_else(|| Problem::Units { units: units.to_owned(), first: first.to_owned() })
 }
 
-/// Returns the array's own units in the file at a place.
-fn own_units<'a>(growing: &'a Growing, key: &Vec<usize>) -> Option<&'a str> {
-    let other = growing.pieces.get(key).and_then(|piece| piece.units.as_deref());
-    other.or_else(|| text(&growing.first.attributes, "units"))
+/// Receives a part, and its times relative to the target's reference time.
+type EachPart<'a> = dyn FnMut(u32, &[Time]) -> Result<(), Problem> + 'a;
+
+/// The times of an array in all files.
+struct Times<'a, 'b> {
+    growing: &'a Growing<'b>,
+    /// The array whose units it shares.
+    parent: &'a Growing<'b>,
+    units: &'a FileUnits,
+    is_parent: bool,
+    format: ZarrFormat,
 }
 
-/// The times of each part of an array.
-struct Times(BTreeMap<Vec<usize>, Vec<Time>>);
+impl Times<'_, '_> {
+    /// Calls `each` with each part, in order of place.
+    fn each(&self, each: &mut EachPart<'_>) -> Result<(), Problem> {
+        let Self { growing, units: FileUnits { target, .. }, .. } = self;
+        let sentinels = Sentinels::of(&growing.first, self.format);
+        let data_type = &growing.first.data_type;
+        let mut parsed = HashMap::new();
+        for n in growing.pieces.iter() {
+            let units = self.units_of(n, &mut parsed)?.ok_or(Problem::BoundsWithoutTime)?;
+            let values = growing.pieces.values(n).ok_or(Problem::NotRead)?;
+            let one = |element: &[u8]| {
+                time(element, data_type, &sentinels, &units, target)
+                    .ok_or_else(|| Problem::InexactTime { url: growing.url_of(n) })
+            };
+            let times: Vec<Time> =
+                values.chunks_exact(size_of(data_type)).map(one).collect::<Result<_, _>>()?;
+            each(n, &times)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the units of a part: its own, or else those of the array whose units it shares. `parsed` caches them.
+    fn units_of<'c>(
+        &'c self,
+        n: u32,
+        parsed: &mut HashMap<&'c str, TimeUnits>,
+    ) -> Result<Option<TimeUnits>, Problem> {
+        let own = self.growing.pieces.units(n).or_else(|| text(&self.growing.first.attributes, "units"));
+        if let Some(own) = own.filter(|_| !self.is_parent) {
+            if !parsed.contains_key(own) {
+                parsed.insert(own, self.units.parse(own)?);
+            }
+            return Ok(parsed.get(own).cloned());
+        }
+        let there = if self.is_parent { Some(n) } else { self.parent.find(&self.growing.place_of(n)) };
+        let Some(there) = there else { return Ok(None) };
+        Ok(match self.parent.pieces.units(there) {
+            Some(other) => self.units.others.get(other).cloned(),
+            None => Some(self.units.target.clone()),
+        })
+    }
+
+    /// Returns the times in a unit, as `int64` if `whole`, else as `float64`, and where those of each part start.
+    fn converted(&self, facts: &Facts, unit: Unit, whole: bool) -> Result<(Vec<u8>, Vec<u64>), Problem> {
+        let (mut bytes, mut starts) = (Vec::new(), vec![0; self.growing.pieces.len()]);
+        self.each(&mut |n, times| {
+            if let Some(start) = usize::try_from(n).ok().and_then(|n| starts.get_mut(n)) {
+                *start = bytes.len() as u64;
+            }
+            for time in times {
+                let (element, float) = element(*time, unit, whole).ok_or(Problem::NoCommonUnit)?;
+                if matches!(time, Time::At(_)) && facts.missing.contains(&float) {
+                    return Err(Problem::TimeIsMissing { unit: unit.name });
+                }
+                bytes.extend(element);
+            }
+            Ok(())
+        })?;
+        Ok((bytes, starts))
+    }
+}
+
+/// Facts about the times of an array.
+struct Facts {
+    /// Units in which all times are whole.
+    whole: Vec<Unit>,
+    /// Missing values that occur.
+    missing: Vec<f64>,
+}
+
+impl Facts {
+    fn of(times: &Times<'_, '_>) -> Result<Self, Problem> {
+        let mut facts = Self { whole: UNITS.to_vec(), missing: Vec::new() };
+        times.each(&mut |_, times| {
+            facts.whole.retain(|unit| times.iter().all(|time| time.whole(*unit).is_some()));
+            for time in times {
+                if let Time::Missing(float, _) = time
+                    && !facts.missing.iter().any(|known| known.to_bits() == float.to_bits())
+                {
+                    facts.missing.push(*float);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(facts)
+    }
+
+    fn are_whole(&self, unit: Unit) -> bool {
+        self.whole.contains(&unit)
+    }
+
+    fn any_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+}
+
+/// Returns the size of an element in bytes, at least 1.
+fn size_of(data_type: &DataType) -> usize {
+    data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1)
+}
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Time {
@@ -141,31 +244,6 @@ enum Time {
     At(Dyadic),
     /// A missing value as stored: as a float, and as an integer if it is one.
     Missing(f64, Option<i64>),
-}
-
-type UnitsOf<'a> = dyn Fn(&Vec<usize>, &Growing) -> Result<Option<TimeUnits>, Problem> + 'a;
-
-/// Decodes the times in all parts of an array, relative to the target's reference time.
-fn times(
-    growing: &Growing,
-    units: &UnitsOf<'_>,
-    target: &TimeUnits,
-    format: ZarrFormat,
-) -> Result<Times, Problem> {
-    let sentinels = Sentinels::of(&growing.first, format);
-    let data_type = &growing.first.data_type;
-    let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1);
-    let mut parts = BTreeMap::new();
-    for (key, piece) in &growing.pieces {
-        let units = units(key, growing)?.ok_or(Problem::BoundsWithoutTime)?;
-        let values = piece.values.as_ref().ok_or(Problem::NotRead)?;
-        let one = |element: &[u8]| {
-            time(element, data_type, &sentinels, &units, target)
-                .ok_or_else(|| Problem::InexactTime { url: piece.url.to_string() })
-        };
-        parts.insert(key.clone(), values.chunks_exact(size).map(one).collect::<Result<_, _>>()?);
-    }
-    Ok(Times(parts))
 }
 
 /// Decodes one element exactly; `None` if that is not possible.
@@ -244,44 +322,6 @@ impl Time {
     }
 }
 
-impl Times {
-    fn are_whole(&self, unit: Unit) -> bool {
-        self.0.values().flatten().all(|time| time.whole(unit).is_some())
-    }
-
-    fn any_missing(&self) -> bool {
-        self.0.values().flatten().any(|time| matches!(time, Time::Missing(..)))
-    }
-}
-
-/// Replaces the values of an array by times in a unit, as `int64` if `whole`, else as `float64`.
-fn write(
-    growing: &mut Growing,
-    times: &Times,
-    unit: Unit,
-    format: ZarrFormat,
-    whole: bool,
-) -> Result<(), Problem> {
-    let data_type = if whole { DataType::Int64 } else { DataType::Float64 };
-    let stored: Vec<f64> = missing(times);
-    for (key, part) in &times.0 {
-        let mut bytes = Vec::with_capacity(part.len() * 8);
-        for time in part {
-            let (element, float) = element(*time, unit, whole).ok_or(Problem::NoCommonUnit)?;
-            if matches!(time, Time::At(_)) && stored.contains(&float) {
-                return Err(Problem::TimeIsMissing { unit: unit.name });
-            }
-            bytes.extend(element);
-        }
-        if let Some(piece) = growing.pieces.get_mut(key) {
-            piece.values = Some(bytes.into());
-            piece.units = None;
-        }
-    }
-    retype(growing, data_type, times.any_missing(), format);
-    Ok(())
-}
-
 /// Returns an element in the new type, and its approximate value.
 fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
     if whole {
@@ -296,21 +336,8 @@ fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
     Some((float.to_le_bytes(), float))
 }
 
-/// Returns the missing values that occur.
-fn missing(times: &Times) -> Vec<f64> {
-    let mut found: Vec<f64> = Vec::new();
-    for time in times.0.values().flatten() {
-        if let Time::Missing(float, _) = time
-            && !found.contains(float)
-        {
-            found.push(*float);
-        }
-    }
-    found
-}
-
 /// Changes the type of an array, and converts its missing values to that type.
-fn retype(growing: &mut Growing, data_type: DataType, any_missing: bool, format: ZarrFormat) {
+fn retype(growing: &mut Growing<'_>, data_type: DataType, any_missing: bool, format: ZarrFormat) {
     let old = std::mem::replace(&mut growing.first.data_type, data_type.clone());
     if old == data_type {
         return;

@@ -18,7 +18,7 @@ use crate::{
         DimRole, MAX_KEPT, Signature,
         geometry::Geometry,
         numbers_agree,
-        storage::{ArrayParts, StorageOptions},
+        storage::{ArrayParts, ChunkLayout},
     },
     values::Scalar,
 };
@@ -204,7 +204,7 @@ impl Candidate<'_> {
 
     fn check_array(&self, path: &str, blocks: &[Block], sizes: &[Vec<u64>]) -> Option<()> {
         let mut sizes = sizes.to_vec();
-        let mut parts = BTreeMap::new();
+        let mut parts: BTreeMap<Vec<usize>, ChunkLayout> = BTreeMap::new();
         let (mut first, mut bytes) = (None, 0_u64);
         for block in blocks {
             let at: Vec<usize> =
@@ -214,7 +214,7 @@ impl Candidate<'_> {
             let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
             let extent = extent_of(self.source, block)?;
             let lengths: Vec<u64> = extent.extents().iter().map(|extent| extent.size).collect();
-            let part = stored.chunk_layout("", &lengths, stored.codecs == leading.codecs)?;
+            let part = stored.chunk_layout(&lengths, stored.codecs == leading.codecs)?;
             for ((role, n), sizes) in stored.roles.iter().zip(&at).zip(&mut sizes) {
                 if let DimRole::Axis(axis) = role {
                     *sizes.get_mut(*n)? = *part.shape.get(*axis)?;
@@ -230,13 +230,12 @@ impl Candidate<'_> {
             parts.values_mut().for_each(|part| part.is_read = false);
         }
         let (stored, signed) = first?;
-        let shape = parts.values().next()?.shape.to_vec();
+        let shape = parts.values().next()?.shape.clone();
         let names: Vec<String> = self.layout.along.iter().map(|along| along.name().to_owned()).collect();
         let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
         let geometry = Geometry::new(&stored.roles, &shape, &signed.dimensions, &names, &sizes)?;
-        let Layout { rectilinear, inline_limit, .. } = *self.layout;
-        let options = StorageOptions { rectilinear, inline_limit };
-        let parts = ArrayParts { url: "", always_copied: false, is_plain: stored.is_plain, parts };
-        parts.storage(&geometry, options).ok().map(drop)
+        let layouts = parts.values().collect();
+        let parts = ArrayParts { always_copied: false, is_plain: stored.is_plain, layouts };
+        parts.storage(&geometry, self.layout.rectilinear).ok().map(drop)
     }
 }

@@ -103,12 +103,5 @@ pub struct Block {
     pub selection: Option<Box<Selection>>,
 }
 
-impl Block {
-    /// Returns its place along each dimension as indices.
-    pub(crate) fn indices(&self) -> Vec<usize> {
-        self.at.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect()
-    }
-}
-
 /// An era while it is planned: the numbers of its files, ascending.
 pub(super) type Era = Vec<u32>;

@@ -260,7 +260,8 @@ impl Batch {
         let (layout, events, cancel) = (self.combine.layout.clone(), events.clone(), self.cancel.clone());
         let combined = tokio::task::spawn_blocking(move || {
             let combination = Combination::plan(&journal, &layout, &options, "")?;
-            combination.hierarchy(&journal, &events, &cancel).map(|(_, notes)| notes)
+            let combined = combination.combine(&Arc::new(Mutex::new(journal)), &events, &cancel)?;
+            Ok(combined.notes)
         });
         match combined.await.map_err(|error| Error::Internal(error.to_string()))? {
             Ok(notes) => found.notes.extend(notes),

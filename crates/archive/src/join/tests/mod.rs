@@ -1,13 +1,15 @@
 //! Tests of several files of this module together.
 
+mod model;
 mod references;
 mod times;
 
 use serde_json::{Map, Value};
-use virtualize::ArrayValues;
+use smallvec::smallvec;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
 
-use super::accumulate::Read;
+use super::{accumulate::ArrayOptions, files::Files};
+use crate::plan::Block;
 
 /// Returns an array of uncompressed elements; axes are name, size and chunk size.
 fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> Array {
@@ -27,14 +29,17 @@ fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> A
     }
 }
 
-/// Returns the properties of an array without a digest.
-fn read(values: Option<ArrayValues>) -> Read {
-    Read {
-        values,
-        digest: None,
-        format: ZarrFormat::V2,
-        are_times: false,
-        assume_equal: false,
-        is_optional: false,
-    }
+/// Returns the blocks of files along one dimension.
+fn blocks(count: u32) -> Vec<Block> {
+    (0..count).map(|n| Block { row: n.into(), at: smallvec![n], selection: None }).collect()
+}
+
+/// Names files by their rows.
+fn files(blocks: &[Block]) -> Files<'_> {
+    Files { blocks, url_of: &|row| row.to_string() }
+}
+
+/// Options of an array that may be missing, so that files are compared, or that may not.
+fn options(is_optional: bool) -> ArrayOptions {
+    ArrayOptions { format: ZarrFormat::V2, assume_equal: false, is_optional }
 }

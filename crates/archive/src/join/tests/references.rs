@@ -1,19 +1,27 @@
 //! Tests the positions of chunks in the combined grid.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use serde_json::json;
 use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Lengths, References, SourceId,
+    Array, Chunk, ChunkGrid, ChunkManifest, ChunkReader, Codec, DataType, FillValue, Lengths, References,
+    Source, SourceId, ZarrFormat,
 };
 
 use super::super::{
-    accumulate::{Growing, Read},
+    accumulate::{ArrayOptions, Growing, Read},
+    chunks::{ArrayChunks, ChunkPlaces, JoinedChunks},
     grid::grid,
-    references,
+    misfit::explain,
+    placing::Placing,
 };
-use super::{array, read};
-use crate::compat::{
-    DimRole,
-    storage::{Storage, StorageOptions},
+use super::{array, blocks, files, options};
+use crate::{
+    Item,
+    compat::{DimRole, storage::Storage},
+    error::{CombineError, Problem},
+    head::{FileChunks, Head, Members},
+    plan::Block,
 };
 
 /// Size in bytes of an element of the axis `x`.
@@ -38,42 +46,66 @@ fn file(n: u64, chunk: u64, zlib: bool) -> Array {
     one
 }
 
-fn growing(files: Vec<Array>) -> Growing {
-    let mut all = Growing::new(&files[0], "0".into(), vec![DimRole::Axis(0)], false, false);
-    for (at, mut file) in files.into_iter().enumerate() {
-        for references in &mut file.chunks.references {
-            references.source = SourceId(u32::try_from(at).unwrap());
-        }
-        all.add(&[at], &at.to_string().into(), file, read(None)).unwrap();
+/// Adds files, each with its chunks in a source of its own name.
+fn growing<'a>(all: &[Array], blocks: &'a [Block], options: ArrayOptions) -> Result<Growing<'a>, Problem> {
+    let mut growing =
+        Growing::new(&all[0], (files(blocks), 0), vec![DimRole::Axis(0)], (false, false), options);
+    for (n, file) in (0..).zip(all) {
+        let mut compared = growing.compare(file)?;
+        growing.add(n, &mut compared, Read { chunks: file.chunks.len(), values: None, digest: None })?;
     }
-    all
+    Ok(growing)
+}
+
+/// The chunks of files.
+struct Tables(Vec<Array>);
+
+impl Members for Tables {
+    type Error = CombineError;
+
+    fn head(&mut self, row: u64) -> Result<Head, CombineError> {
+        let item = Item::of(row.to_string());
+        let (nodes, values, digests) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Head { item, format: ZarrFormat::V2, nodes, values, digests, given: BTreeMap::new() })
+    }
+
+    fn chunks(&mut self, row: u64, _: &str) -> Result<FileChunks, CombineError> {
+        let chunks = self.0[usize::try_from(row).unwrap()].chunks.clone();
+        let source = Source { url: row.to_string(), ..Source::default() };
+        Ok(FileChunks { chunks, sources: [Arc::new(source)].into() })
+    }
 }
 
 /// Chunk grid, and source, offset and length of each chunk in order.
 type Joined = (ChunkGrid, Vec<(u32, u64, u64)>);
 
-fn joined(files: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
-    let sizes: Vec<u64> = files.iter().map(|file| file.shape[0]).collect();
-    let mut growing = growing(files);
+fn joined(all: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
+    let sizes: Vec<u64> = all.iter().map(|file| file.shape[0]).collect();
+    let blocks = blocks(u32::try_from(all.len()).unwrap());
+    let growing = growing(&all, &blocks, options(false)).unwrap();
     let geometry = growing.geometry(&["time".to_owned()], &[&sizes]).unwrap();
-    let storing = growing
+    let storage = growing
         .parts()
-        .storage(&geometry, StorageOptions { rectilinear, inline_limit: 0 })
-        .map_err(|problem| problem.to_string())?;
-    assert_ne!(storing, Storage::Copied);
-    let grid = grid(&storing, &growing, &geometry).unwrap();
+        .storage(&geometry, rectilinear)
+        .map_err(|misfit| explain(&growing, &geometry, misfit, 0).to_string())?;
+    assert_ne!(storage, Storage::Copied);
+    let grid = grid(&storage, &growing, &geometry).unwrap();
     let counts = grid.counts(&geometry.shape());
-    let chunks =
-        references::join(&mut growing, &geometry, &storing, &counts).ok_or("a chunk of another length")?;
-    let mut found: Vec<_> = chunks
-        .references
-        .iter()
-        .flat_map(|column| column.iter().map(|(at, one)| (at, (column.source.0, one.offset, one.length))))
-        .collect();
-    found.sort_unstable();
+    let last = counts.iter().product();
+    let placing = Placing::new("x", (&growing, &blocks), &geometry, &storage, counts).unwrap();
+    let mut places = ChunkPlaces::default();
+    places.insert("x", ArrayChunks::Placed(Box::new(placing)));
+    let mut reader = JoinedChunks::new(Tables(all), places);
+    let count = reader.count("x").unwrap();
+    let found: Result<Vec<_>, _> = reader.chunks("x", 0).unwrap().collect();
+    let found = found.map_err(|error| error.to_string())?;
     let positions: Vec<u64> = found.iter().map(|(at, _)| *at).collect();
-    assert_eq!(positions, (0..counts.iter().product()).collect::<Vec<_>>());
-    Ok((grid, found.into_iter().map(|(_, one)| one).collect()))
+    assert_eq!((positions, count), ((0..last).collect(), last));
+    let one = |(_, chunk): (u64, Chunk)| match chunk {
+        Chunk::Reference { source, offset, length } => (source.url.parse().unwrap(), offset, length),
+        Chunk::Inline(_) => unreachable!(),
+    };
+    Ok((grid, found.into_iter().map(one).collect()))
 }
 
 #[test]
@@ -131,13 +163,11 @@ fn chunks_of_varying_sizes() {
 
 #[test]
 fn arrays_that_no_signature_has_must_agree() {
+    let blocks = blocks(2);
     let changed = |change: &dyn Fn(&mut Array)| {
         let mut other = file(2, 2, true);
         change(&mut other);
-        let mut growing = Growing::new(&file(2, 2, true), "0".into(), vec![DimRole::Axis(0)], false, false);
-        let optional = || Read { is_optional: true, ..read(None) };
-        growing.add(&[0], &"0".into(), file(2, 2, true), optional()).unwrap();
-        growing.add(&[1], &"1".into(), other, optional())
+        growing(&[file(2, 2, true), other], &blocks, options(true)).map(|_| ())
     };
     assert_eq!(changed(&|other| other.codecs[1] = Codec::Zlib { level: 9 }), Ok(()));
     for (what, change) in [
@@ -169,5 +199,8 @@ fn arrays_that_no_signature_has_must_agree() {
 fn a_plain_chunk_of_another_length_is_refused() {
     let mut short = file(2, 4, false);
     short.chunks.references[0].lengths = Lengths::Uniform(8);
-    assert_eq!(joined(vec![file(3, 4, false), short], false).unwrap_err(), "a chunk of another length");
+    assert_eq!(
+        joined(vec![file(3, 4, false), short], false).unwrap_err(),
+        "x of 1: a chunk is not as long as its elements are"
+    );
 }

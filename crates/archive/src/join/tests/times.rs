@@ -3,44 +3,56 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use virtualize::{
-    ArrayValues,
-    zarr::{DataType, NodePath, ZarrFormat},
-};
+use virtualize::zarr::{DataType, NodePath, ZarrFormat};
 
 use super::super::{
     accumulate::{Growing, Read},
     times::unify,
 };
-use super::{array, read};
+use super::{array, blocks, files, options};
 use crate::{compat::DimRole, error::Problem};
 
-/// Returns times of several files, each in its own units.
-fn times(
-    data_type: &DataType,
-    calendar: &str,
-    files: &[(&str, Vec<[u8; 8]>)],
-    more: &Value,
-) -> Result<Growing, Problem> {
-    let of = |units: &str, n: u64| {
-        let mut attributes = json!({"units": units, "calendar": calendar});
-        for (name, value) in more.as_object().into_iter().flatten() {
-            attributes[name] = value.clone();
-        }
-        array(data_type.clone(), &[("time", n, n)], attributes)
-    };
-    let first = of(files[0].0, files[0].1.len() as u64);
-    let mut growing = Growing::new(&first, "a.nc".into(), vec![DimRole::Axis(0)], true, true);
-    for (at, (units, values)) in files.iter().enumerate() {
-        let read_values = ArrayValues {
-            shape: vec![values.len() as u64],
-            data_type: data_type.clone(),
-            bytes: values.concat().into(),
+/// Times of files, each in its own units.
+struct Case {
+    data_type: DataType,
+    calendar: &'static str,
+    files: Vec<(&'static str, Vec<[u8; 8]>)>,
+    /// Further attributes.
+    more: Value,
+}
+
+impl Case {
+    /// Returns data type, units and values after the conversion.
+    fn unified(&self) -> Result<(String, String, Vec<f64>), Problem> {
+        let of = |units: &str, n: u64| {
+            let mut attributes = json!({"units": units, "calendar": self.calendar});
+            for (name, value) in self.more.as_object().into_iter().flatten() {
+                attributes[name] = value.clone();
+            }
+            array(self.data_type.clone(), &[("time", n, n)], attributes)
         };
-        let own = of(units, values.len() as u64);
-        growing.add(&[at], &"a.nc".into(), own, Read { is_optional: true, ..read(Some(read_values)) })?;
+        let (units, values) = &self.files[0];
+        let blocks = blocks(u32::try_from(self.files.len()).unwrap());
+        let (first, roles) = (of(units, values.len() as u64), vec![DimRole::Axis(0)]);
+        let mut growing = Growing::new(&first, (files(&blocks), 0), roles, (true, true), options(true));
+        for (n, (units, values)) in (0..).zip(&self.files) {
+            let mut compared = growing.compare(&of(units, values.len() as u64))?;
+            let values = values.concat();
+            growing.add(n, &mut compared, Read { chunks: 1, values: Some(&values), digest: None })?;
+        }
+        let mut arrays: BTreeMap<NodePath, Growing<'_>> = [("time".to_owned(), growing)].into();
+        unify(&mut arrays, "time", &[], ZarrFormat::V3)?;
+        let growing = arrays.remove("time").unwrap();
+        let all = growing.pieces.iter().flat_map(|n| growing.pieces.values(n).unwrap().to_vec());
+        let all: Vec<u8> = all.collect();
+        let is_int = growing.first.data_type == DataType::Int64;
+        let number = |bytes: &[u8]| {
+            let bytes: [u8; 8] = bytes.try_into().unwrap();
+            if is_int { i64::from_le_bytes(bytes) as f64 } else { f64::from_le_bytes(bytes) }
+        };
+        let units = growing.attributes.kept["units"].as_str().unwrap().to_owned();
+        Ok((growing.first.data_type.to_string(), units, all.chunks_exact(8).map(number).collect()))
     }
-    Ok(growing)
 }
 
 fn floats(values: &[f64]) -> Vec<[u8; 8]> {
@@ -51,24 +63,17 @@ fn ints(values: &[i64]) -> Vec<[u8; 8]> {
     values.iter().map(|value| value.to_le_bytes()).collect()
 }
 
-/// Returns data type, units and values after the conversion.
-fn unified(growing: Growing) -> Result<(String, String, Vec<f64>), Problem> {
-    let mut arrays: BTreeMap<NodePath, Growing> = [("time".to_owned(), growing)].into();
-    unify(&mut arrays, "time", &[], ZarrFormat::V3)?;
-    let growing = arrays.remove("time").unwrap();
-    let all: Vec<u8> = growing.pieces.values().flat_map(|piece| piece.values.clone().unwrap()).collect();
-    let is_int = growing.first.data_type == DataType::Int64;
-    let number = |bytes: &[u8]| {
-        let bytes: [u8; 8] = bytes.try_into().unwrap();
-        if is_int { i64::from_le_bytes(bytes) as f64 } else { f64::from_le_bytes(bytes) }
-    };
-    let units = growing.attributes.kept["units"].as_str().unwrap().to_owned();
-    Ok((growing.first.data_type.to_string(), units, all.chunks_exact(8).map(number).collect()))
+fn of_floats(
+    calendar: &'static str,
+    files: &[(&'static str, &[f64])],
+) -> Result<(String, String, Vec<f64>), Problem> {
+    let files = files.iter().map(|(units, values)| (*units, floats(values))).collect();
+    Case { data_type: DataType::Float64, calendar, files, more: json!({}) }.unified()
 }
 
-fn of_floats(calendar: &str, files: &[(&str, &[f64])]) -> Result<(String, String, Vec<f64>), Problem> {
-    let files: Vec<_> = files.iter().map(|(units, values)| (*units, floats(values))).collect();
-    unified(times(&DataType::Float64, calendar, &files, &json!({}))?)
+fn of_ints(files: &[(&'static str, &[i64])], more: Value) -> Result<(String, String, Vec<f64>), Problem> {
+    let files = files.iter().map(|(units, values)| (*units, ints(values))).collect();
+    Case { data_type: DataType::Int64, calendar: "standard", files, more }.unified()
 }
 
 #[test]
@@ -131,21 +136,21 @@ fn what_cannot_be_converted_is_refused() {
             .to_string();
         assert!(error.contains(what), "{error}");
     }
-    let files = [("days since 2000-01-01", ints(&[0])), ("days since 2001-01-01", ints(&[0]))];
-    let packed = times(&DataType::Int64, "standard", &files, &json!({"scale_factor": 0.5})).unwrap();
-    assert!(unified(packed).unwrap_err().to_string().contains("scale_factor"));
-    let far = [("days since 2000-01-01", ints(&[0])), ("days since 2001-01-01", ints(&[i64::MAX]))];
-    assert!(unified(times(&DataType::Int64, "standard", &far, &json!({})).unwrap()).is_err());
+    let files: [(_, &[i64]); 2] = [("days since 2000-01-01", &[0]), ("days since 2001-01-01", &[0])];
+    let packed = of_ints(&files, json!({"scale_factor": 0.5}));
+    assert!(packed.unwrap_err().to_string().contains("scale_factor"));
+    let far: [(_, &[i64]); 2] = [("days since 2000-01-01", &[0]), ("days since 2001-01-01", &[i64::MAX])];
+    assert!(of_ints(&far, json!({})).is_err());
 }
 
 #[test]
 fn missing_times_stay_missing() {
-    let files = [("hours since 2000-01-01", ints(&[0, -99])), ("hours since 2000-01-02", ints(&[-99, 1]))];
-    let (kind, _, values) =
-        unified(times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap()).unwrap();
+    let files: [(_, &[i64]); 2] =
+        [("hours since 2000-01-01", &[0, -99]), ("hours since 2000-01-02", &[-99, 1])];
+    let (kind, _, values) = of_ints(&files, json!({"_FillValue": -99})).unwrap();
     assert_eq!((kind.as_str(), values.as_slice()), ("int64", &[0.0, -99.0, -99.0, 25.0][..]));
     // A converted time that collides with the missing value.
-    let files = [("hours since 2000-01-01", ints(&[25, -99])), ("hours since 1999-12-31", ints(&[-75]))];
-    let clash = times(&DataType::Int64, "standard", &files, &json!({"_FillValue": -99})).unwrap();
-    assert!(unified(clash).unwrap_err().to_string().contains("missing"));
+    let files: [(_, &[i64]); 2] =
+        [("hours since 2000-01-01", &[25, -99]), ("hours since 1999-12-31", &[-75])];
+    assert!(of_ints(&files, json!({"_FillValue": -99})).unwrap_err().to_string().contains("missing"));
 }
