@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use virtualize::zarr::Hierarchy;
+use virtualize::zarr::{ChunkReadError, Hierarchy};
 
 use crate::{
     Error, Event, Journal, Layout,
@@ -14,7 +14,7 @@ use crate::{
     head::{FileChunks, Head, Members},
     join::{ChunkPlaces, Combined, JoinedChunks, combine},
     journal::{JournalError, Planned},
-    plan::{Files, Known, Plan, PlanOptions, Signatures, coordinates, plan},
+    plan::{Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
 };
 
 /// Maximum number of differences that an error names.
@@ -99,7 +99,8 @@ impl Combination {
     ) -> Result<CombinedFiles<'_>, Error> {
         let mut progress = Progress { events, cancel, done: 0, files: self.files() as u64 };
         let mut notes: Vec<Note> = self.plan.notes.clone();
-        let mut members = Rows { journal: Arc::clone(journal), ids: &self.ids };
+        let (ids, eras) = (self.ids.as_slice(), self.plan.eras.as_slice());
+        let mut members = Rows { journal: Arc::clone(journal), ids, eras, cancel: cancel.clone() };
         let (mut whole, mut chunks): (Option<Hierarchy>, _) = (None, ChunkPlaces::default());
         for era in &self.plan.eras {
             let combined: Combined<'_> =
@@ -128,9 +129,12 @@ pub(super) struct CombinedFiles<'a> {
 }
 
 /// The files of a plan in the journal.
+#[derive(Clone)]
 pub(super) struct Rows<'a> {
     journal: Arc<Mutex<Journal>>,
     ids: &'a [i64],
+    eras: &'a [PlannedEra],
+    cancel: CancellationToken,
 }
 
 impl Rows<'_> {
@@ -138,6 +142,17 @@ impl Rows<'_> {
     fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>), Error> {
         let id = id_of(self.ids, row).and_then(|id| u64::try_from(id).ok()).ok_or(CombineError::Nothing)?;
         Ok((id, self.journal.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Returns the urls of the sources of all files, read one file after the other.
+    #[cfg(feature = "icechunk")]
+    pub(super) fn source_urls(mut self) -> impl Iterator<Item = Result<String, ChunkReadError>> {
+        let rows = self.eras.iter().flat_map(|era| &era.blocks).map(|block| block.row);
+        let sources = rows.map(move |row| Ok::<_, Error>(self.chunks(row, "")?.sources));
+        sources.flat_map(|sources| match sources {
+            Ok(sources) => sources.iter().map(|source| Ok(source.url.clone())).collect(),
+            Err(error) => vec![Err(error.into())],
+        })
     }
 }
 
@@ -150,6 +165,10 @@ impl Members for Rows<'_> {
     }
 
     fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
+        if self.cancel.is_cancelled() {
+            let files = self.ids.len() as u64;
+            return Err(Error::Stopped { done: files, files });
+        }
         let (id, mut journal) = self.find(row)?;
         Ok(journal.chunks(id, path)?)
     }

@@ -110,7 +110,16 @@ fn add(
             Step::End(part, header) => {
                 let PartHeader { files, failed, seconds, requests, bytes, .. } = *header;
                 let (shard, imported) = (header.shard.to_string(), std::mem::take(&mut imported));
-                events.tell(Event::Imported { part, shard, files, imported, failed, seconds, requests, bytes });
+                events.tell(Event::Imported {
+                    part,
+                    shard,
+                    files,
+                    imported,
+                    failed,
+                    seconds,
+                    requests,
+                    bytes,
+                });
             }
         }
     }

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use virtualize::{VirtualStore, zarr::ChunkReadError};
+use virtualize::{Destination, Error as FileError, Format, PreparedOutput, VirtualStore};
 use virtualize_store::OutputLock;
 
 use super::{
     Batch, Target,
-    combined::{Combination, CombinedFiles},
+    combined::{Combination, CombinedFiles, Rows},
     present::{self, Present},
     python,
 };
 use crate::{
-    Error, Event, Journal, Layout, Summary, error::CombineError, event::Events, join::collect,
+    Error, Event, Journal, Layout, Summary, error::CombineError, event::Events, join::JoinedChunks,
     plan::PlanOptions,
 };
 
@@ -46,8 +46,7 @@ impl Batch {
         }
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary };
-        // Deeply nested futures exceed a limit of the compiler.
-        let receipt = Box::pin(writing.all(combination, present, lock)).await?;
+        let receipt = writing.all(combination, present, lock).await?;
         Ok(writing.journal().finish_output(&name, &receipt)?)
     }
 
@@ -67,7 +66,7 @@ impl Batch {
 pub(super) struct Writing<'a> {
     pub(super) batch: &'a Batch,
     /// Locked briefly by each thread that works on the output.
-    journal: Arc<Mutex<Journal>>,
+    pub(super) journal: Arc<Mutex<Journal>>,
     pub(super) events: &'a Events,
     pub(super) summary: &'a mut Summary,
 }
@@ -85,10 +84,8 @@ impl Writing<'_> {
         let (name, digest, rows) = (present::name(output), combination.digest.clone(), combination.rows());
         match target {
             Target::References(format) => {
-                let store = self.put_together(combination).await?;
-                self.events.tell(Event::Writing { target: output.clone() });
                 let is_ours = *overwrite || present.is_ours();
-                let prepared = virtualize::prepare(&store, *format, output, is_ours, &options.store)?;
+                let prepared = self.prepare(combination, *format, is_ours).await?;
                 self.batch.go_on()?;
                 let content = prepared.content().to_string();
                 self.journal().begin_output(&name, &digest, &content, rows)?;
@@ -111,35 +108,55 @@ impl Writing<'_> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Combines the files on a blocking thread, and relocates the result's sources.
-    pub(super) async fn put_together(&mut self, combination: Combination) -> Result<VirtualStore, Error> {
+    /// Combines the files, and writes the output beside its destination.
+    async fn prepare(
+        &mut self,
+        combination: Combination,
+        format: Format,
+        overwrite: bool,
+    ) -> Result<PreparedOutput, Error> {
+        let batch = self.batch.clone();
+        let prepare = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
+            let Batch { output: target, relocation, options, .. } = &batch;
+            let destination = Destination { format, target, relocation, overwrite, options: &options.store };
+            Ok(virtualize::prepare_chunks(store, chunks, destination)?)
+        };
+        self.combine(combination, prepare).await
+    }
+
+    /// Combines the files on a thread that may block, and writes them there: `write` gets their metadata and their chunks.
+    pub(super) async fn combine<T: Send + 'static>(
+        &mut self,
+        combination: Combination,
+        write: impl FnOnce(&VirtualStore, &mut JoinedChunks<'_, Rows<'_>>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let (events, cancel) = (self.events.clone(), self.batch.cancel.clone());
-        let journal = Arc::clone(&self.journal);
-        let joined = tokio::task::spawn_blocking(move || {
+        let (journal, output) = (Arc::clone(&self.journal), self.batch.output.clone());
+        let written = tokio::task::spawn_blocking(move || {
             let CombinedFiles { hierarchy, mut chunks, notes } =
                 combination.combine(&journal, &events, &cancel)?;
-            Ok::<_, Error>((collect(hierarchy, &mut chunks).map_err(of_chunks)?, notes))
+            for text in &notes {
+                events.tell(Event::Note { text: text.clone() });
+            }
+            events.tell(Event::Writing { target: output.clone() });
+            let written = write(&VirtualStore::of(hierarchy, output), &mut chunks).map_err(of_files);
+            Ok::<_, Error>((written?, notes))
         });
-        let joined = joined.await.map_err(|error| Error::Internal(error.to_string()))?;
-        let (hierarchy, notes) = joined?;
-        for text in notes {
-            self.events.tell(Event::Note { text: text.clone() });
-            self.summary.notes.push(text);
-        }
-        let mut store = VirtualStore::of(hierarchy, self.batch.output.clone());
-        store.relocate(&self.batch.relocation)?;
-        Ok(store)
+        let (written, notes) = written.await.map_err(|error| Error::Internal(error.to_string()))??;
+        self.summary.notes.extend(notes);
+        Ok(written)
     }
 }
 
-/// Returns the error of chunks that could not be read.
-fn of_chunks(error: ChunkReadError) -> Error {
-    let error = match error.downcast::<Error>() {
-        Ok(error) => return *error,
-        Err(error) => error,
-    };
-    match error.downcast::<CombineError>() {
-        Ok(error) => (*error).into(),
-        Err(error) => Error::Internal(error.to_string()),
+/// Returns the error of files whose chunks could not be read while the output was written.
+fn of_files(error: Error) -> Error {
+    let Error::File(FileError::Chunks { source }) = &error else { return error };
+    if let Some(error) = source.downcast_ref::<CombineError>() {
+        return error.clone().into();
+    }
+    match source.downcast_ref() {
+        Some(Error::Combine(error)) => error.clone().into(),
+        Some(Error::Stopped { done, files }) => Error::Stopped { done: *done, files: *files },
+        _ => error,
     }
 }

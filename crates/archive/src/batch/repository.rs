@@ -1,18 +1,29 @@
 //! Commits the combined dataset to an Icechunk repository.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use virtualize::{CommitMode, CommitOptions, Error as FileError, History, IcechunkError, Options, Update};
+use virtualize::{
+    CommitMode, CommitOptions, Committed, Error as FileError, History, IcechunkError, Options, Update, Urls,
+    VirtualStore, zarr::ChunkReadError,
+};
 
 use super::{
     Batch,
-    combined::{Combination, id_of},
+    combined::{Combination, Rows, id_of},
     output::Writing,
 };
-use crate::{Error, Event, JournalError, OptionConflict, plan::Selection, repository};
+use crate::{
+    Error, JournalError, OptionConflict,
+    join::{JoinedChunks, collect},
+    plan::Selection,
+    repository,
+};
 
 /// The fact that stores the record of the last commit.
 const COMMITTED: &str = "commit";
@@ -122,27 +133,31 @@ impl Writing<'_> {
 
     /// Commits with an identifying property.
     async fn commit_as(&mut self, combination: &Combination, options: CommitOptions) -> Result<(), Error> {
-        let store = self.put_together(combination.clone()).await?;
-        let files = combination.files();
-        let mut record = Record {
+        let record = Record {
             place: self.place(&options),
             mark: format!("{} {:016x}", combination.digest, fastrand::u64(..)),
             snapshot: String::new(),
             digest: combination.digest.clone(),
-            files,
-            order: combination.order(files, self.batch).unwrap_or_default(),
-            documents: virtualize::documents_of(&store, &options.group)?,
+            files: combination.files(),
+            order: combination.order(combination.files(), self.batch).unwrap_or_default(),
+            documents: BTreeMap::new(),
             touched: BTreeSet::new(),
         };
-        let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
-        self.events.tell(Event::Writing { target: output.clone() });
-        {
-            let journal = self.journal();
-            journal.set_fact(COMMITTING, Some(&text(&record, journal.path())?))?;
-        }
-        let mut options = options;
-        options.properties.insert(MARK.to_owned(), record.mark.clone());
-        let done = repository::commit_or_append(&store, output, &options, reaching).await?;
+        let (batch, journal) = (self.batch.clone(), Arc::clone(&self.journal));
+        let runtime = tokio::runtime::Handle::current();
+        let commit = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
+            let documents = virtualize::documents_of(store, &options.group)?;
+            let record = Record { documents, ..record };
+            {
+                let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+                journal.set_fact(COMMITTING, Some(&text(&record, journal.path())?))?;
+            }
+            let mut options = options;
+            options.properties.insert(MARK.to_owned(), record.mark.clone());
+            let done = runtime.block_on(commit_chunks(store, chunks, &batch, &options))?;
+            Ok((record, done))
+        };
+        let (mut record, done) = self.combine(combination.clone(), commit).await?;
         (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
@@ -150,6 +165,32 @@ impl Writing<'_> {
         self.summary.python = Some(done.python);
         Ok(())
     }
+}
+
+/// Commits a dataset with the chunks of a reader. Appending to the dataset of others needs all chunks in memory.
+async fn commit_chunks(
+    store: &VirtualStore,
+    chunks: &mut JoinedChunks<'_, Rows<'_>>,
+    batch: &Batch,
+    options: &CommitOptions,
+) -> Result<Committed, Error> {
+    let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = batch;
+    if let CommitMode::Append(_) = options.mode {
+        let hierarchy = collect(store.hierarchy.clone(), chunks).map_err(of_chunks)?;
+        let mut whole = VirtualStore::of(hierarchy, store.name());
+        whole.relocate(relocation)?;
+        return repository::commit_or_append(&whole, output, options, reaching).await;
+    }
+    // Chunks that stay are not read, but the rules of a relocation may be those of their sources.
+    let stay = matches!(&options.mode, CommitMode::Update(Update { grows: Some(_), .. }));
+    let others = &mut stay.then(|| chunks.members().clone().source_urls()).into_iter().flatten();
+    let (relocation, destination) = ((relocation, others as Urls<'_>), (output.as_str(), options));
+    Ok(virtualize::commit_chunks(store, chunks, relocation, destination, reaching).await?)
+}
+
+/// Returns the error of chunks that could not be read.
+fn of_chunks(error: ChunkReadError) -> Error {
+    Error::File(FileError::Chunks { source: error.into() })
 }
 
 impl Combination {

@@ -62,6 +62,12 @@ impl<'a, M> JoinedChunks<'a, M> {
     pub(crate) fn new(members: M, places: ChunkPlaces<'a>) -> Self {
         Self { members, places }
     }
+
+    /// Returns the files.
+    #[cfg(feature = "icechunk")]
+    pub(crate) fn members(&self) -> &M {
+        &self.members
+    }
 }
 
 impl<M: Members> ChunkReader for JoinedChunks<'_, M>
