@@ -184,7 +184,7 @@ async fn missing_parts_are_named_and_nothing_changes() {
     let parts = ["1.part", "2.part", "5.part"].map(str::to_owned);
     let error = archive.import(archive.batch("shared", &target), &parts, &Arc::default()).await.unwrap_err();
     let text = error.to_string();
-    assert_eq!(text, "no part has 4 of 10 files: files 5 to 8; the missing shards are 3/5, 4/5");
+    assert_eq!(text, "no part has 4 of 10 files: files 5 to 8; missing shards 3/5, 4/5");
     // Parts of the whole archive complete it.
     archive.read(&batch, (1, 1), None, "all.part").await;
     let parts = ["1.part", "all.part", "5.part"].map(str::to_owned);
@@ -215,6 +215,30 @@ async fn parts_of_another_run_are_refused() {
     fs::write(archive.path("part"), damaged).unwrap();
     let error = import(archive.batch("out4", &target)).await;
     assert!(matches!(error, Error::Parts(PartsError::Damaged { .. })), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_import_is_continued() {
+    let archive = Archive::new(12, 1);
+    let target = Target::default();
+    archive.batch("single", &target).build().run(|_| {}).await.unwrap();
+    for number in 1..=4 {
+        let batch = archive.batch("ignored", &target).build();
+        archive.read(&batch, (number, 4), None, &format!("parts/{number}")).await;
+    }
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let parts = [archive.text("parts/")];
+    let stopped = archive.batch("shared", &target).parts(parts.clone()).cancel(cancel.clone()).build();
+    let result = stopped.run(move |event| {
+        if matches!(event, Event::Imported { .. }) {
+            cancel.cancel();
+        }
+    });
+    assert!(matches!(result.await.unwrap_err(), Error::Stopped { .. }));
+    assert!(!archive.path("shared").exists());
+    let summary = archive.batch("shared", &target).parts(parts).build().run(|_| {}).await.unwrap();
+    assert!(summary.imported < 11 && summary.known > 0, "{summary:?}");
+    assert!(content(&archive.path("single")) == content(&archive.path("shared")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

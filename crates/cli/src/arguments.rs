@@ -122,7 +122,9 @@ pub(crate) enum Usage {
         "{output}: the extension selects no format (.json, .parquet, .parq, .zarr, .icechunk): give --format"
     )]
     UnknownFormat { output: String },
-    #[error("--shard needs --output or --format, as for the run that imports the part: they decide the Zarr version")]
+    #[error(
+        "--shard needs --output or --format, as for the run that imports the part: they decide the Zarr version"
+    )]
     NoFormat,
     #[cfg(feature = "icechunk")]
     #[error("--relative does not apply to Icechunk repositories, which store absolute URLs")]

@@ -43,10 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "virtualize-zarr",
         ],
     ),
-    (
-        "virtualize-archive",
-        &["virtualize", "virtualize-references", "virtualize-remedy", "virtualize-store"],
-    ),
+    ("virtualize-archive", &["virtualize", "virtualize-references", "virtualize-remedy", "virtualize-store"]),
     ("virtualize-server", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-store"]),
     ("virtualize-cli", &["virtualize", "virtualize-archive", "virtualize-remedy", "virtualize-server"]),
     (

@@ -127,3 +127,26 @@ pub(super) fn of_each(output: &str, target: &Target, relocation: &Relocation) ->
 fn named<const N: usize>(options: [(&str, Value); N]) -> BTreeMap<String, String> {
     options.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and values are in journals and parts: a change makes them belong to another run.
+    #[test]
+    fn defaults_are_written_as_json() {
+        let all = of_options(&Options::default());
+        let text = serde_json::to_string(&all).unwrap_or_default().replace("\\\"", "'");
+        let expected = "{\"chunk-grid\":\"'regular'\",\"constant-chunk-limit\":\"10000\",\"follow-external\":\"false\",\
+            \"hdf5-reader\":\"'native'\",\"ifd\":\"[]\",\"inline-below\":\"0\",\"inline-coordinates\":\"false\",\
+            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\"invalid-nodata\":\"'error'\",\
+            \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
+            'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
+            \"readable-by\":\"[]\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
+            \"unpack\":\"false\",\"zarr-format\":\"2\"}";
+        assert_eq!(text, expected);
+        let layout = Layout::along(vec![Along::Concat("time".to_owned()), Along::Stack("member".to_owned())]);
+        let expected = r#"[{"concat-dim":"time"},{"stack-dim":"member"}]"#;
+        assert_eq!(of_layout(&layout).get("dimensions").map(String::as_str), Some(expected));
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 
 use super::Batch;
@@ -11,6 +12,9 @@ use crate::{
     journal::{Outcome, class_name},
     parts::{CheckedPart, Expected, ListingId, PartFile, PartHeader, PartRow, PartSet, PartsError, locate},
 };
+
+/// Number of parts that are checked at once.
+const AT_ONCE: usize = 4;
 
 /// A step of an import.
 enum Step {
@@ -35,14 +39,20 @@ impl Batch {
         let files = listing.files;
         let expected = Expected { options: self.row_options(), listing };
         let mut set = PartSet::default();
-        for location in locate(&self.parts, &self.options.store).await? {
+        let locations = locate(&self.parts, &self.options.store).await?;
+        let open = |location: String| async move {
+            let part = PartFile::open(&location, &self.options.store).await;
+            (location, part)
+        };
+        let mut opened = stream::iter(locations).map(open).buffered(AT_ONCE);
+        while let Some((location, part)) = opened.next().await {
             self.go_on()?;
-            let part = match PartFile::open(&location, &self.options.store).await {
+            match part {
+                Ok(part) => set.add(&location, &part, &expected)?,
                 // It may be in the folder of the parts.
-                Err(PartsError::Plan { .. }) => continue,
-                part => part?,
-            };
-            set.add(&location, &part, &expected)?;
+                Err(PartsError::Plan { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(set.complete(files, unread)?)
     }

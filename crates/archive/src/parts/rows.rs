@@ -282,6 +282,7 @@ fn members(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<V
     let (storages, signatures) = (group.optional_bytes("storage")?, group.optional_bytes("signature")?);
     let (extents, sources) = (group.optional_bytes("extent")?, group.optional_bytes("sources")?);
     let (digests, given) = (group.optional_bytes("digests")?, group.optional_bytes("given")?);
+    let mut signature_texts = share("signature", signatures.iter().flatten(), shared)?.into_iter();
     let nodes = nodes(group, shared)?;
     let values = values(group)?;
     let mut digests_of = Parsed::new("digests");
@@ -290,13 +291,14 @@ fn members(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<V
     let texts = storages.into_iter().zip(signatures).zip(extents).zip(sources).zip(digests).zip(given);
     for (((format, texts), nodes), values) in formats.into_iter().zip(texts).zip(nodes).zip(values) {
         let (((((storage, signature), extent), sources), digests), given) = texts;
+        let signature = signature.as_ref().and_then(|_| signature_texts.next());
         let Some(format) = format else {
             members.push(None);
             continue;
         };
         let member = MemberRow {
             storage: text("storage", &storage.ok_or_else(|| missing("storage"))?)?,
-            signature: share("signature", &signature.ok_or_else(|| missing("signature"))?, shared)?,
+            signature: signature.ok_or_else(|| missing("signature"))?,
             extent: text("extent", &extent.ok_or_else(|| missing("extent"))?)?,
             format: format_of(format)?,
             nodes,
@@ -319,11 +321,12 @@ fn nodes(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<Vec
     if !same {
         return Err(Fault::Column { name: "nodes", reason: "lists of different lengths".to_owned() });
     }
-    let columns = paths.iter().zip(&documents.values).zip(&counts.values).zip(&chunks.values);
+    let documents = share("nodes.document", documents.values.iter(), shared)?;
+    let columns = paths.iter().zip(documents).zip(&counts.values).zip(&chunks.values);
     let mut all = columns.map(|(((path, document), count), chunks)| {
         Ok(NodeRow {
             path: text("nodes.path", path)?,
-            document: share("nodes.document", document, shared)?,
+            document,
             chunks: chunks.data().to_vec(),
             count: unsigned("nodes.count", *count)?,
         })
@@ -372,18 +375,33 @@ impl<T: Clone + serde::de::DeserializeOwned> Parsed<T> {
     }
 }
 
-/// Returns a text, the same one for equal values.
-fn share(
+/// Returns the texts of a column, the same one for equal values.
+fn share<'a>(
     name: &'static str,
-    value: &ByteArray,
+    values: impl Iterator<Item = &'a ByteArray>,
     shared: &mut HashMap<Bytes, Arc<str>>,
-) -> Result<Arc<str>, Fault> {
-    if let Some(text) = shared.get(value.data()) {
-        return Ok(Arc::clone(text));
+) -> Result<Vec<Arc<str>>, Fault> {
+    // Values from a dictionary share their bytes, which need not be hashed then. All values live until the end.
+    let mut seen: HashMap<(*const u8, usize), Arc<str>> = HashMap::new();
+    let mut texts = Vec::new();
+    for value in values {
+        let place = (value.data().as_ptr(), value.len());
+        if let Some(text) = seen.get(&place) {
+            texts.push(Arc::clone(text));
+            continue;
+        }
+        let shared_text = match shared.get(value.data()) {
+            Some(text) => Arc::clone(text),
+            None => {
+                let text: Arc<str> = text(name, value)?.into();
+                shared.insert(Bytes::copy_from_slice(value.data()), Arc::clone(&text));
+                text
+            }
+        };
+        seen.insert(place, Arc::clone(&shared_text));
+        texts.push(shared_text);
     }
-    let text: Arc<str> = text(name, value)?.into();
-    shared.insert(Bytes::copy_from_slice(value.data()), Arc::clone(&text));
-    Ok(text)
+    Ok(texts)
 }
 
 fn opened_of(item: &Item, opened: Option<&ByteArray>) -> Result<(Item, bool), Fault> {

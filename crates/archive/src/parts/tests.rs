@@ -222,7 +222,7 @@ fn plans_and_parts_are_told_apart() {
     let (_, _, part) = random_part(5, ShardNumber { number: 1, of: 1 });
     let (plan, _) = write_items(&[random_item(0)]);
     assert!(plan_of(part).unwrap_err().to_string().contains("not a plan of virtualize"));
-    assert!(read(plan).unwrap_err().to_string().contains("not a part of virtualize"));
+    assert!(read(plan).unwrap_err().to_string().contains("a plan, expected a part"));
 }
 
 #[tokio::test]
