@@ -11,7 +11,8 @@ use std::{
 
 use virtualize::{Format, StoreOptions};
 use virtualize_archive::{
-    Along, Batch, BatchBuilder, Error, Event, Layout, PartsError, Receipt, RunOptions, Shard, Summary, Target,
+    Along, Batch, BatchBuilder, Error, Event, Layout, PartsError, Receipt, RunOptions, Shard, Summary,
+    Target, list::Input,
 };
 
 /// A random archive: copies of a NetCDF file with numbers in their names, in random order, and some damaged files.
@@ -209,12 +210,35 @@ async fn parts_of_another_run_are_refused() {
     fs::write(&archive.inputs[3], b"replaced").unwrap();
     let error = import(archive.batch("out3", &target)).await;
     assert!(matches!(error, Error::Parts(PartsError::OtherListing { .. })), "{error}");
+    // A file that is no part is not replaced.
+    let own = Shard { plan: None, number: 1, of: 1, part: archive.inputs[3].clone() };
+    let batch = archive.batch("ignored", &target);
+    let error = batch.clone().build().read_shard(&own, |_| {}).await.unwrap_err();
+    assert!(matches!(error, Error::Parts(PartsError::Damaged { .. })), "{error}");
     let mut damaged = fs::read(archive.path("part")).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(archive.path("part"), damaged).unwrap();
     let error = import(archive.batch("out4", &target)).await;
     assert!(matches!(error, Error::Parts(PartsError::Damaged { .. })), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_replaced_after_its_part_was_read_is_read_again() {
+    let mut archive = Archive::new(4, 0);
+    let target = Target::default();
+    let list = archive.text("list");
+    let urls: Vec<String> = archive.inputs.iter().map(|input| format!("{{\"url\": \"{input}\"}}")).collect();
+    fs::write(&list, urls.join("\n")).unwrap();
+    let inputs = std::mem::take(&mut archive.inputs);
+    let batch = |output: &str| archive.batch(output, &target).inputs([Input::List(list.clone())]);
+    batch("shared").build().run(|_| {}).await.unwrap();
+    archive.read(&batch("ignored").build(), (1, 1), None, "part").await;
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5/netcdf4.nc");
+    let longer = [fs::read(other).unwrap(), vec![0; 8]].concat();
+    fs::write(&inputs[2], longer).unwrap();
+    let summary = batch("shared").parts([archive.text("part")]).build().run(|_| {}).await.unwrap();
+    assert_eq!((summary.known, summary.imported, summary.read), (3, 0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

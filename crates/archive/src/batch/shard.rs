@@ -107,7 +107,8 @@ impl Batch {
     }
 
     /// Reads the files of a shard and writes them as a part, on any machine. The part is complete, or it is not
-    /// written. A part that is there already is kept, unless a store was not available for some of its files.
+    /// written. A part that is there already is kept, unless a store was not available for some of its files; a file
+    /// that is no part is replaced only with [`super::BatchBuilder::overwrite`].
     ///
     /// Needs a tokio runtime with I/O and time; files are read on all of the runtime's threads.
     ///
@@ -157,8 +158,9 @@ impl Batch {
             return Ok(None);
         }
         let part = match PartFile::open_if_there(location, &self.options.store).await {
-            // It is replaced.
-            Err(PartsError::Damaged { .. } | PartsError::Version { .. }) | Ok(None) => return Ok(None),
+            Err(PartsError::Version { .. }) | Ok(None) => return Ok(None),
+            // It may be another file of the user.
+            Err(PartsError::Damaged { .. } | PartsError::Plan { .. }) if self.overwrite => return Ok(None),
             Ok(Some(part)) => part,
             Err(error) => return Err(error.into()),
         };

@@ -2,12 +2,17 @@
 
 use rusqlite::OptionalExtension;
 
-use super::{Journal, JournalError, Outcome, rows::State, work};
+use super::{
+    Journal, JournalError, Outcome,
+    rows::State,
+    work::{self, ITEM, known_of},
+};
+use crate::Item;
 
 impl Journal {
     /// Records how files ended, by URL, in one transaction. Files that are done already stay as they are, and so do
     /// those that failed; with `skip_failures`, failures are not recorded at all. Returns the number of files that are
-    /// done now and were not before.
+    /// done now and were not before. A file that was replaced after another machine read it stays to be read.
     pub(crate) fn import(
         &mut self,
         files: Vec<(String, Outcome)>,
@@ -18,18 +23,19 @@ impl Journal {
             let transaction = connection.transaction()?;
             let mut done = 0;
             for (url, outcome) in &files {
-                let sql = "SELECT id, state, class IS NOT NULL FROM files WHERE url = ?1";
-                let mut statement = transaction.prepare_cached(sql)?;
-                let known = statement.query_row([url], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-                let Some((id, state, failed_before)): Option<(i64, i64, bool)> = known.optional()? else {
+                let sql = format!("SELECT {ITEM}, class IS NOT NULL FROM files WHERE url = ?1");
+                let mut statement = transaction.prepare_cached(&sql)?;
+                let found = statement.query_row([url], |row| Ok((known_of(row)?, row.get(7)?)));
+                let Some((file, failed_before)): Option<(_, bool)> = found.optional()? else {
                     return Err(rusqlite::Error::QueryReturnedNoRows);
                 };
                 let is_failure = matches!(outcome, Outcome::Failed(_));
                 // A file that failed before and is pending is to be read again.
-                if State::of(state) == State::Done || (is_failure && (skip_failures || failed_before)) {
+                let is_pending = is_failure && (skip_failures || failed_before);
+                if file.state == State::Done || is_pending || is_stale(&file.item, outcome) {
                     continue;
                 }
-                work::finish(&transaction, recorded.get_mut(), *run, id, outcome)?;
+                work::finish(&transaction, recorded.get_mut(), *run, file.id, outcome)?;
                 done += u64::from(!is_failure);
             }
             transaction.commit()?;
@@ -37,5 +43,13 @@ impl Journal {
         };
         let done = all();
         done.map_err(|error| self.failed(error))
+    }
+}
+
+/// Returns whether another version of the file was read than the one that is listed.
+fn is_stale(listed: &Item, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Done(done) => !done.replaced && !listed.listed().agrees(&done.opened.listed()),
+        Outcome::Failed(_) => false,
     }
 }

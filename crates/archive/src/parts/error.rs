@@ -119,7 +119,7 @@ impl PartsError {
                 Remedy::turn_on(OptionName::Overwrite, "write the plan again")
             }
             Self::Damaged { .. } | Self::Version { .. } | Self::OtherListing { .. } => {
-                Remedy::advice("delete it, and read its shard again")
+                Remedy::advice("if it is a part, delete it and read its shard again")
             }
             Self::OtherOptions { .. } => Remedy::advice("give the same options to all shards"),
             Self::OtherPlan { .. } => Remedy::turn_on(OptionName::Overwrite, "replace it")

@@ -29,8 +29,8 @@ pub(crate) use place::write;
 pub(crate) use plan_file::{PlanFile, PlanWriter, write_plan};
 pub(crate) use rows::PartRow;
 pub(crate) use set::{CheckedPart, PartSet, locate};
-pub use shard::{ShardNumber, shard_size};
 pub(crate) use shard::shards_of;
+pub use shard::{ShardNumber, shard_size};
 
 /// Parses a schema.
 fn schema(text: &str) -> Result<TypePtr, sealed::Fault> {

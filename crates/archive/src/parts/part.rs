@@ -170,6 +170,10 @@ impl PartFile {
             );
             return Err(PartsError::Damaged { name, kind: KIND, reason });
         }
+        if sealed.len() == 0 && header.files > 0 {
+            let reason = format!("no row group, for {} files", header.files);
+            return Err(PartsError::Damaged { name, kind: KIND, reason });
+        }
         Ok(Self { name, header, file, sealed })
     }
 

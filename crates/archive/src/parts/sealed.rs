@@ -44,6 +44,8 @@ pub(super) const END: u64 = 8;
 const FOOTER: u64 = 64 << 20;
 /// Greatest size of a row group in bytes, decompressed.
 const DECOMPRESSED: u64 = 1 << 30;
+/// Greatest number of rows of a row group.
+const ROWS: usize = 1 << 20;
 /// Level of Zstandard.
 const LEVEL: i32 = 3;
 
@@ -66,6 +68,8 @@ pub(super) enum Fault {
     Size { found: u64, expected: u64 },
     #[error("{found} row groups, expected {expected}")]
     GroupCount { found: usize, expected: usize },
+    #[error("{found} rows in a row group, expected at most {limit}")]
+    Rows { found: i64, limit: usize },
     #[error("{what}: {error}")]
     Json { what: &'static str, error: String },
     #[error("column {name}: {reason}")]
@@ -264,7 +268,8 @@ impl Sealed {
         let metadata = self.metadata.row_groups().get(index).ok_or_else(missing)?;
         check_row_group(&bytes, start, metadata, &mut { DECOMPRESSED })
             .map_err(|fault| Fault::Library(fault.to_string()))?;
-        let rows = usize::try_from(metadata.num_rows()).map_err(|error| Fault::Library(error.to_string()))?;
+        let rows = usize::try_from(metadata.num_rows()).ok().filter(|rows| *rows <= ROWS);
+        let rows = rows.ok_or(Fault::Rows { found: metadata.num_rows(), limit: ROWS })?;
         quietly(|| {
             let part = Arc::new(Part { start, bytes });
             let page_index = RowGroupPageIndex::new(index, None);

@@ -83,7 +83,11 @@ pub(super) fn overlaps(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u6
     let mut both = Vec::new();
     while let (Some(first), Some(second)) = (one.peek(), other.peek()) {
         let range = first.start.max(second.start)..first.end.min(second.end);
-        if first.end <= second.end { one.next() } else { other.next() };
+        if first.end <= second.end {
+            one.next()
+        } else {
+            other.next()
+        };
         if !range.is_empty() {
             both.push(range);
         }
