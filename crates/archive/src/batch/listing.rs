@@ -14,6 +14,8 @@ use crate::{
 
 /// Maximum number of files that are staged, or checked, at once.
 const LISTED: usize = 1000;
+/// Number of the newest files of earlier runs that a run checks if it appends.
+const NEWEST: u64 = 1000;
 
 impl Batch {
     /// Opens the journal. Also returns whether to discard its contents first.
@@ -127,20 +129,41 @@ impl Batch {
 
     /// Checks files of earlier runs whose listing does not show whether they have changed.
     pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
-        let mut after = String::new();
-        if self.run.no_recheck {
+        let RunOptions { append, recheck, no_recheck, .. } = self.run;
+        if no_recheck {
             return Ok(());
         }
+        self.recheck_pages(journal, listing, Journal::untold).await?;
+        match (append, recheck) {
+            (false, _) => Ok(()),
+            (true, true) => self.recheck_pages(journal, listing, Journal::unlisted).await,
+            (true, false) => self.recheck_page(journal, journal.last_unlisted(NEWEST)?).await,
+        }
+    }
+
+    /// Checks all files that a function returns page by page, given the URL that precedes the page.
+    async fn recheck_pages(
+        &self,
+        journal: &Journal,
+        listing: &Listing,
+        page: impl Fn(&Journal, &str, u64) -> Result<Vec<(i64, Item)>, JournalError>,
+    ) -> Result<(), Error> {
+        let mut after = String::new();
         loop {
             self.check_cancelled(listing)?;
-            let files = journal.untold(self.run.append, &after, LISTED as u64)?;
+            let files = page(journal, &after, LISTED as u64)?;
             let Some((_, last)) = files.last() else { return Ok(()) };
             after.clone_from(&last.url);
-            let changed = recheck::changed(files, self.files, &self.options.store).await;
-            for (id, found) in changed.map_err(Error::Unchecked)? {
-                journal.found(id, &found)?;
-            }
+            self.recheck_page(journal, files).await?;
         }
+    }
+
+    async fn recheck_page(&self, journal: &Journal, files: Vec<(i64, Item)>) -> Result<(), Error> {
+        let changed = recheck::changed(files, self.files, &self.options.store).await;
+        for (id, found) in changed.map_err(Error::Unchecked)? {
+            journal.found(id, &found)?;
+        }
+        Ok(())
     }
 
     /// Rejects a listing that would lose files, or mix two versions of a file.

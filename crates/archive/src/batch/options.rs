@@ -205,6 +205,9 @@ pub struct RunOptions {
     /// With --append, forget files of earlier runs that are in no output and not among the inputs
     #[cfg_attr(feature = "clap", arg(long))]
     pub drop_unwritten: bool,
+    /// With --append, check for all files of earlier runs whether they have changed [default: the newest 1000]
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "no_recheck"))]
+    pub recheck: bool,
     /// Do not check whether files of earlier runs have changed where the listing does not tell
     #[cfg_attr(feature = "clap", arg(long))]
     pub no_recheck: bool,

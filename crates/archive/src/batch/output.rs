@@ -88,7 +88,7 @@ impl Writing<'_> {
                 let prepared = self.prepare(combination, *format, is_ours).await?;
                 self.batch.go_on()?;
                 let content = prepared.content().to_string();
-                self.journal().begin_output(&name, &digest, &content, rows)?;
+                self.journal().begin_output(&name, (&digest, &content), rows, false)?;
                 lock.map_or(Ok(()), OutputLock::check).map_err(virtualize::Error::from)?;
                 let receipt = prepared.publish(&options.store).await?;
                 self.summary.python = lines;
@@ -98,7 +98,7 @@ impl Writing<'_> {
             Target::Icechunk(options) => {
                 self.batch.go_on()?;
                 self.commit(combination, options).await?;
-                self.journal().begin_output(&name, &digest, "", rows)?;
+                self.journal().begin_output(&name, (&digest, ""), rows, false)?;
                 Ok(String::new())
             }
         }

@@ -3,8 +3,9 @@
 use rusqlite::OptionalExtension;
 
 use super::{
-    Journal, JournalError, Outcome,
+    Journal, JournalError, Outcome, Work,
     rows::State,
+    saved,
     work::{self, ITEM, known_of},
 };
 use crate::Item;
@@ -18,8 +19,9 @@ impl Journal {
         files: Vec<(String, Outcome)>,
         skip_failures: bool,
     ) -> Result<u64, JournalError> {
+        let Self { connection, known, run, .. } = self;
+        let known = known.get_mut();
         let mut all = || {
-            let Self { connection, known: recorded, run, .. } = &mut *self;
             let transaction = connection.transaction()?;
             let mut done = 0;
             for (url, outcome) in &files {
@@ -35,13 +37,18 @@ impl Journal {
                 if file.state == State::Done || is_pending || is_stale(&file.item, outcome) {
                     continue;
                 }
-                work::finish(&transaction, recorded.get_mut(), *run, file.id, outcome)?;
+                let work = Work { id: file.id, item: file.item };
+                work::finish(&transaction, known, *run, work, outcome)?;
                 done += u64::from(!is_failure);
             }
             transaction.commit()?;
             Ok(done)
         };
-        let done = all();
+        let done: rusqlite::Result<u64> = all();
+        if done.is_err() {
+            // Its rows are not those of the database once a transaction was rolled back.
+            *known = saved::Known::default();
+        }
         done.map_err(|error| self.failed(error))
     }
 }

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde_json::Value;
-use virtualize::ErrorClass;
 
 use super::{
     Journal, JournalError, OptionDifference,
-    rows::{Counts, Found, Listing, State, class_name},
+    rows::{Found, Listing, State},
+    schema::OPEN,
     work::{ITEM, known_of, signed, unsigned},
 };
 use crate::{Item, list::Few};
 
 /// Temporary tables. `listing`: `position` is the place in this run's listing, `known` the file's row, `changed`
 /// whether the file was replaced. `looked`: files that the listing says too little about and that a check found gone or
-/// replaced. `names`: names of outputs.
+/// replaced. `names`: names of outputs. `dropped`: files whose content is no longer valid.
 pub(super) const STAGED: &str = "
 CREATE TEMP TABLE listing (
     position INTEGER PRIMARY KEY,
@@ -26,39 +26,23 @@ CREATE TEMP TABLE listing (
     size INTEGER, etag TEXT, modified INTEGER,
     properties TEXT
 );
-CREATE INDEX listing_known ON listing (known);
+CREATE INDEX listing_known ON listing (known) WHERE known IS NOT NULL;
 CREATE TEMP TABLE looked (
     known INTEGER PRIMARY KEY,
     gone INTEGER NOT NULL,
     size INTEGER, etag TEXT, modified INTEGER
 );
 CREATE TEMP TABLE names (name TEXT PRIMARY KEY, url TEXT NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE dropped (file INTEGER PRIMARY KEY);
 ";
 
 /// Condition: the file is in some output.
 const USED: &str = "(committed IS NOT NULL OR (written IS NOT NULL AND state = 1))";
-/// Condition: the current version of the file is in no output, and this run does not list the file.
-const UNWRITTEN: &str = "NOT (state = 1 AND (coalesce(committed = run, 0) OR written IS NOT NULL))
-    AND NOT EXISTS (SELECT 1 FROM listing WHERE known = files.id)";
 /// Condition: this run does not list the file.
-const UNNAMED: &str = "NOT EXISTS (SELECT 1 FROM listing WHERE known = files.id)";
-/// Condition: the file no longer exists in its store.
-const GONE: &str = "EXISTS (SELECT 1 FROM looked WHERE known = files.id AND gone)";
+pub(super) const UNNAMED: &str = "NOT EXISTS (SELECT 1 FROM listing WHERE known = files.id)";
 
-/// How to accept a listing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Accept {
-    /// Adds the listed files to those in the journal.
-    pub(crate) append: bool,
-    /// Deletes everything in the journal first.
-    pub(crate) restart: bool,
-    /// Deletes files that are in no output, unless they are listed.
-    pub(crate) drop_unwritten: bool,
-    /// Schedules failed files again.
-    pub(crate) retry_failed: bool,
-    /// Schedules files again that failed because their store was unavailable.
-    pub(crate) retry_unavailable: bool,
-}
+/// The files that were looked at, up to a condition.
+const LOOKED: &str = "looked CROSS JOIN files ON files.id = looked.known WHERE";
 
 impl Journal {
     /// Stages listed files; `listing` holds the counts so far.
@@ -74,23 +58,38 @@ impl Journal {
         done.map_err(|error| self.failed(error))
     }
 
-    /// Returns files that are done and whose listing does not show whether they have changed, ordered by URL: at most
-    /// `most` after the URL `after`. With `append`, that includes files that are not listed.
-    pub(crate) fn untold(
-        &self,
-        append: bool,
-        after: &str,
-        most: u64,
-    ) -> Result<Vec<(i64, Item)>, JournalError> {
+    /// Returns listed files that are done and whose listing does not show whether they have changed, ordered by URL: at
+    /// most `most` after the URL `after`.
+    pub(crate) fn untold(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+        let sql = format!(
+            "SELECT {ITEM} FROM listing CROSS JOIN files ON files.id = listing.known
+            WHERE listing.url > ?1 AND state = 1 AND NOT changed AND listing.etag IS NULL AND listing.modified IS NULL
+            ORDER BY listing.url LIMIT ?2"
+        );
+        self.items(&sql, params![after, signed(most)])
+    }
+
+    /// Returns files that are done and not listed, ordered by URL: at most `most` after the URL `after`.
+    pub(crate) fn unlisted(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+        let sql = format!(
+            "SELECT {ITEM} FROM files WHERE url > ?1 AND state = 1 AND {UNNAMED} ORDER BY url LIMIT ?2"
+        );
+        self.items(&sql, params![after, signed(most)])
+    }
+
+    /// Returns the last files that are done and not listed, ordered by URL.
+    pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+        let sql = format!(
+            "SELECT * FROM (SELECT {ITEM} FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1)
+            ORDER BY url"
+        );
+        self.items(&sql, [signed(most)])
+    }
+
+    fn items(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item)>, JournalError> {
         let all = || {
-            let sql = format!(
-                "SELECT {ITEM} FROM files WHERE url > ?1 AND state = 1 AND (EXISTS (SELECT 1 FROM listing
-                    WHERE known = files.id AND NOT changed AND listing.etag IS NULL AND listing.modified IS NULL)
-                    OR (?2 AND {UNNAMED}))
-                ORDER BY url LIMIT ?3"
-            );
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![after, append, signed(most)], known_of)?;
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let rows = statement.query_map(values, known_of)?;
             rows.map(|row| row.map(|known| (known.id, known.item))).collect()
         };
         let done: rusqlite::Result<Vec<_>> = all();
@@ -116,27 +115,27 @@ impl Journal {
     /// in their store.
     pub(crate) fn vanished(&self, append: bool, most: u64) -> Result<Few, JournalError> {
         match append {
-            true => self.some(&format!("{GONE} AND {UNNAMED}"), most),
-            false => self.some(&format!("{USED} AND {UNNAMED}"), most),
+            true => self.some(&format!("{LOOKED} gone AND {UNNAMED}"), most),
+            false => self.some(&format!("files WHERE {USED} AND {UNNAMED}"), most),
         }
     }
 
     /// Returns unlisted files of earlier runs that were replaced since.
     pub(crate) fn replaced(&self, most: u64) -> Result<Few, JournalError> {
-        let other = "EXISTS (SELECT 1 FROM looked WHERE known = files.id AND NOT gone)";
-        self.some(&format!("{other} AND {UNNAMED}"), most)
+        self.some(&format!("{LOOKED} NOT gone AND {UNNAMED}"), most)
     }
 
     /// Returns unlisted files of earlier runs that are in no output.
     pub(crate) fn unwritten(&self, most: u64) -> Result<Few, JournalError> {
-        self.some(UNWRITTEN, most)
+        self.some(&format!("files WHERE {OPEN} AND {UNNAMED}"), most)
     }
 
-    fn some(&self, condition: &str, most: u64) -> Result<Few, JournalError> {
-        let count = format!("SELECT count(*) FROM files WHERE {condition}");
-        let count: i64 =
-            self.connection.query_row(&count, [], |row| row.get(0)).map_err(|error| self.failed(error))?;
-        let sql = format!("SELECT url FROM files WHERE {condition} ORDER BY position, id LIMIT ?1");
+    fn some(&self, of: &str, most: u64) -> Result<Few, JournalError> {
+        let count: i64 = self
+            .connection
+            .query_row(&format!("SELECT count(*) FROM {of}"), [], |row| row.get(0))
+            .map_err(|error| self.failed(error))?;
+        let sql = format!("SELECT files.url FROM {of} ORDER BY position, id LIMIT ?1");
         Ok(Few { count: unsigned(count), first: self.column(&sql, [signed(most)])? })
     }
 
@@ -164,46 +163,6 @@ impl Journal {
         let sql =
             format!("SELECT EXISTS (SELECT 1 FROM outputs) OR EXISTS (SELECT 1 FROM files WHERE {USED})");
         self.connection.query_row(&sql, [], |row| row.get(0)).map_err(|error| self.failed(error))
-    }
-
-    /// Accepts the staged listing, together with the options and a fact of the run, atomically: from then on the
-    /// journal's files are those of this run.
-    pub(crate) fn accept(
-        &mut self,
-        how: Accept,
-        options: &BTreeMap<String, String>,
-        fact: Option<(&str, &str)>,
-    ) -> Result<Counts, JournalError> {
-        let mut all = || {
-            let transaction = self.connection.transaction()?;
-            if how.restart {
-                restart(&transaction)?;
-            }
-            forget(&transaction, how)?;
-            take_over(&transaction, how.append)?;
-            if how.retry_failed {
-                transaction.execute("UPDATE files SET state = 0, attempts = 0 WHERE state = 2", [])?;
-            } else if how.retry_unavailable {
-                let sql = "UPDATE files SET state = 0, attempts = 0 WHERE state = 2 AND class = ?1";
-                transaction.execute(sql, [class_name(ErrorClass::Unavailable)])?;
-            }
-            for (name, value) in options {
-                let sql = "INSERT OR REPLACE INTO options (name, value) VALUES (?1, ?2)";
-                transaction.execute(sql, params![name, value])?;
-            }
-            if let Some((name, value)) = fact {
-                let sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)";
-                transaction.execute(sql, params![name, value])?;
-            }
-            transaction.execute_batch("DELETE FROM listing; DELETE FROM looked; DELETE FROM names")?;
-            transaction.commit()
-        };
-        let done = all();
-        done.map_err(|error| self.failed(error))?;
-        if how.restart {
-            self.run = 1;
-        }
-        self.counts()
     }
 
     /// Calls a function for each staged URL, in the order of the listing; if the run appends, also for the URLs already
@@ -277,46 +236,4 @@ fn stage(transaction: &Transaction<'_>, item: &Item, listing: &mut Listing) -> r
 /// Returns whether a file differs from the version in the journal.
 fn differs(known: &Item, now: &Item) -> bool {
     !known.listed().agrees(&now.listed()) || known.properties != now.properties
-}
-
-/// Deletes the files, outputs, options and facts of earlier runs, and treats every staged file as new.
-fn restart(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    transaction.execute_batch(
-        "DELETE FROM contents; DELETE FROM chunks; DELETE FROM files; DELETE FROM documents; DELETE FROM nodes;
-        DELETE FROM kinds; DELETE FROM options; DELETE FROM outputs;
-        DELETE FROM facts WHERE name NOT IN ('program', 'run'); UPDATE facts SET value = '1' WHERE name = 'run';
-        UPDATE listing SET known = NULL, changed = 0; DELETE FROM looked",
-    )
-}
-
-/// Deletes the files that are not part of this run.
-fn forget(transaction: &Transaction<'_>, how: Accept) -> rusqlite::Result<()> {
-    let condition = match (how.append, how.drop_unwritten) {
-        (false, _) => UNNAMED.to_owned(),
-        (true, false) => format!("{GONE} AND {UNNAMED}"),
-        (true, true) => format!("{UNNAMED} AND ({GONE} OR {UNWRITTEN})"),
-    };
-    transaction.execute(&format!("DELETE FROM files WHERE {condition}"), []).map(drop)
-}
-
-/// Assigns rows and positions to the listed files, and discards the records of files that have changed.
-fn take_over(transaction: &Transaction<'_>, append: bool) -> rusqlite::Result<()> {
-    let again =
-        "state = 0, attempts = 0, class = NULL, error = NULL, kind = NULL, extent = NULL, sources = NULL";
-    transaction.execute_batch(&format!(
-        "UPDATE files SET {again}, size = l.size, etag = l.etag, modified = l.modified, properties = l.properties
-            FROM listing AS l WHERE l.known = files.id AND l.changed;
-        UPDATE files SET {again}, size = l.size, etag = l.etag, modified = l.modified
-            FROM looked AS l WHERE l.known = files.id;
-        DELETE FROM contents WHERE id IN (SELECT id FROM files WHERE state = 0)"
-    ))?;
-    if !append {
-        let sql = "UPDATE files SET position = l.position FROM listing AS l WHERE l.known = files.id";
-        transaction.execute(sql, [])?;
-    }
-    // New files follow all others. Without append only listed files remain, in the order of the listing.
-    let sql = "INSERT INTO files (url, position, size, etag, modified, properties, state)
-        SELECT url, position + CASE WHEN ?1 THEN (SELECT coalesce(1 + max(position), 0) FROM files) ELSE 0 END,
-            size, etag, modified, properties, 0 FROM listing WHERE known IS NULL ORDER BY listing.position";
-    transaction.execute(sql, [append]).map(drop)
 }

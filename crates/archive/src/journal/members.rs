@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension};
 use virtualize::zarr::{Source, ZarrFormat};
 
 use super::{
@@ -65,12 +65,19 @@ struct Record {
 }
 
 fn record(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Result<Record> {
-    let sql = format!("SELECT {ITEM}, kind, record FROM files JOIN contents USING (id) WHERE files.id = ?1");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let row = |row: &Row<'_>| Ok((known_of(row)?.item, row.get(7)?, row.get(8)?));
-    let (item, kind, record): (Item, i64, Vec<u8>) = statement.query_row([id], row)?;
-    let record = known.kind(connection, kind)?.record.decode(&record);
-    record.and_then(|record| decode(item, record)).ok_or_else(|| damaged("its record"))
+    let item = item(connection, id)?;
+    let mut statement = connection.prepare_cached("SELECT kind, record FROM contents WHERE id = ?1")?;
+    let decoded = statement.query_row([id], |row| {
+        let dictionary = &mut known.kind(connection, row.get(0)?)?.record;
+        Ok(dictionary.decode(row.get_ref(1)?.as_blob()?))
+    })?;
+    decoded.and_then(|record| decode(item, record)).ok_or_else(|| damaged("its record"))
+}
+
+// Each statement reads one table: SQLite would prepare a join anew for each file.
+fn item(connection: &Connection, id: i64) -> rusqlite::Result<Item> {
+    let sql = format!("SELECT {ITEM} FROM files WHERE id = ?1");
+    connection.prepare_cached(&sql)?.query_row([id], |row| Ok(known_of(row)?.item))
 }
 
 fn decode(item: Item, record: Vec<u8>) -> Option<Record> {
@@ -139,28 +146,29 @@ fn parsed(
 }
 
 fn chunks(connection: &Connection, known: &mut Known, id: i64, path: &str) -> rusqlite::Result<FileChunks> {
+    let sources = sources(connection, id)?;
     let node = known.find_node(connection, path)?.unwrap_or(-1);
-    let sql = "SELECT url, size, etag, modified, sources, chunks FROM files
-        LEFT JOIN chunks ON chunks.node = ?2 AND chunks.file = files.id WHERE files.id = ?1";
-    connection.prepare_cached(sql)?.query_row([id, node], |row| {
-        let sources = sources(row)?;
-        let chunks: Option<Vec<u8>> = row.get(5)?;
-        let chunks = chunk_table::decode(chunks.unwrap_or_default().into(), sources.len());
-        let chunks = chunks.ok_or_else(|| damaged(&format!("the chunks of {path}")))?;
-        Ok(FileChunks { chunks, sources: sources.into_iter().map(Arc::new).collect() })
-    })
+    let mut statement =
+        connection.prepare_cached("SELECT chunks FROM chunks WHERE node = ?1 AND file = ?2")?;
+    let chunks: Option<Vec<u8>> = statement.query_row([node, id], |row| row.get(0)).optional()?;
+    let chunks = chunk_table::decode(chunks.unwrap_or_default().into(), sources.len());
+    let chunks = chunks.ok_or_else(|| damaged(&format!("the chunks of {path}")))?;
+    Ok(FileChunks { chunks, sources: sources.into_iter().map(Arc::new).collect() })
 }
 
-/// Returns the sources of a file from its url, size, entity tag, time and sources.
-fn sources(row: &Row<'_>) -> rusqlite::Result<Vec<Source>> {
-    let itself = || {
+/// Returns the sources of a file.
+fn sources(connection: &Connection, id: i64) -> rusqlite::Result<Vec<Source>> {
+    let mut statement = connection.prepare_cached("SELECT sources FROM contents WHERE id = ?1")?;
+    let sources: Option<Vec<u8>> = statement.query_row([id], |row| row.get(0))?;
+    if let Some(text) = sources {
+        return sources_of(&text).ok_or_else(|| damaged("its sources"));
+    }
+    let mut statement =
+        connection.prepare_cached("SELECT url, size, etag, modified FROM files WHERE id = ?1")?;
+    statement.query_row([id], |row| {
         let size = row.get::<_, Option<i64>>(1)?.map(unsigned).unwrap_or_default();
         Ok(vec![Source { url: row.get(0)?, size, etag: row.get(2)?, modified: row.get(3)? }])
-    };
-    match row.get_ref(4)?.as_blob_or_null().map_err(|_| damaged("its sources"))? {
-        None => itself(),
-        Some(text) => sources_of(text).ok_or_else(|| damaged("its sources")),
-    }
+    })
 }
 
 fn member(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Result<(Item, MemberRow)> {
@@ -177,8 +185,7 @@ fn member(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Resu
         };
         rows.push(NodeRow { path, document, chunks, count });
     }
-    let sql = "SELECT url, size, etag, modified, sources FROM files WHERE id = ?1";
-    let sources = connection.prepare_cached(sql)?.query_row([id], sources)?;
+    let sources = sources(connection, id)?;
     let mut path = |id: i64| Ok::<_, rusqlite::Error>(known.path(connection, id)?.to_string());
     let values =
         values.into_iter().map(|(id, values)| Ok((path(id)?, values))).collect::<rusqlite::Result<_>>()?;

@@ -4,6 +4,7 @@
 //! The write-ahead log keeps the journal consistent if the process is killed or power fails. The last few records may
 //! then be lost; the run reads those files again.
 
+mod accept;
 mod chunk_table;
 mod dictionary;
 mod error;
@@ -30,8 +31,8 @@ use virtualize_store::local_path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
+pub(crate) use accept::Accept;
 pub use error::{JournalError, OptionDifference};
-pub(crate) use listing::Accept;
 pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Work, class_name};
 pub use survey::Survey;
 pub(crate) use work::Planned;

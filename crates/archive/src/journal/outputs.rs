@@ -27,22 +27,24 @@ impl Journal {
         found.optional().map_err(|error| self.failed(error))
     }
 
-    /// Records that an output of these rows is about to be published.
+    /// Records that an output is about to be published: of these rows alone, or with `more` of these and those of the
+    /// output that was published last.
     pub(crate) fn begin_output(
         &mut self,
         url: &str,
-        plan: &str,
-        content: &str,
+        (plan, content): (&str, &str),
         rows: impl IntoIterator<Item = i64>,
+        more: bool,
     ) -> Result<(), JournalError> {
         let run = || {
             let transaction = self.connection.transaction()?;
-            let sql = "INSERT INTO outputs (url, begun_plan, begun) VALUES (?1, ?2, ?3)
-                ON CONFLICT (url) DO UPDATE SET begun_plan = excluded.begun_plan, begun = excluded.begun";
-            transaction.execute(sql, params![url, plan, content])?;
-            transaction.execute("UPDATE files SET begun = NULL WHERE begun IS NOT NULL", [])?;
+            let sql = "INSERT INTO outputs (url, begun_plan, begun, begun_more) VALUES (?1, ?2, ?3, ?4)
+                ON CONFLICT (url) DO UPDATE SET begun_plan = excluded.begun_plan, begun = excluded.begun,
+                begun_more = excluded.begun_more";
+            transaction.execute(sql, params![url, plan, content, more])?;
+            transaction.execute("DELETE FROM begun", [])?;
             for id in rows {
-                let sql = "UPDATE files SET begun = run WHERE id = ?1";
+                let sql = "INSERT OR IGNORE INTO begun (file, run) SELECT id, run FROM files WHERE id = ?1";
                 transaction.prepare_cached(sql)?.execute([id])?;
             }
             transaction.commit()
@@ -55,9 +57,19 @@ impl Journal {
     pub(crate) fn finish_output(&mut self, url: &str, receipt: &str) -> Result<(), JournalError> {
         let mut run = || {
             let transaction = self.connection.transaction()?;
-            let sql = "UPDATE outputs SET plan = begun_plan, receipt = ?2, begun_plan = NULL, begun = NULL WHERE url = ?1";
+            let sql = "SELECT coalesce(begun_more, 0) FROM outputs WHERE url = ?1";
+            let more: bool =
+                transaction.query_row(sql, [url], |row| row.get(0)).optional()?.unwrap_or_default();
+            let sql = "UPDATE outputs SET plan = begun_plan, receipt = ?2, begun_plan = NULL, begun = NULL,
+                begun_more = NULL, written = unixepoch() WHERE url = ?1";
             transaction.execute(sql, params![url, receipt])?;
-            transaction.execute("UPDATE files SET committed = begun, begun = NULL", [])?;
+            if !more {
+                let sql = "UPDATE files SET committed = NULL
+                    WHERE committed IS NOT NULL AND NOT EXISTS (SELECT 1 FROM begun WHERE file = files.id)";
+                transaction.execute(sql, [])?;
+            }
+            transaction.execute(COMMIT, [])?;
+            transaction.execute("DELETE FROM begun", [])?;
             transaction.commit()
         };
         let done = run();
@@ -66,7 +78,26 @@ impl Journal {
 
     /// Marks the rows of the pending output as committed: it may have been published.
     pub(crate) fn keep_begun(&self) -> Result<(), JournalError> {
-        let sql = "UPDATE files SET committed = begun WHERE begun IS NOT NULL";
-        self.connection.execute(sql, []).map(drop).map_err(|error| self.failed(error))
+        self.connection.execute(COMMIT, []).map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Returns what [`Self::set_tail`] stored for an output, with the last row of then. `None` if any of the files up to
+    /// that row has changed since.
+    #[allow(dead_code, reason = "appending to an output will use it")]
+    pub(crate) fn tail(&self, output: &str) -> Result<Option<(i64, Vec<u8>)>, JournalError> {
+        let sql = "SELECT through, state FROM tails WHERE output = ?1";
+        let found = self.connection.query_row(sql, [output], |row| Ok((row.get(0)?, row.get(1)?)));
+        found.optional().map_err(|error| self.failed(error))
+    }
+
+    /// Stores what a later run needs to add files to an output of all files up to the row `through`.
+    #[allow(dead_code, reason = "appending to an output will use it")]
+    pub(crate) fn set_tail(&self, output: &str, through: i64, state: &[u8]) -> Result<(), JournalError> {
+        let sql = "INSERT OR REPLACE INTO tails (output, through, state) VALUES (?1, ?2, ?3)";
+        let done = self.connection.execute(sql, params![output, through, state]);
+        done.map(drop).map_err(|error| self.failed(error))
     }
 }
+
+/// Marks the files of the output that was begun.
+const COMMIT: &str = "UPDATE files SET committed = begun.run FROM begun WHERE files.id = +begun.file AND committed IS NOT begun.run";

@@ -59,15 +59,16 @@ impl Default for Known {
     }
 }
 
-/// What `files` holds of a member.
+/// What `contents` holds of a member.
 pub(super) struct Saved {
     pub(super) kind: i64,
     pub(super) extent: Vec<u8>,
     /// `None` if the file itself is the only source.
     pub(super) sources: Option<Vec<u8>>,
+    pub(super) record: Vec<u8>,
 }
 
-/// Stores the record and the chunks of a member. `item` is the file as its row describes it.
+/// Stores the chunks of a member, and encodes the rest. `item` is the file as its row describes it.
 pub(super) fn save(
     connection: &Connection,
     known: &mut Known,
@@ -80,14 +81,13 @@ pub(super) fn save(
     let of_kind = known.kind(connection, kind)?;
     let record = of_kind.record.encode(&record).map_err(other)?;
     let extent = of_kind.extent.encode(member.extent.as_bytes()).map_err(other)?;
-    let sql = "INSERT OR REPLACE INTO contents (id, record) VALUES (?1, ?2)";
-    connection.prepare_cached(sql)?.execute(params![id, record])?;
     let sql = "INSERT OR REPLACE INTO chunks (node, file, chunks) VALUES (?1, ?2, ?3)";
     let mut statement = connection.prepare_cached(sql)?;
     for node in member.nodes.iter().filter(|node| !node.chunks.is_empty()) {
         statement.execute(params![known.node(connection, &node.path)?, id, node.chunks])?;
     }
-    Ok(Saved { kind, extent, sources: (!is_itself(&member.sources, item)).then(|| sources(&member.sources)) })
+    let sources = (!is_itself(&member.sources, item)).then(|| sources(&member.sources));
+    Ok(Saved { kind, extent, sources, record })
 }
 
 /// Encodes everything but chunks and sources.

@@ -11,8 +11,17 @@ const APPLICATION: i32 = 0x766A_726E;
 /// Version of the schema.
 const VERSION: i32 = 3;
 
+/// Condition: the current version of the file is in no output.
+macro_rules! open {
+    () => {
+        "NOT (state = 1 AND (written IS NOT NULL OR coalesce(committed = run, 0)))"
+    };
+}
+pub(super) const OPEN: &str = open!();
+
 /// Tables; the states of `files` are those of [`super::rows::State`].
-const TABLES: &str = "
+const TABLES: &str = concat!(
+    "
 CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 -- The files of the last run whose listing was accepted. size, etag, modified: as listed, or else as opened; position: the
@@ -26,21 +35,25 @@ CREATE TABLE files (
     state INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
     class TEXT, error TEXT,
-    seconds REAL, requests INTEGER, bytes INTEGER,
-    warnings TEXT,
     -- The name of its own output, and what was written.
     written TEXT, receipt TEXT,
-    -- Of a member: its kind, its extent encoded with that of the kind, its sources unless it is the only one.
-    kind INTEGER, extent BLOB, sources BLOB,
     -- The run in which it was read.
     run INTEGER,
-    -- That run, where what was read then is in the output that was written last; in the one that was begun.
-    committed INTEGER, begun INTEGER
+    -- That run, where what was read then is in the output that was written last.
+    committed INTEGER
 );
-CREATE INDEX files_by_state ON files (state);
--- The record of each member, encoded with that of its kind: paths, documents and numbers of chunks of its nodes, values,
--- digests, coordinates.
-CREATE TABLE contents (id INTEGER PRIMARY KEY, record BLOB NOT NULL);
+-- The files whose current version is in no output.
+CREATE INDEX open_files ON files (state, position) WHERE ",
+    open!(),
+    ";
+-- How each file was read. Of a member also: its kind; its extent, encoded with that of the kind; its sources, unless it
+-- is the only one; its record, encoded with that of the kind: paths, documents and numbers of chunks of its nodes, values,
+-- digests, coordinates. Rows of `files` do not grow when a file is read, so that their pages stay full.
+CREATE TABLE contents (
+    id INTEGER PRIMARY KEY,
+    milliseconds INTEGER, requests INTEGER, bytes INTEGER, warnings TEXT,
+    kind INTEGER, extent BLOB, sources BLOB, record BLOB
+);
 -- The chunks of each array of each member.
 CREATE TABLE chunks (
     node INTEGER NOT NULL, file INTEGER NOT NULL, chunks BLOB NOT NULL, PRIMARY KEY (node, file)
@@ -55,9 +68,25 @@ CREATE TABLE kinds (
     extent BLOB NOT NULL, record BLOB NOT NULL
 );
 -- Combined outputs, by their urls. plan: digest of rows and options of what is there; receipt: what was written; begun:
--- the same of what a run was about to put there, and may have put.
-CREATE TABLE outputs (url TEXT PRIMARY KEY, plan TEXT, receipt TEXT, begun_plan TEXT, begun TEXT) WITHOUT ROWID;
-";
+-- the same of what a run was about to put there, and may have put; begun_more: whether it adds files to those committed.
+CREATE TABLE outputs (
+    url TEXT PRIMARY KEY, plan TEXT, receipt TEXT, begun_plan TEXT, begun TEXT, begun_more INTEGER, written INTEGER
+) WITHOUT ROWID;
+-- The files of the output that was begun, with the runs in which they were read.
+CREATE TABLE begun (file INTEGER PRIMARY KEY, run INTEGER NOT NULL);
+-- What a later run needs to add files to an output, as long as all files up to the row `through` stay as they are.
+CREATE TABLE tails (output TEXT PRIMARY KEY, through INTEGER NOT NULL, state BLOB NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER changed_files AFTER UPDATE OF state, position, run ON files
+WHEN (old.state = 1 OR new.state = 1)
+    AND (old.state <> new.state OR old.position <> new.position OR old.run IS NOT new.run)
+BEGIN DELETE FROM tails WHERE through >= old.id; END;
+CREATE TRIGGER deleted_files AFTER DELETE ON files WHEN old.state = 1
+BEGIN DELETE FROM tails WHERE through >= old.id; END;
+"
+);
+
+/// Size of SQLite's cache of pages, in KiB.
+const CACHE: i64 = 64 << 10;
 
 /// Acquires the lock, which lasts until the connection is closed.
 pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
@@ -65,6 +94,7 @@ pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", -CACHE)?;
     connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
 }
 
@@ -98,7 +128,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(TABLES)?;
     transaction.execute(
-        "INSERT INTO facts (name, value) VALUES ('program', ?1), ('run', '0')",
+        "INSERT INTO facts (name, value) VALUES ('program', ?1), ('run', '0'), ('files', '0'), ('next', '0')",
         [env!("CARGO_PKG_VERSION")],
     )?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;

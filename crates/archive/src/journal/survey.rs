@@ -19,8 +19,7 @@ const TO_READ: &str =
     "(l.known IS NULL OR l.changed OR f.state = 0 OR (f.state = 2 AND (?1 OR (?2 AND f.class = ?3)))
     OR EXISTS (SELECT 1 FROM looked WHERE known = l.known AND NOT gone))";
 /// Tables and indices whose size depends on the number of files.
-const OF_FILES: &str =
-    "name IN ('files', 'sqlite_autoindex_files_1', 'files_by_state', 'contents', 'chunks')";
+const OF_FILES: &str = "name IN ('files', 'sqlite_autoindex_files_1', 'open_files', 'contents', 'chunks')";
 
 /// The staged files, compared with those of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]

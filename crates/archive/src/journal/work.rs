@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Row, Transaction, params, types::FromSql};
+use rusqlite::{Connection, Row, Transaction, params, types::FromSql};
 use serde_json::json;
 
 use super::{
-    Content, Done, Failed, Journal, JournalError, Outcome, Work,
+    Content, Done, Failed, Journal, JournalError, Outcome, Work, accept,
     rows::{Counts, State, class_name},
     saved,
+    schema::OPEN,
 };
 use crate::Item;
 
@@ -52,17 +53,17 @@ pub(super) fn work(transaction: &Transaction<'_>, id: i64) -> rusqlite::Result<W
     Ok(Work { id, item: known.item })
 }
 
-/// Records how reading a file ended. `known` is the file as its row describes it.
+/// Records how reading a file ended.
 pub(super) fn finish(
     transaction: &Transaction<'_>,
     memory: &mut saved::Known,
     run: i64,
-    id: i64,
+    work: Work,
     outcome: &Outcome,
 ) -> rusqlite::Result<()> {
     match outcome {
-        Outcome::Done(done) => self::done(transaction, memory, run, id, done),
-        Outcome::Failed(failed) => self::failed(transaction, id, failed),
+        Outcome::Done(done) => self::done(transaction, memory, run, work, done),
+        Outcome::Failed(failed) => self::failed(transaction, work.id, failed),
     }
 }
 
@@ -78,10 +79,9 @@ fn done(
     transaction: &Transaction<'_>,
     memory: &mut saved::Known,
     run: i64,
-    id: i64,
+    Work { id, item: listed }: Work,
     done: &Done,
 ) -> rusqlite::Result<()> {
-    let listed = work(transaction, id)?.item;
     let Item { size, etag, modified, .. } = done.opened.clone();
     let item = match done.replaced {
         true => Item { size, etag, modified, ..listed },
@@ -97,29 +97,37 @@ fn done(
         Content::Written { name, receipt } => (Some((name, receipt)), None),
         Content::Member(member) => (None, Some(saved::save(transaction, memory, id, &item, member)?)),
     };
-    let sql =
-        "UPDATE files SET size = ?2, etag = ?3, modified = ?4, state = ?5, attempts = ?6, class = NULL, error = NULL,
-        seconds = ?7, requests = ?8, bytes = ?9, warnings = ?10, written = ?11, receipt = ?12, kind = ?13,
-        extent = ?14, sources = ?15, run = ?16 WHERE id = ?1";
+    let sql = "UPDATE files SET size = ?2, etag = ?3, modified = ?4, state = 1, attempts = ?5, class = NULL,
+        error = NULL, written = ?6, receipt = ?7, run = ?8 WHERE id = ?1";
     transaction.prepare_cached(sql)?.execute(params![
         id,
         item.size.map(signed),
         item.etag,
         item.modified,
-        State::Done.number(),
         done.attempts,
-        done.seconds,
+        written.map(|(name, _)| name),
+        written.map(|(_, receipt)| receipt),
+        run,
+    ])?;
+    let sql = "INSERT OR REPLACE INTO contents
+        (id, milliseconds, requests, bytes, warnings, kind, extent, sources, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    transaction.prepare_cached(sql)?.execute(params![
+        id,
+        milliseconds(done.seconds),
         signed(done.requests),
         signed(done.bytes),
         (!done.warnings.is_empty()).then(|| json!(done.warnings).to_string()),
-        written.map(|(name, _)| name),
-        written.map(|(_, receipt)| receipt),
         member.as_ref().map(|member| member.kind),
         member.as_ref().map(|member| &member.extent),
         member.as_ref().and_then(|member| member.sources.as_ref()),
-        run,
+        member.as_ref().map(|member| &member.record),
     ])?;
     Ok(())
+}
+
+fn milliseconds(seconds: f64) -> Option<i64> {
+    let duration = std::time::Duration::try_from_secs_f64(seconds).ok()?;
+    i64::try_from(duration.as_millis()).ok()
 }
 
 /// A file that is done, as the plan needs it.
@@ -135,36 +143,41 @@ pub(crate) struct Planned {
     pub(crate) extent: String,
 }
 
+fn planned(connection: &Connection, known: &mut saved::Known, row: &Row<'_>) -> rusqlite::Result<Planned> {
+    let kind = known.kind(connection, row.get(2)?)?;
+    let extent = kind.extent.decode(row.get_ref(3)?.as_blob()?);
+    let extent = extent.and_then(|extent| String::from_utf8(extent).ok());
+    let extent = extent.ok_or_else(|| saved::damaged("an extent"))?;
+    Ok(Planned { id: row.get(0)?, run: row.get(1)?, storage: Arc::clone(&kind.storage), extent })
+}
+
 impl Journal {
     /// Returns the rows of files still to read, in the order of the listing.
     pub(crate) fn pending(&self) -> Result<Vec<i64>, JournalError> {
-        self.column("SELECT id FROM files WHERE state = 0 ORDER BY position, id", [])
+        let sql = format!("SELECT id FROM files WHERE {OPEN} AND state = 0 ORDER BY position, id");
+        self.column(&sql, [])
     }
 
     /// Counts the files by state.
     pub(crate) fn counts(&self) -> Result<Counts, JournalError> {
         let count = || {
-            let mut statement =
-                self.connection.prepare("SELECT state, count(*) FROM files GROUP BY state")?;
-            let mut rows = statement.query([])?;
-            let mut counts = Counts::default();
-            while let Some(row) = rows.next()? {
-                let number = unsigned(row.get(1)?);
-                match State::of(row.get(0)?) {
-                    State::Pending => counts.pending = number,
-                    State::Done => counts.done = number,
-                    State::Failed => counts.failed = number,
-                }
-            }
-            Ok(counts)
+            let sql = format!("SELECT count(*) FROM files WHERE {OPEN} AND state = ?1");
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            let mut of = |state: State| statement.query_row([state.number()], |row| row.get(0)).map(unsigned);
+            let (pending, failed) = (of(State::Pending)?, of(State::Failed)?);
+            let files = accept::number(&self.connection, "files")?;
+            Ok(Counts { pending, failed, done: files.saturating_sub(pending + failed) })
         };
-        count().map_err(|error| self.failed(error))
+        let done: rusqlite::Result<_> = count();
+        done.map_err(|error| self.failed(error))
     }
 
     /// Returns the errors of failed files.
     pub(crate) fn failures(&self, most: u64) -> Result<Vec<String>, JournalError> {
-        let sql = "SELECT coalesce(error, url) FROM files WHERE state = 2 ORDER BY position, id LIMIT ?1";
-        self.column(sql, [signed(most)])
+        let sql = format!(
+            "SELECT coalesce(error, url) FROM files WHERE {OPEN} AND state = 2 ORDER BY position, id LIMIT ?1"
+        );
+        self.column(&sql, [signed(most)])
     }
 
     /// Returns row, name and receipt of files with an output of their own: at most `most` rows after the row `after`.
@@ -187,25 +200,36 @@ impl Journal {
 
     /// Returns the members, in order.
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
-        let all = || {
-            let known = &mut self.known.borrow_mut();
-            let sql = "SELECT id, run, kind, extent FROM files WHERE state = 1 AND kind IS NOT NULL
-                ORDER BY position, id";
-            let mut statement = self.connection.prepare(sql)?;
-            let mut rows = statement.query([])?;
-            let mut planned = Vec::new();
-            while let Some(row) = rows.next()? {
-                let kind = known.kind(&self.connection, row.get(2)?)?;
-                let extent = kind.extent.decode(row.get_ref(3)?.as_blob()?);
-                let extent = extent.and_then(|extent| String::from_utf8(extent).ok());
-                let extent = extent.ok_or_else(|| saved::damaged("an extent"))?;
-                let storage = Arc::clone(&kind.storage);
-                planned.push(Planned { id: row.get(0)?, run: row.get(1)?, storage, extent });
-            }
-            Ok(planned)
-        };
-        let done: rusqlite::Result<_> = all();
-        done.map_err(|error| self.failed(error))
+        self.rows_after(0)
+    }
+
+    /// Returns the members whose rows follow the row `through`, in order.
+    pub(crate) fn rows_after(&self, through: i64) -> Result<Vec<Planned>, JournalError> {
+        let mut planned = Vec::new();
+        self.for_each_planned(through, |row| {
+            planned.push(row);
+            Ok::<_, JournalError>(())
+        })?;
+        Ok(planned)
+    }
+
+    /// Calls a function for each member whose row follows the row `through`, in order.
+    pub(crate) fn for_each_planned<E: From<JournalError>>(
+        &self,
+        through: i64,
+        mut take: impl FnMut(Planned) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error| E::from(self.failed(error));
+        let known = &mut self.known.borrow_mut();
+        let sql =
+            "SELECT files.id, run, kind, extent FROM files CROSS JOIN contents ON contents.id = files.id
+            WHERE files.id > ?1 AND state = 1 AND kind IS NOT NULL ORDER BY position, files.id";
+        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let mut rows = statement.query([through]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            take(planned(&self.connection, known, row).map_err(failed)?)?;
+        }
+        Ok(())
     }
 
     /// Returns the URL of a file.
@@ -219,7 +243,8 @@ impl Journal {
 
     /// Returns the storage digest of a file.
     pub(crate) fn storage_of(&self, url: &str) -> Result<String, JournalError> {
-        let sql = "SELECT storage FROM files JOIN kinds ON kinds.id = kind WHERE url = ?1";
+        let sql =
+            "SELECT storage FROM files JOIN contents USING (id) JOIN kinds ON kinds.id = kind WHERE url = ?1";
         self.connection.query_row(sql, [url], |row| row.get(0)).map_err(|error| self.failed(error))
     }
 
@@ -227,7 +252,8 @@ impl Journal {
     /// their first files.
     pub(crate) fn signature_digests(&self) -> Result<Vec<(String, u64)>, JournalError> {
         let all = || {
-            let sql = "SELECT storage, count(*) FROM files JOIN kinds ON kinds.id = kind
+            let sql =
+                "SELECT storage, count(*) FROM files JOIN contents USING (id) JOIN kinds ON kinds.id = kind
                 WHERE state = 1 GROUP BY kind ORDER BY min(position)";
             let mut statement = self.connection.prepare(sql)?;
             let row = |row: &Row<'_>| Ok((row.get(0)?, unsigned(row.get(1)?)));

@@ -106,7 +106,10 @@ impl Thread {
                         ids.map(|id| work::work(&transaction, id)).collect();
                     let _ = reply.send(taken?);
                 }
-                Command::Finished(id, outcome) => work::finish(&transaction, known, *run, id, &outcome)?,
+                Command::Finished(id, outcome) => {
+                    let work = work::work(&transaction, id)?;
+                    work::finish(&transaction, known, *run, work, &outcome)?;
+                }
             }
         }
         transaction.commit()

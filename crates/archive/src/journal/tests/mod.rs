@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod appends;
 mod members;
+mod scale;
 
 use std::collections::BTreeMap;
 
@@ -137,7 +139,7 @@ fn what_no_output_has_can_be_forgotten() {
     list(&mut journal, &[item("a", "1"), item("b", "1")]);
     let mut journal = read_all(journal, |_| done(Content::Member(Box::default())));
     let rows: Vec<i64> = journal.planned().unwrap().iter().map(|row| row.id).collect();
-    journal.begin_output("o", "plan", "content", rows).unwrap();
+    journal.begin_output("o", ("plan", "content"), rows, false).unwrap();
     assert_eq!(journal.unwritten(9).unwrap().count, 2);
     journal.finish_output("o", "receipt").unwrap();
     let known = journal.output("o").unwrap().unwrap();
@@ -165,10 +167,10 @@ fn what_became_of_files_since_is_taken_over() {
         Outcome::Done(done)
     });
     stage(&mut journal, &[item("d", "1")]);
-    let untold = journal.untold(true, "", 9).unwrap();
+    let untold = journal.unlisted("", 9).unwrap();
     assert_eq!(untold.len(), 3);
     assert!(untold.iter().all(|(_, item)| item.size == Some(11) && item.modified == Some(7)), "as opened");
-    assert_eq!(journal.untold(true, "b", 9).unwrap().len(), 1);
+    assert_eq!(journal.unlisted("b", 9).unwrap().len(), 1);
     let row = |at: usize| untold.get(at).unwrap().0;
     journal.found(row(0), &Found::Gone).unwrap();
     journal.found(row(1), &Found::Another(item("b", "2"))).unwrap();
