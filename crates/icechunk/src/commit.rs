@@ -76,7 +76,7 @@ impl Default for CommitOptions {
             properties: BTreeMap::new(),
             group: String::new(),
             mode: Mode::Add,
-            references_per_manifest: 50_000,
+            references_per_manifest: 10_000,
             chunks_in_memory: 250_000,
             storage: StorageOptions::default(),
         }

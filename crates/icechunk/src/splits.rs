@@ -6,8 +6,9 @@ use icechunk::config::{
     ManifestSplittingConfig,
 };
 
-/// Adds splitting rules for arrays of more than `limit` chunks to a configuration, before the existing rules. Returns whether
-/// it added any. `arrays` are paths with a leading slash and chunk counts along each axis, slowest axis first.
+/// Adds splitting rules for arrays of more than `limit` chunks to a configuration, before the existing rules. An existing rule
+/// that still divides an array well stays, since another rule would make the next commit write all manifests again. Returns
+/// whether it added any. `arrays` are paths with a leading slash and chunk counts along each axis, slowest axis first.
 pub(crate) fn add_rules(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit: u64) -> bool {
     let is_large = |counts: &[u64]| {
         counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n)).is_none_or(|n| n > limit)
@@ -19,7 +20,12 @@ pub(crate) fn add_rules(config: &mut RepositoryConfig, arrays: &[(String, Vec<u6
         .map(|(path, counts)| {
             (ManifestSplitCondition::PathMatches { regex: exact_regex(path) }, split_sizes(counts, limit))
         })
-        .filter(|rule| !old.contains(rule))
+        .zip(arrays.iter().filter(|(_, counts)| is_large(counts)))
+        .filter(|((condition, _), (_, counts))| {
+            let known = old.iter().find(|(other, _)| other == condition);
+            !known.is_some_and(|(_, sizes)| divides_well(sizes, counts, limit))
+        })
+        .map(|(rule, _)| rule)
         .collect();
     if new.is_empty() {
         return false;
@@ -47,6 +53,16 @@ fn split_sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
         .collect();
     sizes.reverse();
     sizes
+}
+
+/// Returns whether a rule makes manifests of roughly `limit` chunks.
+fn divides_well(sizes: &[ManifestSplitDim], counts: &[u64], limit: u64) -> bool {
+    let chunks = counts.iter().enumerate().try_fold(1_u64, |chunks, (axis, count)| {
+        let is_axis = |dim: &&ManifestSplitDim| matches!(dim.condition, ManifestSplitDimCondition::Axis(at) if at == axis);
+        let size = sizes.iter().find(is_axis)?.num_chunks;
+        chunks.checked_mul(u64::from(size).min(*count))
+    });
+    chunks.is_some_and(|chunks| (limit / 10..=limit.saturating_mul(5)).contains(&chunks))
 }
 
 /// Returns a regular expression that matches exactly this text.
@@ -89,5 +105,19 @@ mod tests {
         let rules = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
         let expected = ManifestSplitCondition::PathMatches { regex: r"^/a\.b/c$".to_owned() };
         assert_eq!(rules.first().map(|(condition, _)| condition), Some(&expected));
+    }
+
+    #[test]
+    fn rules_stay_while_they_divide_well() {
+        let arrays = |counts: &[u64]| [("/a".to_owned(), counts.to_vec())];
+        let mut config = RepositoryConfig::default();
+        assert!(add_rules(&mut config, &arrays(&[400, 10, 20]), 1000));
+        for grown in [[800, 10, 20], [400, 12, 20], [400, 10, 60]] {
+            assert!(!add_rules(&mut config, &arrays(&grown), 1000), "{grown:?}");
+        }
+        // A rule for manifests of five times the size stays, one for far larger ones does not.
+        assert!(!add_rules(&mut config, &arrays(&[400, 10, 20]), 200));
+        assert!(add_rules(&mut config, &arrays(&[400, 10, 20]), 100));
+        assert!(add_rules(&mut config, &arrays(&[400_000]), 1000));
     }
 }
