@@ -9,6 +9,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize::{Format, StoreOptions};
 use virtualize_archive::{
     Along, Batch, BatchBuilder, Error, Event, Layout, PartsError, Receipt, RunOptions, Shard, Summary,
@@ -281,25 +283,59 @@ async fn failed_files_of_parts_are_read_again_on_request() {
     assert_eq!((summary.known, summary.imported, summary.failed), (4, 0, 1));
 }
 
+/// Serves the folders under `root` as buckets, with signed requests only.
+async fn serve(root: &Path) -> StoreOptions {
+    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
+    builder.set_auth(SimpleAuth::from_single("AKEXAMPLE", "verysecretkey"));
+    let service = builder.build();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Some(format!("http://{}", listener.local_addr().unwrap()));
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let service = service.clone();
+            tokio::spawn(async move {
+                let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                server.serve_connection(TokioIo::new(socket), service).await.map_err(drop)
+            });
+        }
+    });
+    let values = [
+        ("aws_access_key_id", "AKEXAMPLE"),
+        ("aws_secret_access_key", "verysecretkey"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let values = values.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let bearer_token = Some("verysecrettoken".to_owned());
+    StoreOptions { values, endpoint, bearer_token, ..StoreOptions::default() }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plans_and_parts_contain_no_credentials() {
-    let archive = Archive::new(3, 1);
-    let mut options = virtualize::Options {
-        store: StoreOptions {
-            values: vec![("aws_secret_access_key".to_owned(), "verysecretkey".to_owned())],
-            bearer_token: Some("verysecrettoken".to_owned()),
-            endpoint: Some("https://verysecretendpoint".to_owned()),
-            ..StoreOptions::default()
-        },
-        ..virtualize::Options::default()
-    };
-    options.store.anonymous = true;
-    let batch = archive.batch("ignored", &Target::default()).options(options).build();
-    batch.write_plan(&archive.text("plan"), |_| {}).await.unwrap();
-    let receipt = archive.read(&batch, (1, 1), Some("plan"), "part").await;
-    let receipt = serde_json::to_vec(&receipt).unwrap();
-    for bytes in [receipt, fs::read(archive.path("plan")).unwrap(), fs::read(archive.path("part")).unwrap()] {
+async fn plans_and_parts_in_a_bucket_work_and_contain_no_credentials() {
+    let archive = Archive::new(7, 2);
+    fs::create_dir(archive.path("bucket")).unwrap();
+    let options = virtualize::Options { store: serve(archive.folder.path()).await, ..Default::default() };
+    let batch = |output: &str| archive.batch(output, &Target::default()).options(options.clone());
+    batch("single").build().run(|_| {}).await.unwrap();
+    let plan = "s3://bucket/plan";
+    assert_eq!(batch("any").build().write_plan(plan, |_| {}).await.unwrap(), 7);
+    let mut receipts = String::new();
+    for number in 1..=3 {
+        let part = format!("s3://bucket/parts/{number}");
+        let shard = Shard { plan: Some(plan.to_owned()), number, of: 3, part };
+        let receipt = batch("any").build().read_shard(&shard, |_| {}).await.unwrap();
+        let again = batch("any").build().read_shard(&shard, |_| {}).await.unwrap();
+        assert_eq!(again, Receipt { reused: true, ..receipt.clone() });
+        receipts += &serde_json::to_string(&receipt).unwrap();
+    }
+    let shared = batch("shared").plan_file(plan).parts(["s3://bucket/parts/".to_owned()]).build();
+    assert_eq!(shared.run(|_| {}).await.unwrap().imported, 5);
+    assert!(content(&archive.path("single")) == content(&archive.path("shared")));
+    let mut written = content(&archive.path("bucket"));
+    assert_eq!(written.keys().filter(|key| !key.starts_with('.')).count(), 4);
+    written.insert("receipts".to_owned(), receipts.into_bytes());
+    for (name, bytes) in written {
         let text = String::from_utf8_lossy(&bytes);
-        assert!(!text.contains("verysecret") && !text.contains("aws_secret"), "{text}");
+        let has = |secret| text.contains(secret);
+        assert!(!has("verysecret") && !has("AKEXAMPLE") && !has("127.0.0.1"), "{name}");
     }
 }
