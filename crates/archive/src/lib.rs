@@ -41,7 +41,10 @@ pub use compat::{
 pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
 pub use item::Item;
-pub use journal::{Journal, JournalError, OptionDifference, Survey, journal_beside};
+pub use journal::{
+    FailureState, Journal, JournalError, JournalState, OptionDifference, OutputState, PartState, Survey,
+    journal_beside,
+};
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
 pub use parts::{PartsError, ShardNumber, shard_size};

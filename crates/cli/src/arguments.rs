@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Batch(Box<Batch>),
     /// Report what a set of files contains and which of them are compatible, without writing anything
     Scan(Box<Scan>),
+    /// Show what the journal of a batch records: files, failures, outputs, and the command to run next
+    Journal(Journal),
     /// Rewrite existing references in another format
     Convert(Translate),
     /// Check references against their source files; exit with status 1 on any problem
@@ -77,6 +79,16 @@ pub(crate) struct Inspect {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) input: Input,
+}
+
+#[derive(Args)]
+pub(crate) struct Journal {
+    /// Path of the journal
+    #[arg(value_name = "FILE")]
+    pub(crate) path: std::path::PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Which file is read, and how it is mapped.

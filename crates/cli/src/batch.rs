@@ -99,7 +99,7 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let concurrency = options.store.concurrency;
     let machines = &arguments.machines;
     let mut builder = arguments.options.builder(arguments.output(), target, options);
-    builder = builder.parts(machines.parts.iter().cloned());
+    builder = builder.command(arguments.command.iter().cloned()).parts(machines.parts.iter().cloned());
     if let Some(plan) = &machines.plan {
         builder = builder.plan_file(plan);
     }

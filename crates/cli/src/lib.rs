@@ -9,6 +9,7 @@ mod diff;
 mod dry_run;
 mod exit;
 mod inspect;
+mod journal;
 mod logging;
 mod messages;
 mod metrics;
@@ -35,7 +36,7 @@ pub use inspect::text as describe;
 /// commands leave signals as they are: a caller that handles SIGINT, as Python does, must restore the default first, or
 /// Ctrl-C has no effect until this function returns.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    match parse(arguments) {
+    match parse(arguments.into_iter().collect()) {
         Ok(arguments) => exit::of(execute(&arguments)),
         Err(error) => {
             // `--help` and `--version` are errors, too, with status 0. A closed pipe is not an error.
@@ -46,8 +47,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 /// Parses the arguments, and checks that they can be combined.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
-    let arguments = Arguments::try_parse_from(arguments)?;
+fn parse(given: Vec<OsString>) -> Result<Arguments, clap::Error> {
+    let mut arguments = Arguments::try_parse_from(&given)?;
+    if let Some(Command::Batch(batch)) = &mut arguments.command {
+        batch.command = journal::without_secrets(&given);
+    }
     let input = match &arguments.command {
         Some(Command::Inspect(inspect)) => Some(&inspect.input),
         Some(_) => None,
@@ -76,6 +80,7 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
             Some(Command::Batch(batch)) => batch::run(batch).await,
             Some(Command::Scan(scan)) => scan::run(scan).await,
+            Some(Command::Journal(arguments)) => journal::run(arguments),
             Some(Command::Convert(convert)) => translate::run(convert).await,
             Some(Command::Validate(arguments)) => validate::run(arguments).await,
             Some(Command::Diff(compare)) => diff::run(compare).await,
@@ -92,6 +97,7 @@ fn verbose(arguments: &Arguments) -> Option<u8> {
         Some(Command::Inspect(inspect)) => inspect.input.mapping.verbose(),
         Some(Command::Batch(batch)) => batch.mapping.verbose(),
         Some(Command::Scan(scan)) => scan.mapping.verbose(),
+        Some(Command::Journal(_)) => 0,
         Some(Command::Convert(convert)) => convert.reading.verbose(),
         Some(Command::Validate(validate)) => validate.reading.verbose(),
         Some(Command::Diff(compare)) => compare.reading.verbose(),

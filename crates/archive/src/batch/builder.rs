@@ -36,6 +36,7 @@ impl BatchBuilder {
             cancel: CancellationToken::new(),
             plan_file: None,
             parts: Vec::new(),
+            command: Vec::new(),
         })
     }
 
@@ -154,6 +155,12 @@ impl BatchBuilder {
     /// patterns. The run imports them before it reads files.
     pub fn parts(mut self, parts: impl IntoIterator<Item = String>) -> Self {
         self.0.parts.extend(parts);
+        self
+    }
+
+    /// Sets the arguments that the journal records, so that people see what to run again. They must contain no secrets.
+    pub fn command(mut self, arguments: impl IntoIterator<Item = String>) -> Self {
+        self.0.command = arguments.into_iter().collect();
         self
     }
 

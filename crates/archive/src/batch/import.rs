@@ -120,6 +120,7 @@ fn add(
             Step::End(part, header) => {
                 let PartHeader { files, failed, seconds, requests, bytes, .. } = *header;
                 let (shard, imported) = (header.shard.to_string(), std::mem::take(&mut imported));
+                journal.add_part(&part, &shard, files)?;
                 events.tell(Event::Imported {
                     part,
                     shard,

@@ -51,6 +51,9 @@ use present::Present;
 /// Maximum number of files that an error or a summary names.
 const NAMED: u64 = 10;
 
+/// The fact that stores the arguments of the last run.
+const COMMAND: &str = "command";
+
 /// A run over many files that writes one combined dataset, or one output per file.
 ///
 /// ```no_run
@@ -80,6 +83,7 @@ pub struct Batch {
     cancel: CancellationToken,
     plan_file: Option<String>,
     parts: Vec<String>,
+    command: Vec<String>,
 }
 
 impl Batch {
@@ -152,6 +156,9 @@ impl Batch {
         let (mut journal, restart) = self.open_journal(events)?;
         let present = self.present(&mut journal).await?;
         let parts = self.list(&mut journal, restart, events).await?;
+        if !self.command.is_empty() {
+            journal.set_fact(COMMAND, Some(&serde_json::json!(self.command).to_string()))?;
+        }
         let journal = Box::pin(self.import(journal, parts, events)).await?;
         let reader = Arc::new(self.reader(&journal).await?);
         let journal = read_journal(journal, reader, &self.read_options(), events).await?;

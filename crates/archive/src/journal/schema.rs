@@ -74,6 +74,8 @@ CREATE TABLE outputs (
 ) WITHOUT ROWID;
 -- The files of the output that was begun, with the runs in which they were read.
 CREATE TABLE begun (file INTEGER PRIMARY KEY, run INTEGER NOT NULL);
+-- The parts that were imported.
+CREATE TABLE parts (id INTEGER PRIMARY KEY, part TEXT NOT NULL UNIQUE, shard TEXT NOT NULL, files INTEGER NOT NULL);
 -- What a later run needs to add files to an output, as long as all files up to the row `through` stay as they are.
 CREATE TABLE tails (output TEXT PRIMARY KEY, through INTEGER NOT NULL, state BLOB NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER changed_files AFTER UPDATE OF state, position, run ON files
@@ -101,18 +103,26 @@ pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
 /// Creates the tables of a new file; rejects a file of another version, or one that is not a journal.
 pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<(), JournalError> {
     let failed = |error| JournalError::of(path, error);
+    match is_empty(connection).map_err(failed)? {
+        true => create(connection).map_err(failed)?,
+        false => check(connection, path)?,
+    }
+    connection.execute_batch(STAGED).map_err(failed)
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
+/// Rejects a file of another version, or one that is not a journal.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    let failed = |error| JournalError::of(path, error);
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) =
         (number("application_id").map_err(failed)?, number("user_version").map_err(failed)?);
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
-    match (tables, application) {
-        (0, _) => create(connection).and_then(|()| connection.execute_batch(STAGED)).map_err(failed),
-        (_, APPLICATION) if version == VERSION => {
-            is_of_this_program(connection, path)?;
-            connection.execute_batch(STAGED).map_err(failed)
-        }
-        (_, APPLICATION) => Err(JournalError::Version {
+    match application {
+        APPLICATION if version == VERSION => is_of_this_program(connection, path),
+        APPLICATION => Err(JournalError::Version {
             path: path.to_owned(),
             found: version.to_string(),
             expected: VERSION.to_string(),

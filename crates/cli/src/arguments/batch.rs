@@ -32,6 +32,9 @@ pub(crate) struct Batch {
     pub(crate) options: BatchOptions,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
+    /// All arguments without secrets, the name of the program first.
+    #[arg(skip)]
+    pub(crate) command: Vec<String>,
 }
 
 /// Arguments of a dry run.

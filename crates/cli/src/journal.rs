@@ -1,0 +1,206 @@
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+};
+
+use virtualize_archive::{Error, JournalState};
+
+use crate::{arguments, exit::Failure, messages::printable};
+
+/// Stands for a value that is not recorded.
+const SECRET: &str = "...";
+/// Options whose values may be secrets.
+const SECRETS: [&str; 2] = ["--bearer-token", "--store-option"];
+
+/// Runs `virtualize journal FILE`.
+pub(crate) fn run(arguments: &arguments::Journal) -> Result<(), Failure> {
+    let state = JournalState::read(&arguments.path).map_err(Error::from)?;
+    let next = Next::of(&state);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match arguments.json {
+        true => json(&state, &next, &mut out)?,
+        false => text(&state, &next, &mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+/// What to do next.
+struct Next {
+    /// What there is to do; `None` if nothing is.
+    why: Option<String>,
+    /// The command, if the journal knows it.
+    command: Option<String>,
+}
+
+impl Next {
+    fn of(state: &JournalState) -> Self {
+        let unfinished = state.outputs.iter().any(|output| output.unfinished);
+        let (why, option) = match state {
+            JournalState { pending: 1.., .. } => (format!("read {}", files(state.pending)), None),
+            JournalState { failed: 1.., .. } => {
+                (format!("try {} again", files(state.failed)), Some("--retry-failed"))
+            }
+            JournalState { unwritten: 1.., .. } if unfinished || state.outputs.is_empty() => {
+                ("write the output".to_owned(), None)
+            }
+            _ => return Self { why: None, command: None },
+        };
+        // A restart would discard the journal.
+        let again = |argument: &&String| *argument != "--restart" && Some(argument.as_str()) != option;
+        let command = state.command.as_ref().map(|arguments| {
+            let arguments = arguments.iter().filter(again).map(String::as_str).chain(option);
+            arguments.map(quoted).collect::<Vec<_>>().join(" ")
+        });
+        let why = match (&command, option) {
+            (None, Some(option)) => format!("{why}: the same command with {option}"),
+            (None, None) => format!("{why}: the same command"),
+            _ => why,
+        };
+        Self { why: Some(why), command }
+    }
+}
+
+fn json(state: &JournalState, next: &Next, out: &mut impl Write) -> io::Result<()> {
+    let mut document = serde_json::json!(state);
+    if let Some(document) = document.as_object_mut() {
+        document.insert("next".to_owned(), serde_json::json!({ "why": next.why, "command": next.command }));
+    }
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn text(state: &JournalState, next: &Next, out: &mut impl Write) -> io::Result<()> {
+    let JournalState { runs, files, read, failed, pending, unwritten, .. } = state;
+    writeln!(out, "files: {files} listed, {read} read, {failed} failed, {pending} to read")?;
+    writeln!(out, "runs: {runs}")?;
+    for output in &state.outputs {
+        let url = printable(&output.url);
+        match (&output.written, output.unfinished) {
+            (_, true) => writeln!(out, "output: {url}, a run was stopped while it was published")?,
+            (Some(time), false) => writeln!(out, "output: {url}, written {time}")?,
+            (None, false) => writeln!(out, "output: {url}, not written")?,
+        }
+    }
+    if *unwritten > 0 {
+        writeln!(out, "in no output: {}", self::files(*unwritten))?;
+    }
+    for part in &state.parts {
+        writeln!(out, "part: {}, shard {}, {}", printable(&part.part), part.shard, self::files(part.files))?;
+    }
+    for failure in &state.failures {
+        writeln!(out, "failed ({}): {}", failure.class, self::files(failure.files))?;
+        for message in &failure.first {
+            writeln!(out, "  {}", printable(message))?;
+        }
+    }
+    for (name, value) in &state.options {
+        writeln!(out, "option {name}: {}", printable(value))?;
+    }
+    match (&next.why, &next.command) {
+        (Some(why), Some(command)) => {
+            writeln!(out, "next: {why}")?;
+            writeln!(out, "  {}", printable(command))
+        }
+        (Some(why), None) => writeln!(out, "next: {why}"),
+        (None, _) => writeln!(out, "next: nothing"),
+    }
+}
+
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// Quotes an argument for a POSIX shell.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    match !argument.is_empty() && argument.chars().all(is_plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', "'\\''")),
+    }
+}
+
+/// Returns the arguments with secrets replaced: values of options that may be secret, user names and passwords in URLs,
+/// and signatures in queries.
+pub(crate) fn without_secrets(arguments: &[OsString]) -> Vec<String> {
+    let mut kept = Vec::with_capacity(arguments.len());
+    let mut is_secret = false;
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let secret = SECRETS.iter().find(|name| {
+            argument.strip_prefix(**name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        });
+        kept.push(match secret {
+            _ if is_secret => SECRET.to_owned(),
+            Some(name) if argument.len() > name.len() => format!("{name}={SECRET}"),
+            _ => without_password(&argument),
+        });
+        is_secret = !is_secret && secret.is_some_and(|name| argument.len() == name.len());
+    }
+    kept
+}
+
+fn without_password(argument: &str) -> String {
+    let Some((scheme, rest)) = argument.split_once("://") else { return argument.to_owned() };
+    let host_ends = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(host_ends);
+    let host = match host.rsplit_once('@') {
+        Some((user, host)) if user.contains(':') => format!("{SECRET}@{host}"),
+        _ => host.to_owned(),
+    };
+    let path = match path.split_once('?') {
+        Some((path, _)) if scheme.ends_with("http") || scheme.ends_with("https") => {
+            format!("{path}?{SECRET}")
+        }
+        _ => path.to_owned(),
+    };
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_recorded() {
+        let given = [
+            "virtualize",
+            "batch",
+            "https://u:p@h/a.nc?X-Amz-Signature=s",
+            "s3://b/a?.nc",
+            "--bearer-token",
+            "t",
+            "--bearer-token=t",
+            "--store-option",
+            "--aws_secret=s",
+            "--store-option=k=s",
+            "-o",
+            "abfs://c@h/x",
+            "--endpoint=http://u:p@h",
+        ];
+        let kept = without_secrets(&given.map(OsString::from));
+        let expected = [
+            "virtualize",
+            "batch",
+            "https://...@h/a.nc?...",
+            "s3://b/a?.nc",
+            "--bearer-token",
+            "...",
+            "--bearer-token=...",
+            "--store-option",
+            "...",
+            "--store-option=...",
+            "-o",
+            "abfs://c@h/x",
+            "--endpoint=http://...@h",
+        ];
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn arguments_are_quoted_for_a_shell() {
+        assert_eq!(quoted("s3://b/a.nc"), "s3://b/a.nc");
+        assert_eq!(quoted("a b/*.nc"), "'a b/*.nc'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}
