@@ -133,28 +133,22 @@ impl Batch {
         if no_recheck {
             return Ok(());
         }
-        self.recheck_pages(journal, listing, Journal::untold).await?;
-        match (append, recheck) {
-            (false, _) => Ok(()),
-            (true, true) => self.recheck_pages(journal, listing, Journal::unlisted).await,
-            (true, false) => self.recheck_page(journal, journal.last_unlisted(NEWEST)?).await,
-        }
-    }
-
-    /// Checks all files that a function returns page by page, given the URL that precedes the page.
-    async fn recheck_pages(
-        &self,
-        journal: &Journal,
-        listing: &Listing,
-        page: impl Fn(&Journal, &str, u64) -> Result<Vec<(i64, Item)>, JournalError>,
-    ) -> Result<(), Error> {
+        let mut newest = if append && !recheck { journal.last_unlisted(NEWEST)? } else { Vec::new() };
         let mut after = String::new();
         loop {
             self.check_cancelled(listing)?;
-            let files = page(journal, &after, LISTED as u64)?;
-            let Some((_, last)) = files.last() else { return Ok(()) };
-            after.clone_from(&last.url);
+            let mut files = journal.untold(&after, LISTED as u64)?;
+            if append && recheck {
+                files.extend(journal.unlisted(&after, LISTED as u64)?);
+                files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
+                files.truncate(LISTED);
+            }
+            let last = files.last().map(|(_, last)| last.url.clone());
+            files.append(&mut newest);
+            files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
             self.recheck_page(journal, files).await?;
+            let Some(last) = last else { return Ok(()) };
+            after = last;
         }
     }
 

@@ -1,5 +1,5 @@
 """`batch` with the remains of earlier runs: modified outputs, changed files, damaged journals, concurrent runs."""
-import json, pathlib, shutil, subprocess, time
+import json, pathlib, shutil, sqlite3, subprocess, time
 
 import clients
 import pytest
@@ -238,3 +238,32 @@ def test_what_killed_runs_left_goes_and_what_lives_stays(files, tmp_path):
         assert living.exists() and not any(path.exists() for path in left)
     batch(files["a"], "--each", "-o", out)
     assert not living.exists()
+
+
+# ---- what a journal records
+
+def state(out, *arguments, status=0):
+    run = subprocess.run([clients.BINARY, "journal", f"{out}.journal", *arguments], capture_output=True, text=True)
+    assert run.returncode == status, run.stderr
+    return run.stdout if status == 0 else run.stderr
+
+
+def test_a_journal_names_failures_and_the_next_command(files, tmp_path):
+    out = tmp_path / "out.json"
+    files["c"].write_text("no data")
+    batch(*named(files, "abc"), *TIME, "-o", out, "--bearer-token", "secret", status=1)
+    found = json.loads(state(out, "--json"))
+    assert [found[name] for name in ("files", "read", "failed", "pending", "unwritten")] == [3, 2, 1, 0, 2]
+    assert [(failure["class"], failure["files"]) for failure in found["failures"]] == [("file", 1)]
+    assert str(files["c"]) in found["failures"][0]["first"][0] and found["outputs"] == []
+    assert found["next"]["command"].endswith("--bearer-token ... --retry-failed") and "secret" not in json.dumps(found)
+    write(files["c"], "c", 2)
+    shown = state(out).splitlines()[-1].replace("--bearer-token ...", "").strip()
+    subprocess.run(shown, shell=True, check=True, capture_output=True)
+    assert held(out) == expected("abc")
+    assert "next: nothing" in state(out) and "written 20" in state(out)
+    with sqlite3.connect(f"{out}.journal") as journal:
+        # As a run holds it.
+        journal.execute("PRAGMA locking_mode = EXCLUSIVE")
+        journal.execute("BEGIN EXCLUSIVE")
+        assert "another process" in state(out, status=1)

@@ -131,6 +131,7 @@ class RunOptions(TypedDict, total=False):
     drop_vanished: bool
     reread_changed: bool
     drop_unwritten: bool
+    recheck: bool
     no_recheck: bool
     attempts: int
 
