@@ -1,6 +1,8 @@
 //! What plans of many files cost. `FILES=1000000 cargo test --release -p virtualize-archive --lib plan_of_many -- --nocapture`
 //! prints it.
 
+#![allow(clippy::print_stdout, reason = "measurements are printed")]
+
 use std::time::Instant;
 
 use super::super::{FileExtent, Files, Known, PlanOptions, plan};
@@ -35,6 +37,6 @@ fn a_plan_of_many_files() {
         per_file(end - before)
     );
     let [era] = plan.eras.as_slice() else { panic!("{} eras", plan.eras.len()) };
-    assert!(era.blocks.iter().zip(0..).all(|(block, row)| block.row == row && *block.at == [row as u32]));
+    assert!(era.blocks.iter().zip(0..).all(|(block, row)| block.row == u64::from(row) && *block.at == [row]));
     assert_eq!((era.blocks.len() as u64, plan.notes.len()), (count, 0));
 }
