@@ -37,6 +37,10 @@ pub(super) struct Combination {
     pub(super) runs: Vec<i64>,
     /// Identifies the rows and options: equal digests mean equal outputs.
     pub(super) digest: String,
+    /// Identifies the options.
+    pub(super) options_digest: String,
+    /// Storage digest of all files, if they have the same one.
+    pub(super) storage: Option<String>,
 }
 
 impl Combination {
@@ -48,7 +52,8 @@ impl Combination {
         others: &str,
     ) -> Result<Self, Error> {
         let rows = journal.planned()?;
-        let mut chain = Chain::new(&format!("{options:?} {others}"));
+        let mut chain = Chain::of_options(options, others);
+        let options_digest = chain.digest();
         let (mut files, signatures) = kinds(journal)?;
         files.reserve(rows.len());
         let (mut ids, mut runs) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
@@ -75,8 +80,11 @@ impl Combination {
             Err(CombineError::Eras { eras }) => return Err(mismatch(journal, &known.signatures, &eras)),
             Err(error) => return Err(error.into()),
         };
+        let storage = known.signatures.first_key_value().map(|(storage, _)| storage.clone());
+        let storage = storage.filter(|_| known.signatures.len() == 1);
         let digest = chain.digest();
-        Ok(Self { plan, layout: layout.clone(), options: options.clone(), ids, runs, digest })
+        let (layout, options) = (layout.clone(), options.clone());
+        Ok(Self { plan, layout, options, ids, runs, digest, options_digest, storage })
     }
 
     /// Returns the number of files in the plan.
@@ -99,8 +107,7 @@ impl Combination {
     ) -> Result<CombinedFiles<'_>, Error> {
         let mut progress = Progress { events, cancel, done: 0, files: self.files() as u64 };
         let mut notes: Vec<Note> = self.plan.notes.clone();
-        let (ids, eras) = (self.ids.as_slice(), self.plan.eras.as_slice());
-        let mut members = Rows { journal: Arc::clone(journal), ids, eras, cancel: cancel.clone() };
+        let mut members = Rows::new(journal, &self.ids, &self.plan.eras, cancel);
         let (mut whole, mut chunks): (Option<Hierarchy>, _) = (None, ChunkPlaces::default());
         for era in &self.plan.eras {
             let combined: Combined<'_> =
@@ -137,7 +144,17 @@ pub(super) struct Rows<'a> {
     cancel: CancellationToken,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    /// Creates a reader of files by their index in `ids`.
+    pub(super) fn new(
+        journal: &Arc<Mutex<Journal>>,
+        ids: &'a [i64],
+        eras: &'a [PlannedEra],
+        cancel: &CancellationToken,
+    ) -> Self {
+        Self { journal: Arc::clone(journal), ids, eras, cancel: cancel.clone() }
+    }
+
     /// Returns the row of the journal, and the journal.
     fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>), Error> {
         let id = id_of(self.ids, row).and_then(|id| u64::try_from(id).ok()).ok_or(CombineError::Nothing)?;
@@ -205,9 +222,14 @@ impl Progress<'_> {
 pub(super) struct Chain([u8; 32]);
 
 impl Chain {
-    /// Starts a chain with options.
-    pub(super) fn new(options: &str) -> Self {
-        Self(Sha256::digest(options).into())
+    /// Starts a chain with options; `others` describes those that the plan does not depend on.
+    pub(super) fn of_options(options: &PlanOptions, others: &str) -> Self {
+        Self(Sha256::digest(format!("{options:?} {others}")).into())
+    }
+
+    /// Continues a chain from its digest.
+    pub(super) fn parse(digest: &str) -> Option<Self> {
+        Some(Self(hex::decode(digest).ok()?.try_into().ok()?))
     }
 
     /// Adds the next file by its row in the journal, and the run that read it: together they identify its record.

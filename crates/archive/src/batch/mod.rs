@@ -4,6 +4,7 @@ mod builder;
 mod combined;
 mod dry_run;
 mod each;
+mod extension;
 mod fingerprint;
 mod generate;
 mod import;

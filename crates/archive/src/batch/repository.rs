@@ -7,7 +7,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use virtualize::{
     CommitMode, CommitOptions, Committed, Error as FileError, History, IcechunkError, Options, Update, Urls,
     VirtualStore, zarr::ChunkReadError,
@@ -15,11 +14,12 @@ use virtualize::{
 
 use super::{
     Batch,
-    combined::{Combination, Rows, id_of},
+    combined::{Chain, Combination, Rows, id_of},
+    extension::{Extension, Grown},
     output::Writing,
 };
 use crate::{
-    Error, JournalError, OptionConflict,
+    Error, Event, Journal, JournalError, OptionConflict,
     join::{JoinedChunks, collect},
     plan::Selection,
     repository,
@@ -65,12 +65,7 @@ impl Writing<'_> {
         let Some(record) = record.filter(|_| options.mode == CommitMode::Add) else {
             return self.commit_as(&combination, options.clone()).await;
         };
-        let mut update = Update {
-            base: Some(record.snapshot.clone()),
-            documents: record.documents.clone(),
-            grows: None,
-            touched: record.touched.clone(),
-        };
+        let mut update = record.update();
         let Batch { output, options: Options { store: reaching, .. }, run, overwrite, .. } = self.batch;
         match virtualize::inspect_branch(output, &options.branch, &update, reaching).await? {
             History::Empty => return self.commit_as(&combination, options.clone()).await,
@@ -96,6 +91,52 @@ impl Writing<'_> {
             }
             other => other,
         }
+    }
+
+    /// Adds files to the repository that follow all others, or leaves it as it is if there are none. Returns whether that was
+    /// possible.
+    pub(super) async fn extend_repository(
+        &mut self,
+        grown: Grown,
+        options: &CommitOptions,
+    ) -> Result<bool, Error> {
+        self.batch.go_on()?;
+        let Batch { output, options: Options { store: reaching, .. }, run, .. } = self.batch;
+        let record = self.last_commit(&self.place(options), &options.branch).await?;
+        let is_ours = |record: &Record| options.mode == CommitMode::Add && record.digest == grown.tail.digest;
+        let Some(record) = record.filter(is_ours) else { return Ok(false) };
+        let update = record.update();
+        let found = virtualize::inspect_branch(output, &options.branch, &update, reaching).await?;
+        if !matches!(found, History::Whole) || (grown.is_more() && !run.append) {
+            return Ok(false);
+        }
+        if !grown.is_more() {
+            self.say_files(grown.tail.files);
+            self.summary.notes.push("nothing is new: the repository is as it was".to_owned());
+            self.summary.snapshot = Some(record.snapshot);
+            return Ok(true);
+        }
+        let (Some(extension), Some(mut order)) =
+            (self.extension(grown).await?, Chain::parse(&record.order))
+        else {
+            return Ok(false);
+        };
+        extension.order.iter().for_each(|(id, run)| order.add(*id, *run));
+        let Extension { hierarchy, rows, tail, .. } = extension;
+        self.say_files(tail.files);
+        let grows = self.batch.combine.layout.along.first().map(|along| along.name().to_owned());
+        let mode = CommitMode::Update(Update { grows, ..update });
+        let options = CommitOptions { mode, ..options.clone() };
+        let store = VirtualStore::of(hierarchy, output.clone());
+        let files = usize::try_from(tail.files).unwrap_or(usize::MAX);
+        let mut record = self.new_record(&options, &tail.digest, files);
+        (record.order, record.documents) = (order.digest(), virtualize::documents_of(&store, &options.group)?);
+        begin(&self.journal(), &record)?;
+        self.events.tell(Event::Writing { target: output.clone() });
+        let done = virtualize::commit(&store, output, &with_mark(options, &record), reaching).await?;
+        self.committed(record, done)?;
+        self.finish_extension(rows, tail)?;
+        Ok(true)
     }
 
     /// Identifies repository, branch and group in the journal.
@@ -133,37 +174,69 @@ impl Writing<'_> {
 
     /// Commits with an identifying property.
     async fn commit_as(&mut self, combination: &Combination, options: CommitOptions) -> Result<(), Error> {
+        let files = combination.files();
         let record = Record {
-            place: self.place(&options),
-            mark: format!("{} {:016x}", combination.digest, fastrand::u64(..)),
-            snapshot: String::new(),
-            digest: combination.digest.clone(),
-            files: combination.files(),
-            order: combination.order(combination.files(), self.batch).unwrap_or_default(),
-            documents: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            order: combination.order(files, self.batch).unwrap_or_default(),
+            ..self.new_record(&options, &combination.digest, files)
         };
         let (batch, journal) = (self.batch.clone(), Arc::clone(&self.journal));
         let runtime = tokio::runtime::Handle::current();
         let commit = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
             let documents = virtualize::documents_of(store, &options.group)?;
             let record = Record { documents, ..record };
-            {
-                let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-                journal.set_fact(COMMITTING, Some(&text(&record, journal.path())?))?;
-            }
-            let mut options = options;
-            options.properties.insert(MARK.to_owned(), record.mark.clone());
+            begin(&journal.lock().unwrap_or_else(PoisonError::into_inner), &record)?;
+            let options = with_mark(options, &record);
             let done = runtime.block_on(commit_chunks(store, chunks, &batch, &options))?;
             Ok((record, done))
         };
-        let (mut record, done) = self.combine(combination.clone(), commit).await?;
+        let (record, done) = self.combine(combination.clone(), commit).await?;
+        self.committed(record, done)
+    }
+
+    /// Returns the record of a commit that is about to be made.
+    fn new_record(&self, options: &CommitOptions, digest: &str, files: usize) -> Record {
+        Record {
+            place: self.place(options),
+            mark: format!("{digest} {:016x}", fastrand::u64(..)),
+            snapshot: String::new(),
+            digest: digest.to_owned(),
+            files,
+            order: String::new(),
+            documents: BTreeMap::new(),
+            touched: BTreeSet::new(),
+        }
+    }
+
+    /// Records and reports a commit.
+    fn committed(&mut self, mut record: Record, done: Committed) -> Result<(), Error> {
         (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
         self.summary.snapshot = Some(done.snapshot);
         self.summary.python = Some(done.python);
         Ok(())
+    }
+}
+
+/// Records that a commit is about to be made.
+fn begin(journal: &Journal, record: &Record) -> Result<(), Error> {
+    Ok(journal.set_fact(COMMITTING, Some(&text(record, journal.path())?))?)
+}
+
+/// Adds the property by which the commit of a record is found.
+fn with_mark(mut options: CommitOptions, record: &Record) -> CommitOptions {
+    options.properties.insert(MARK.to_owned(), record.mark.clone());
+    options
+}
+
+impl Record {
+    fn update(&self) -> Update {
+        Update {
+            base: Some(self.snapshot.clone()),
+            documents: self.documents.clone(),
+            grows: None,
+            touched: self.touched.clone(),
+        }
     }
 }
 
@@ -204,16 +277,15 @@ impl Combination {
     /// how they are referenced.
     fn order(&self, files: usize, batch: &Batch) -> Option<String> {
         let ([_], [era]) = (self.layout.along.as_slice(), self.plan.eras.as_slice()) else { return None };
-        let mut hasher = Sha256::new();
-        hasher.update(format!("{:?} {:?} {:?} {}", self.layout, self.options, batch.relocation, era.group));
+        let others = format!("{:?} {:?} {}", self.layout, batch.relocation, era.group);
+        let mut chain = Chain::of_options(&self.options, &others);
         for block in era.blocks.get(..files)? {
-            let selection =
-                block.selection.as_deref().map(|Selection { start, end, of }| format!("{start} {end} {of}"));
-            let selection = selection.unwrap_or_default();
-            let (id, run) = (id_of(&self.ids, block.row)?, id_of(&self.runs, block.row)?);
-            hasher.update(format!("{id} {run} {selection}"));
+            if let Some(Selection { start, end, .. }) = block.selection.as_deref() {
+                chain.add(i64::try_from(*start).ok()?, i64::try_from(*end).ok()?);
+            }
+            chain.add(id_of(&self.ids, block.row)?, id_of(&self.runs, block.row)?);
         }
-        Some(hex::encode(hasher.finalize()))
+        Some(chain.digest())
     }
 }
 

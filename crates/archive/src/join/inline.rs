@@ -109,7 +109,7 @@ pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()
         return Some(());
     };
     let row = rest.iter().try_fold(size, |product, n| product.checked_mul(*n))?;
-    let most = CHUNK.checked_div(row).unwrap_or(1).max(1).min((*rows).max(1));
+    let most = rows_per_chunk(row, *rows);
     let length = usize::try_from(most.checked_mul(row)?).ok()?;
     let mut inline = BTreeMap::new();
     if length > 0 {
@@ -129,6 +129,11 @@ pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()
     array.chunk_grid = ChunkGrid::Regular(chunk);
     array.chunks = ChunkManifest { references: Vec::new(), inline };
     Some(())
+}
+
+/// Returns the length of chunks along the slowest axis, of which an element has `row` bytes.
+pub(super) fn rows_per_chunk(row: u64, rows: u64) -> u64 {
+    CHUNK.checked_div(row).unwrap_or(1).max(1).min(rows.max(1))
 }
 
 /// Inlines variable-length elements into an array; the number of rows per chunk bounds the average chunk size.

@@ -19,6 +19,7 @@ mod placing;
 mod regions;
 mod selection;
 mod slicing;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -37,6 +38,7 @@ pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
 use files::Files;
 use finish::Finish;
 use joiner::Joiner;
+pub(crate) use tail::{extend, tail};
 
 /// A combined dataset.
 pub(crate) struct Combined<'a> {

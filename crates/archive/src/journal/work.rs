@@ -232,6 +232,20 @@ impl Journal {
         Ok(())
     }
 
+    /// Returns the extent of a member, as JSON.
+    pub(crate) fn extent(&self, id: i64) -> Result<String, JournalError> {
+        let find = || {
+            let known = &mut self.known.borrow_mut();
+            let sql = "SELECT files.id, run, kind, extent FROM files JOIN contents ON contents.id = files.id
+                WHERE files.id = ?1";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query([id])?;
+            let row = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+            planned(&self.connection, known, row).map(|row| row.extent)
+        };
+        find().map_err(|error| self.failed(error))
+    }
+
     /// Returns the URL of a file.
     pub(crate) fn url(&self, id: i64) -> Result<String, JournalError> {
         let find = || {

@@ -2,6 +2,7 @@
 
 mod model;
 mod references;
+mod tail;
 mod times;
 
 use serde_json::{Map, Value};

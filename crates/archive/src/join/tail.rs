@@ -1,0 +1,274 @@
+//! Extends a combined dataset by further files without its earlier ones.
+//!
+//! A *tail* is the dataset without its chunks, except for the last chunk of each array whose values were copied. Joining the
+//! first and the last file once alone and once with the new files shows what the new files add. The result is that of
+//! joining all files, or `None` if it may differ.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Map, Value};
+use virtualize::zarr::{
+    Array, Chunk, ChunkGrid, ChunkReadError, ChunkReader, Chunks, Group, Hierarchy, Node, NodePath,
+    cf::attributes::decides_values,
+};
+
+use super::inline::rows_per_chunk;
+use crate::compat::MAX_KEPT;
+
+/// Maximum number of chunks along the dimension; more may have to be stored in another way.
+const MAX_ROWS: u64 = 20_000_000;
+
+/// Removes all chunks from a dataset, except for the last of each array whose values were copied.
+pub(crate) fn tail(hierarchy: &Hierarchy) -> Hierarchy {
+    let mut tail = Hierarchy::new(hierarchy.format);
+    tail.root = tail_of_group(&hierarchy.root);
+    tail
+}
+
+fn tail_of_group(group: &Group) -> Group {
+    let children = group.children.iter().map(|(name, node)| {
+        let node = match node {
+            Node::Group(group) => Node::Group(tail_of_group(group)),
+            Node::Array(array) => Node::Array(Box::new(tail_of_array(array))),
+        };
+        (name.clone(), node)
+    });
+    Group { attributes: group.attributes.clone(), children: children.collect() }
+}
+
+fn tail_of_array(array: &Array) -> Array {
+    let last = array.chunks.inline.last_key_value().map(|(position, chunk)| (*position, chunk.clone()));
+    let mut tail = Array { chunks: Default::default(), ..array.clone() };
+    tail.chunks.inline.extend(last);
+    tail
+}
+
+/// A dataset that was extended.
+pub(crate) struct Extended {
+    /// Its metadata.
+    pub(crate) hierarchy: Hierarchy,
+    /// Its arrays that grow.
+    grown: BTreeMap<NodePath, Grown>,
+}
+
+/// Where the new chunks of an array are.
+enum Grown {
+    /// Inline, from the first chunk that changes.
+    Copied(BTreeMap<u64, Bytes>),
+    /// Those of the joined files, from the position `from` on, `shift` positions further than there.
+    Placed { from: u64, shift: u64 },
+}
+
+/// Extends a dataset. `known` joins some of its files, `joined` the same files and all new ones.
+pub(crate) fn extend(
+    tail: &Hierarchy,
+    known: &Hierarchy,
+    joined: &Hierarchy,
+    most_inline: u64,
+) -> Option<Extended> {
+    let mut extended = Extended { hierarchy: Hierarchy::new(tail.format), grown: BTreeMap::new() };
+    if [known, joined].iter().any(|other| other.format != tail.format) {
+        return None;
+    }
+    extended.hierarchy.root = merge_groups(&tail.root, &joined.root)?;
+    for (path, array) in tail.arrays() {
+        let [known, joined] = [known.array(&path)?, joined.array(&path)?];
+        let into = extended.hierarchy.array_mut(&path)?;
+        let arrays = Arrays { tail: array, known, joined };
+        extended.grown.extend(arrays.extend(into, most_inline)?.map(|grown| (path, grown)));
+    }
+    Some(extended)
+}
+
+/// Merges the attributes of groups and arrays, which must be the same in both; other metadata is that of the tail.
+fn merge_groups(tail: &Group, joined: &Group) -> Option<Group> {
+    if !tail.children.keys().eq(joined.children.keys()) {
+        return None;
+    }
+    let attributes = merge_attributes(&tail.attributes, &joined.attributes)?;
+    let children = tail.children.iter().zip(joined.children.values()).map(|((name, own), other)| {
+        let node = match (own, other) {
+            (Node::Group(own), Node::Group(other)) => Node::Group(merge_groups(own, other)?),
+            (Node::Array(own), Node::Array(other)) => {
+                let is_meaning = |(name, _): &(&String, &Value)| decides_values(name);
+                let same = own.attributes.iter().filter(is_meaning);
+                if !same.eq(other.attributes.iter().filter(is_meaning)) {
+                    return None;
+                }
+                let attributes = merge_attributes(&own.attributes, &other.attributes)?;
+                let chunks = Default::default();
+                Node::Array(Box::new(Array { attributes, chunks, ..own.as_ref().clone() }))
+            }
+            _ => return None,
+        };
+        Some((name.clone(), node))
+    });
+    Some(Group { attributes, children: children.collect::<Option<_>>()? })
+}
+
+/// Keeps the attributes of which no file has another value. Both sides keep only values of the first file.
+fn merge_attributes(tail: &Map<String, Value>, joined: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut kept = Map::new();
+    for (name, value) in tail {
+        match joined.get(name) {
+            Some(other) if other != value => return None,
+            Some(_) => drop(kept.insert(name.clone(), value.clone())),
+            None => {}
+        }
+    }
+    Some(kept)
+}
+
+/// An array in the dataset, in some of its files, and in these and all new ones.
+struct Arrays<'a> {
+    tail: &'a Array,
+    known: &'a Array,
+    joined: &'a Array,
+}
+
+impl Arrays<'_> {
+    /// Extends `into`, a copy of the dataset's array. Returns `Some(None)` for an array that does not grow.
+    fn extend(&self, into: &mut Array, most_inline: u64) -> Option<Option<Grown>> {
+        let Self { tail, known, joined } = self;
+        let is_same = [known, joined].iter().all(|other| {
+            other.data_type == tail.data_type
+                && other.codecs == tail.codecs
+                && other.fill_value == tail.fill_value
+                && other.dimension_names == tail.dimension_names
+        });
+        if !is_same {
+            return None;
+        }
+        if known.shape == joined.shape {
+            let is_fixed = tail.shape == joined.shape && tail.chunk_grid == joined.chunk_grid;
+            return is_fixed.then_some(None);
+        }
+        let (before, rest) = tail.shape.split_first()?;
+        let (known_rows, known_rest) = known.shape.split_first()?;
+        let (joined_rows, joined_rest) = joined.shape.split_first()?;
+        if rest != known_rest || rest != joined_rest || before < known_rows {
+            return None;
+        }
+        let rows = before.checked_add(joined_rows.checked_sub(*known_rows)?)?;
+        *into.shape.first_mut()? = rows;
+        match (tail.chunks.inline.is_empty(), joined.chunks.inline.is_empty()) {
+            (true, true) => self.place(*before, *known_rows, rows).map(Some),
+            (false, false) => self.copy(into, *known_rows, most_inline).map(Some),
+            _ => None,
+        }
+    }
+
+    /// Returns the place of the new chunks of an array whose chunks are those of the files.
+    fn place(&self, before: u64, known: u64, rows: u64) -> Option<Grown> {
+        let ChunkGrid::Regular(chunk) = &self.tail.chunk_grid else { return None };
+        if self.joined.chunk_grid != self.tail.chunk_grid {
+            return None;
+        }
+        let length = *chunk.first().filter(|length| **length > 0)?;
+        let is_whole = before.is_multiple_of(length) && known.is_multiple_of(length);
+        if !is_whole || rows / length > MAX_ROWS {
+            return None;
+        }
+        let others = self.tail.chunk_grid.counts(&self.tail.shape);
+        let others = others.iter().skip(1).try_fold(1_u64, |product, n| product.checked_mul(*n))?;
+        let from = (before / length).checked_mul(others)?;
+        Some(Grown::Placed { from, shift: from.checked_sub((known / length).checked_mul(others)?)? })
+    }
+
+    /// Copies new values to the end of an array whose values are copied.
+    fn copy(&self, into: &mut Array, known: u64, most_inline: u64) -> Option<Grown> {
+        let row = into.shape.iter().skip(1).try_fold(into.data_type.size()?, |size, n| size.checked_mul(*n))?;
+        let rows = *into.shape.first()?;
+        // Arrays of more values may have to be stored in another way.
+        if row == 0 || rows.checked_mul(row)? > MAX_KEPT.min(most_inline) {
+            return None;
+        }
+        let (position, last) = self.tail.chunks.inline.last_key_value()?;
+        let (ChunkGrid::Regular(old), ChunkGrid::Regular(new)) = (&self.tail.chunk_grid, &mut into.chunk_grid)
+        else {
+            return None;
+        };
+        let length = rows_per_chunk(row, rows);
+        let old = *old.first()?;
+        // Chunks become longer only while there is one.
+        if old != length && *position != 0 {
+            return None;
+        }
+        *new.first_mut()? = length;
+        let kept = self.tail.shape.first()?.checked_sub(position.checked_mul(old)?)?.checked_mul(row)?;
+        let mut values = BytesMut::from(last.get(..usize::try_from(kept).ok()?)?);
+        let all: BytesMut = self.joined.chunks.inline.values().flat_map(|chunk| chunk.iter()).collect();
+        let [start, end] = [known, *self.joined.shape.first()?].map(|rows| rows.checked_mul(row));
+        values.extend_from_slice(all.get(usize::try_from(start?).ok()?..usize::try_from(end?).ok()?)?);
+        Some(Grown::Copied(padded_chunks(&values, usize::try_from(length.checked_mul(row)?).ok()?, *position)))
+    }
+}
+
+/// Divides values into chunks of a length in bytes, the last of which is padded with zeros.
+fn padded_chunks(values: &[u8], length: usize, first: u64) -> BTreeMap<u64, Bytes> {
+    let chunk = |chunk: &[u8]| {
+        let mut padded = BytesMut::from(chunk);
+        padded.resize(length, 0);
+        padded.freeze()
+    };
+    (first..).zip(values.chunks(length.max(1)).map(chunk)).collect()
+}
+
+impl Extended {
+    /// Returns the tail of the extended dataset, from which it can be extended again.
+    pub(crate) fn tail(&self) -> Hierarchy {
+        let mut tail = tail(&self.hierarchy);
+        for (path, grown) in &self.grown {
+            if let (Grown::Copied(chunks), Some(array)) = (grown, tail.array_mut(path)) {
+                array.chunks.inline.extend(chunks.last_key_value().map(|(n, chunk)| (*n, chunk.clone())));
+            }
+        }
+        tail
+    }
+
+    /// Returns the position of the first chunk that is new or has changed, by array. Other arrays have no such chunk.
+    pub(crate) fn changed(&self) -> BTreeMap<NodePath, u64> {
+        let first = |grown: &Grown| match grown {
+            Grown::Copied(chunks) => chunks.keys().next().copied().unwrap_or(0),
+            Grown::Placed { from, .. } => *from,
+        };
+        self.grown.iter().map(|(path, grown)| (path.clone(), first(grown))).collect()
+    }
+
+    /// Returns a reader of the new and changed chunks; `joined` reads those of the joined files.
+    pub(crate) fn chunks<R: ChunkReader>(&self, joined: R) -> ExtendedChunks<'_, R> {
+        ExtendedChunks { grown: &self.grown, joined }
+    }
+}
+
+/// Reads the new and changed chunks of a dataset that was extended.
+pub(crate) struct ExtendedChunks<'a, R> {
+    grown: &'a BTreeMap<NodePath, Grown>,
+    joined: R,
+}
+
+impl<R: ChunkReader> ChunkReader for ExtendedChunks<'_, R> {
+    fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
+        match self.grown.get(path) {
+            None => Ok(Box::new(std::iter::empty())),
+            Some(Grown::Copied(chunks)) => {
+                let chunks = chunks.range(start..);
+                Ok(Box::new(chunks.map(|(position, bytes)| Ok((*position, Chunk::Inline(bytes.clone()))))))
+            }
+            Some(Grown::Placed { from, shift }) => {
+                let chunks = self.joined.chunks(path, start.max(*from) - shift)?;
+                Ok(Box::new(chunks.map(move |item| item.map(|(position, chunk)| (position + *shift, chunk)))))
+            }
+        }
+    }
+
+    fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
+        let mut count = 0;
+        self.visit(path, 0, &mut |_, _| {
+            count += 1;
+            std::ops::ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+}
