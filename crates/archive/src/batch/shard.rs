@@ -4,7 +4,7 @@ use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Batch;
+use super::{Batch, recheck};
 use crate::{
     Error, Event, Item, OptionConflict,
     event::Events,
@@ -170,14 +170,29 @@ impl Batch {
             return Ok(None);
         }
         let mut failed = Vec::new();
-        if part.header.failed > 0 {
-            for rows in part.rows() {
-                failed.extend(rows?.into_iter().filter(|row| row.failure().is_some()));
-                failed.truncate(NAMED);
+        for rows in part.rows() {
+            let rows = rows?;
+            if self.has_changed(&rows).await? {
+                return Ok(None);
             }
+            failed.extend(rows.into_iter().filter(|row| row.failure().is_some()));
+            failed.truncate(NAMED);
         }
         let digest = (part.sha256().to_owned(), part.size());
         Ok(Some(Receipt::new(location, digest, &part.header, &failed, true)))
+    }
+
+    /// Returns whether a file was replaced after it was read, where its listing does not show it.
+    async fn has_changed(&self, rows: &[PartRow]) -> Result<bool, Error> {
+        if self.run.no_recheck {
+            return Ok(false);
+        }
+        let untold = rows.iter().filter(|row| row.item.etag.is_none() && row.item.modified.is_none());
+        let opened = untold.filter_map(|row| Some((0, row.done()?.opened.clone())));
+        let mut files: Vec<(i64, Item)> = opened.collect();
+        files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
+        let changed = recheck::changed(files, self.files, &self.options.store).await;
+        Ok(!changed.map_err(Error::Unchecked)?.is_empty())
     }
 
     /// Returns the files of a shard, and the identity of the listing.
