@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use virtualize::{options::value, zarr::ZarrFormat};
 use virtualize_archive::{
-    BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Target, scan_inputs,
+    BatchBuilder, BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Shard, Summary,
+    Target, scan_inputs, shard_size,
 };
 
 use crate::{
     error,
     events::{Run, Sender},
-    options::{FileOptions, exclusive, parse},
+    options::{FileOptions, exclusive, parse, store},
 };
 
 /// Number of different warnings that the result of a run lists.
@@ -27,10 +28,51 @@ const LISTED: usize = 100;
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OfBatch {
+    /// The plan, which lists the files.
+    plan: Option<String>,
+    /// Parts that others read.
+    #[serde(deserialize_with = "value::texts")]
+    parts: Vec<String>,
     #[serde(flatten)]
     batch: BatchOptions,
     #[serde(flatten)]
     file: FileOptions,
+}
+
+/// What workers did for a batch.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Workers {
+    /// Number of files that they read.
+    read: u64,
+    requests: u64,
+    bytes: u64,
+    seconds: f64,
+    /// The plan and the parts, which are deleted after success.
+    used: Vec<String>,
+}
+
+impl Workers {
+    /// Returns the event of a run, with the totals of all machines.
+    fn joined(&self, event: Event) -> Event {
+        match event {
+            Event::Done { summary } => Event::Done { summary: self.total(summary) },
+            event => event,
+        }
+    }
+
+    /// Adds what the workers did to the summary of the run that imported their parts.
+    fn total(&self, summary: Summary) -> Summary {
+        let read = self.read.min(summary.imported);
+        Summary {
+            read: summary.read + read,
+            imported: summary.imported - read,
+            requests: summary.requests + self.requests,
+            bytes: summary.bytes + self.bytes,
+            seconds: summary.seconds + self.seconds,
+            ..summary
+        }
+    }
 }
 
 /// Options of `scan`.
@@ -47,21 +89,77 @@ struct OfScan {
     file: FileOptions,
 }
 
-/// Starts a batch. `options` is a JSON object.
+/// Starts a batch. `options` is a JSON object, and so is `workers`, what workers did for it before.
 #[pyfunction]
-pub(crate) fn batch(output: String, options: &str, wants_events: bool) -> PyResult<Run> {
+pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: bool) -> PyResult<Run> {
     let options: OfBatch = parse(options)?;
-    let target = options.check(&output)?;
-    let mapping = options.file.command_options(target.zarr_format());
-    let (cancel, concurrency) = (CancellationToken::new(), mapping.store.concurrency);
-    let builder = options.batch.builder(&output, target, mapping);
-    let batch = builder.files_at_once(concurrency).cancel(cancel.clone()).build();
+    let workers: Arc<Workers> = Arc::new(parse(workers)?);
+    check_files(&options.batch.files)?;
+    let (builder, cancel) = options.start(&output)?;
+    let builder = builder.parts(options.parts.iter().cloned());
+    let batch = match &options.plan {
+        Some(plan) => builder.plan_file(plan),
+        None => builder,
+    };
+    let (batch, store) = (batch.build(), store(&options.file.connection));
     Run::start(cancel, wants_events, |events| async move {
         let warnings = Arc::new(Warnings::default());
-        let seen = Arc::clone(&warnings);
-        let done = batch.run(move |event| tell(&event, &events, &seen)).await;
-        let summary = done.map_err(|error| error::of_archive(&error))?;
+        let (seen, others) = (Arc::clone(&warnings), Arc::clone(&workers));
+        let done = batch.run(move |event| tell(&others.joined(event), &events, &seen)).await;
+        let mut summary = workers.total(done.map_err(|error| error::of_archive(&error))?);
+        if let Err(error) = virtualize_store::remove(&workers.used, &store).await {
+            summary.notes.push(format!("the plan or parts were not deleted: {error}"));
+        }
         Ok(json!({"summary": summary, "warnings": warnings.to_json()}).to_string())
+    })
+}
+
+/// Starts the listing of a batch, which writes the plan. The result has the number of files, the number of shards of
+/// `size` files each, and the numbers of those that are to be read.
+#[pyfunction]
+pub(crate) fn write_plan(
+    output: String,
+    options: &str,
+    plan: String,
+    size: Option<u64>,
+    wants_events: bool,
+) -> PyResult<Run> {
+    let options: OfBatch = parse(options)?;
+    check_files(&options.batch.files)?;
+    let (builder, cancel) = options.start(&output)?;
+    // The plan of an earlier call, before which other files were listed, is of no use.
+    let batch = builder.overwrite(true).build();
+    Run::start(cancel, wants_events, move |events| async move {
+        let events = Arc::new(events);
+        let told = Arc::clone(&events);
+        let written = batch.write_plan(&plan, move |event| told.send(&event)).await;
+        let files = written.map_err(|error| error::of_archive(&error))?;
+        let count = files.div_ceil(size.unwrap_or_else(|| shard_size(files)).max(1));
+        let unread = batch.unread_shards(&plan, count).await.map_err(|error| error::of_archive(&error))?;
+        let numbers: Vec<u64> = unread.iter().map(|shard| shard.number).collect();
+        let pending =
+            unread.iter().map(|shard| shard.range(files)).map(|range| range.end - range.start).sum();
+        events.send(&Event::Listed { files, pending, complete: true });
+        Ok(json!({"files": files, "count": count, "shards": numbers}).to_string())
+    })
+}
+
+/// Starts to read a shard of a plan. The result is its receipt.
+#[pyfunction]
+pub(crate) fn read_shard(
+    output: String,
+    options: &str,
+    plan: String,
+    number: u64,
+    of: u64,
+    part: String,
+) -> PyResult<Run> {
+    let options: OfBatch = parse(options)?;
+    let (builder, cancel) = options.start(&output)?;
+    let (batch, shard) = (builder.build(), Shard { plan: Some(plan), number, of, part });
+    Run::start(cancel, false, |_| async move {
+        let receipt = batch.read_shard(&shard, |_| ()).await.map_err(|error| error::of_archive(&error))?;
+        Ok(json!(receipt).to_string())
     })
 }
 
@@ -85,11 +183,19 @@ pub(crate) fn scan(options: &str, wants_events: bool) -> PyResult<Run> {
 }
 
 impl OfBatch {
+    /// Checks the options. Returns the builder of the batch, and the token that stops it.
+    fn start(&self, output: &str) -> PyResult<(BatchBuilder, CancellationToken)> {
+        let target = self.check(output)?;
+        let mapping = self.file.command_options(target.zarr_format());
+        let (cancel, concurrency) = (CancellationToken::new(), mapping.store.concurrency);
+        let builder = self.batch.builder(output, target, mapping);
+        Ok((builder.files_at_once(concurrency).cancel(cancel.clone()), cancel))
+    }
+
     /// Refuses options that exclude each other. Returns what is written.
     fn check(&self, output: &str) -> PyResult<Target> {
-        let Self { batch, file } = self;
+        let Self { batch, file, .. } = self;
         let (write, commit) = (&batch.write, &batch.icechunk);
-        check_files(&batch.files)?;
         exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
         exclusive(("replace", commit.replace), ("append_dim", commit.append_dim.is_some()))?;
         let target = batch.target(output).ok_or_else(|| {

@@ -24,7 +24,7 @@ const SECRET: [&str; 2] = ["bearer_token", "store_option"];
 #[serde(default)]
 pub(crate) struct FileOptions {
     #[serde(flatten)]
-    connection: ConnectionOptions,
+    pub(crate) connection: ConnectionOptions,
     #[serde(flatten)]
     mapping: MappingOptions,
     /// The store through which files are read.

@@ -22,6 +22,7 @@ import virtualize
 from many_files import DAYS, ROOT, bucket, command, content, environment, write_days
 from slow_s3 import SlowS3
 from virtualize import _archive, events
+from virtualize._progress import Listener
 
 TIME = {"concat_dim": "time"}
 URLS = [f"s3://bucket/era/d{k:03}.nc" for k in range(DAYS)]
@@ -392,7 +393,7 @@ def test_a_second_interrupt_aborts() -> None:
 
     run = Run()
     with pytest.raises(KeyboardInterrupt):
-        _archive._finish(lambda _: run, None, False)  # type: ignore[arg-type]
+        _archive._finish(lambda _: run, Listener(None, False))  # type: ignore[arg-type]
     assert run.cancelled and run.aborted
 
 

@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike, fspath
+from queue import SimpleQueue
 from typing import Any, Literal, Unpack
 
 from virtualize import _virtualize
-from virtualize._awaitable import as_awaitable
+from virtualize._awaitable import Arrivals, as_awaitable
 from virtualize._errors import Error, OptionError
 from virtualize._options import BatchOptions, Location, ScanOptions, to_json
 from virtualize._progress import Listener, OnEvent, events_of, summary_of
 from virtualize._references import Difference
+from virtualize._shards import Distribution, Done, SupportsSubmit
 from virtualize.events import Summary
 
 _PACKAGE = os.path.dirname(__file__)
@@ -155,6 +157,9 @@ def batch(
     inputs: Inputs | None,
     output: Location,
     *,
+    executor: SupportsSubmit | None = None,
+    shard_size: int | None = None,
+    keep_parts: bool = False,
     on_event: OnEvent | None = None,
     progress: bool = False,
     **options: Unpack[BatchOptions],
@@ -172,6 +177,15 @@ def batch(
     output
         Path or url to write to. Its extension selects the format: ``.json``, ``.parquet``, ``.parq``, ``.zarr``,
         ``.icechunk``.
+    executor
+        Reads the files elsewhere: in threads or processes of `concurrent.futures`, or on the workers of Dask
+        (``client.get_executor()``) and others. The output is the same. Each task reads a shard of the files and writes
+        what it read to the folder or prefix ``parts``, which is ``OUTPUT.parts/`` by default, and which all workers and
+        this process must share.
+    shard_size
+        Number of files of a shard. By default 1,000 to 10,000, and fewer if there are less than 16,000 files.
+    keep_parts
+        Whether to keep the parts after success.
     on_event
         Is called with each event (:mod:`virtualize.events`), in this thread. If it raises, the run is stopped.
     progress
@@ -201,13 +215,24 @@ def batch(
     >>> done.files, done.failed
     (1, 0)
     """
-    return _summary(_finish(_batch(inputs, output, options), on_event, progress))
+    with Listener(on_event, progress) as listener:
+        if executor is None:
+            return _summary(_finish(_batch(inputs, output, options), listener))
+        run = Distribution(_locations(inputs), output, options, shard_size, keep_parts)
+        done: SimpleQueue[Done] = SimpleQueue()
+        with run.shards(executor, _finish(run.list_files(), listener), done.put) as shards:
+            while shards.is_running:
+                listener(shards.take(*done.get()))
+        return _summary(_finish(run.join(shards), listener))
 
 
 async def batch_async(
     inputs: Inputs | None,
     output: Location,
     *,
+    executor: SupportsSubmit | None = None,
+    shard_size: int | None = None,
+    keep_parts: bool = False,
     on_event: OnEvent | None = None,
     progress: bool = False,
     **options: Unpack[BatchOptions],
@@ -217,7 +242,15 @@ async def batch_async(
     ``on_event`` is called in the thread of the event loop. Cancelling the task stops the run; the task ends when the
     run has stopped.
     """
-    return _summary(await _finish_async(_batch(inputs, output, options), on_event, progress))
+    with Listener(on_event, progress) as listener:
+        if executor is None:
+            return _summary(await _finish_async(_batch(inputs, output, options), listener))
+        run = Distribution(_locations(inputs), output, options, shard_size, keep_parts)
+        done: Arrivals[Done] = Arrivals()
+        with run.shards(executor, await _finish_async(run.list_files(), listener), done.put) as shards:
+            while shards.is_running:
+                listener(shards.take(*await done.get()))
+        return _summary(await _finish_async(run.join(shards), listener))
 
 
 def scan(
@@ -248,7 +281,8 @@ def scan(
     >>> found.files, len(found.eras)
     (1, 1)
     """
-    return _scan_of(_finish(_scan(inputs, options), on_event, progress))
+    with Listener(on_event, progress) as listener:
+        return _scan_of(_finish(_scan(inputs, options), listener))
 
 
 async def scan_async(
@@ -259,7 +293,8 @@ async def scan_async(
     **options: Unpack[ScanOptions],
 ) -> Scan:
     """Report what a set of files contains, as :func:`scan` does."""
-    return _scan_of(await _finish_async(_scan(inputs, options), on_event, progress))
+    with Listener(on_event, progress) as listener:
+        return _scan_of(await _finish_async(_scan(inputs, options), listener))
 
 
 type _Result = dict[str, Any]
@@ -270,7 +305,7 @@ type _Start = partial[_virtualize.Run]
 
 def _batch(inputs: Inputs | None, output: Location, options: BatchOptions) -> _Start:
     text = to_json(options, BatchOptions, inputs=_locations(inputs))
-    return partial(_virtualize.batch, fspath(output), text)
+    return partial(_virtualize.batch, fspath(output), text, "{}")
 
 
 def _scan(inputs: Inputs | None, options: ScanOptions) -> _Start:
@@ -291,46 +326,44 @@ def _locations(inputs: Inputs | None) -> list[str]:
         raise OptionError(f"inputs: expected paths or urls: {error}") from None
 
 
-def _finish(start: _Start, on_event: OnEvent | None, progress: bool) -> _Result:
+def _finish(start: _Start, listener: Listener) -> _Result:
     """Start a run and wait for its end. Whatever interrupts that stops the run."""
-    with Listener(on_event, progress) as listener:
-        run = start(listener.listens)
+    run = start(listener.listens)
+    try:
+        while listener.listens and (found := events_of(run.events(True))):
+            for event in found:
+                listener(event)
+        run.wait(True)
+    except BaseException as problem:
+        run.cancel()
         try:
-            while listener.listens and (found := events_of(run.events(True))):
-                for event in found:
-                    listener(event)
             run.wait(True)
-        except BaseException as problem:
-            run.cancel()
-            try:
-                run.wait(True)
-            except BaseException:
-                run.abort()
-                raise
-            _explain(problem, run)
+        except BaseException:
+            run.abort()
             raise
-        return _loads(run.result())
+        _explain(problem, run)
+        raise
+    return _loads(run.result())
 
 
-async def _finish_async(start: _Start, on_event: OnEvent | None, progress: bool) -> _Result:
+async def _finish_async(start: _Start, listener: Listener) -> _Result:
     """Start a run and wait for its end. Whatever interrupts that stops the run."""
-    with Listener(on_event, progress) as listener:
-        run = start(listener.listens)
+    run = start(listener.listens)
+    try:
+        while listener.listens and (found := events_of(await as_awaitable(run.events(False)))):
+            for event in found:
+                listener(event)
+        await as_awaitable(run.wait(False))
+    except BaseException as problem:
+        run.cancel()
         try:
-            while listener.listens and (found := events_of(await as_awaitable(run.events(False)))):
-                for event in found:
-                    listener(event)
             await as_awaitable(run.wait(False))
-        except BaseException as problem:
-            run.cancel()
-            try:
-                await as_awaitable(run.wait(False))
-            except BaseException:
-                run.abort()
-                raise
-            _explain(problem, run)
+        except BaseException:
+            run.abort()
             raise
-        return _loads(run.result())
+        _explain(problem, run)
+        raise
+    return _loads(run.result())
 
 
 def _loads(text: str) -> _Result:

@@ -151,6 +151,8 @@ class BatchOptions(
     format: Format
     each: bool
     overwrite: bool
+    plan: Location
+    parts: Location | Sequence[Location]
 
 
 class ScanOptions(FileSelection, LayoutOptions, ConnectionOptions, MappingOptions, total=False):

@@ -17,6 +17,7 @@ _KINDS: dict[str, type[Event]] = {
     "read": events.Read,
     "retried": events.Retried,
     "failed": events.Failed,
+    "imported": events.Imported,
     "skipped": events.Skipped,
     "eras": events.Eras,
     "note": events.Note,
@@ -41,7 +42,8 @@ def _event_of(members: dict[str, Any]) -> Event:
 
 def summary_of(members: dict[str, Any]) -> events.Summary:
     """Return a summary from its JSON."""
-    return events.Summary(**{**members, "retries": events.Retries(**members["retries"])})
+    members["retries"] = events.Retries(**members["retries"])
+    return events.Summary(**members)
 
 
 class Listener:
@@ -88,8 +90,13 @@ def _show(bar: Any, event: Event) -> None:
         case events.Read():
             bar.update()
         case events.Failed():
-            bar.update()
+            # Those of a part were counted when its shard was read.
+            bar.update(bar.n < (bar.total or 0))
             bar.colour = "red"
+        case events.ShardRead(files=files, failed=failed):
+            bar.update(files)
+            if failed:
+                bar.colour = "red"
         case events.Combining(done=done, files=files):
             bar.set_postfix_str(f"combining {done} of {files}")
         case events.Writing(target=target):

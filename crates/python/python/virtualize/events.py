@@ -42,7 +42,9 @@ class Summary:
     files: int
     """Number of listed files."""
     read: int
-    """Number of files that this run read."""
+    """Number of files that this run read; with ``executor=``, also those that its workers read."""
+    imported: int
+    """Number of files that other runs read, and whose parts this run imported."""
     known: int
     """Number of files that the journal already had."""
     failed: int
@@ -138,6 +140,66 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRead:
+    """A worker of ``executor=`` read a shard: some of the files. It stands for the events of these files."""
+
+    time: float
+    shard: int
+    """Number of the shard, counted from 1."""
+    shards: int
+    """Number of all shards."""
+    part: str
+    """Where the worker wrote what it read."""
+    files: int
+    """Number of files of the shard."""
+    failed: int
+    """Number of those that could not be read."""
+    failures: list[str]
+    """The first failures with their reasons, one line each."""
+    requests: int
+    bytes: int
+    seconds: float
+    """Duration of reading the files."""
+    reused: bool
+    """Whether the part was there already, so that no file was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The files of a part are in the journal."""
+
+    time: float
+    part: str
+    """The part."""
+    shard: str
+    """Its shard, such as ``3/10``."""
+    files: int
+    """Number of its files."""
+    imported: int
+    """Number of those that the journal did not have yet."""
+    failed: int
+    """Number of its files that could not be read."""
+    seconds: float
+    """Duration of reading them."""
+    requests: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLost:
+    """A worker of ``executor=`` was lost with the shard that it read, or could not read it."""
+
+    time: float
+    shard: int
+    """Number of the shard, counted from 1."""
+    shards: int
+    """Number of all shards."""
+    attempt: int
+    """The attempt that failed, counted from 1."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
     """A file is left out of what is written."""
 
@@ -188,5 +250,20 @@ class Done:
     summary: Summary
 
 
-type Event = Listed | Started | Read | Retried | Failed | Skipped | Eras | Note | Combining | Writing | Done
+type Event = (
+    Listed
+    | Started
+    | Read
+    | Retried
+    | Failed
+    | ShardRead
+    | ShardLost
+    | Imported
+    | Skipped
+    | Eras
+    | Note
+    | Combining
+    | Writing
+    | Done
+)
 """Any event."""
