@@ -89,7 +89,10 @@ const MODULES: &[(&str, Modules)] = &[
             ("plan", &["compat", "error", "layout", "member", "values"]),
             ("join", &["compat", "error", "head", "layout", "member", "plan", "values"]),
             ("read", &["error", "event", "item", "journal"]),
-            ("repository", &["compat", "error", "item", "join", "layout", "member", "plan", "values"]),
+            (
+                "repository",
+                &["compat", "error", "head", "item", "join", "layout", "member", "plan", "values"],
+            ),
             (
                 "scan",
                 &[

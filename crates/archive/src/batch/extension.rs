@@ -128,7 +128,8 @@ impl Tail {
     ) -> Result<Option<Self>, Error> {
         let Combination { plan, layout, ids, .. } = combination;
         let ([era], [_]) = (plan.eras.as_slice(), layout.along.as_slice()) else { return Ok(None) };
-        let is_whole = era.blocks.len() == ids.len() && era.blocks.iter().all(|block| block.selection.is_none());
+        let is_whole =
+            era.blocks.len() == ids.len() && era.blocks.iter().all(|block| block.selection.is_none());
         let (Some(storage), true, true) = (&combination.storage, is_whole, layout.optional.is_empty()) else {
             return Ok(None);
         };

@@ -155,8 +155,9 @@ impl Writing<'_> {
         }
         let (journal, combine) = (Arc::clone(&self.journal), self.batch.combine.clone());
         let cancel = self.batch.cancel.clone();
-        let extended =
-            tokio::task::spawn_blocking(move || grown.extend(&journal, &combine.layout, &combine.plan, &cancel));
+        let extended = tokio::task::spawn_blocking(move || {
+            grown.extend(&journal, &combine.layout, &combine.plan, &cancel)
+        });
         extended.await.map_err(|error| Error::Internal(error.to_string()))?
     }
 

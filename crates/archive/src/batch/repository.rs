@@ -116,8 +116,7 @@ impl Writing<'_> {
             self.summary.snapshot = Some(record.snapshot);
             return Ok(true);
         }
-        let (Some(extension), Some(mut order)) =
-            (self.extension(grown).await?, Chain::parse(&record.order))
+        let (Some(extension), Some(mut order)) = (self.extension(grown).await?, Chain::parse(&record.order))
         else {
             return Ok(false);
         };
@@ -130,7 +129,8 @@ impl Writing<'_> {
         let store = VirtualStore::of(hierarchy, output.clone());
         let files = usize::try_from(tail.files).unwrap_or(usize::MAX);
         let mut record = self.new_record(&options, &tail.digest, files);
-        (record.order, record.documents) = (order.digest(), virtualize::documents_of(&store, &options.group)?);
+        (record.order, record.documents) =
+            (order.digest(), virtualize::documents_of(&store, &options.group)?);
         begin(&self.journal(), &record)?;
         self.events.tell(Event::Writing { target: output.clone() });
         let done = virtualize::commit(&store, output, &with_mark(options, &record), reaching).await?;

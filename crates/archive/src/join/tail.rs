@@ -178,14 +178,16 @@ impl Arrays<'_> {
 
     /// Copies new values to the end of an array whose values are copied.
     fn copy(&self, into: &mut Array, known: u64, most_inline: u64) -> Option<Grown> {
-        let row = into.shape.iter().skip(1).try_fold(into.data_type.size()?, |size, n| size.checked_mul(*n))?;
+        let row =
+            into.shape.iter().skip(1).try_fold(into.data_type.size()?, |size, n| size.checked_mul(*n))?;
         let rows = *into.shape.first()?;
         // Arrays of more values may have to be stored in another way.
         if row == 0 || rows.checked_mul(row)? > MAX_KEPT.min(most_inline) {
             return None;
         }
         let (position, last) = self.tail.chunks.inline.last_key_value()?;
-        let (ChunkGrid::Regular(old), ChunkGrid::Regular(new)) = (&self.tail.chunk_grid, &mut into.chunk_grid)
+        let (ChunkGrid::Regular(old), ChunkGrid::Regular(new)) =
+            (&self.tail.chunk_grid, &mut into.chunk_grid)
         else {
             return None;
         };
@@ -201,7 +203,11 @@ impl Arrays<'_> {
         let all: BytesMut = self.joined.chunks.inline.values().flat_map(|chunk| chunk.iter()).collect();
         let [start, end] = [known, *self.joined.shape.first()?].map(|rows| rows.checked_mul(row));
         values.extend_from_slice(all.get(usize::try_from(start?).ok()?..usize::try_from(end?).ok()?)?);
-        Some(Grown::Copied(padded_chunks(&values, usize::try_from(length.checked_mul(row)?).ok()?, *position)))
+        Some(Grown::Copied(padded_chunks(
+            &values,
+            usize::try_from(length.checked_mul(row)?).ok()?,
+            *position,
+        )))
     }
 }
 

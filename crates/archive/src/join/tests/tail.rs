@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use virtualize::{
     ArrayValues,
     zarr::{
-        Array, Chunk, ChunkManifest, ChunkReader, Codec, DataType, Hierarchy, Node, ReferencesBuilder, Source,
-        SourceId, ZarrFormat,
+        Array, Chunk, ChunkManifest, ChunkReader, Codec, DataType, Hierarchy, Node, ReferencesBuilder,
+        Source, SourceId, ZarrFormat,
     },
 };
 
@@ -101,7 +101,8 @@ impl Case {
 
     fn era(&self, rows: &[u64]) -> PlannedEra {
         let size = |row: &u64| self.sizes[usize::try_from(*row).unwrap()];
-        let block = |(at, row): (u32, &u64)| Block { row: *row, at: [at].into_iter().collect(), selection: None };
+        let block =
+            |(at, row): (u32, &u64)| Block { row: *row, at: [at].into_iter().collect(), selection: None };
         PlannedEra {
             signature: String::new(),
             group: String::new(),
