@@ -106,6 +106,7 @@ const MODULES: &[(&str, Modules)] = &[
                     "compat",
                     "error",
                     "event",
+                    "head",
                     "item",
                     "join",
                     "journal",
