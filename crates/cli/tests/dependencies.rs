@@ -87,7 +87,7 @@ const MODULES: &[(&str, Modules)] = &[
             ("layout", &["error", "item", "values"]),
             ("compat", &["error", "item", "layout", "member", "values"]),
             ("plan", &["compat", "error", "layout", "member", "values"]),
-            ("join", &["compat", "error", "head", "layout", "member", "plan", "values"]),
+            ("join", &["compat", "error", "head", "item", "layout", "member", "plan", "values"]),
             ("read", &["error", "event", "item", "journal"]),
             (
                 "repository",
