@@ -10,7 +10,7 @@ use virtualize::zarr::{
 
 use super::{
     placing::{Placing, chunk_of},
-    regions::{Regions, read_part},
+    regions::{RegionSizes, Regions, read_part},
 };
 use crate::{
     error::{CombineError, Problem},
@@ -55,12 +55,19 @@ impl<'a> ChunkPlaces<'a> {
 pub(crate) struct JoinedChunks<'a, M> {
     members: M,
     places: ChunkPlaces<'a>,
+    sizes: RegionSizes,
 }
 
 impl<'a, M> JoinedChunks<'a, M> {
     /// Creates a reader of chunks at the places that [`super::combine`] returned for the same files.
     pub(crate) fn new(members: M, places: ChunkPlaces<'a>) -> Self {
-        Self { members, places }
+        Self { members, places, sizes: RegionSizes::DEFAULT }
+    }
+
+    /// Sets the sizes of regions.
+    #[cfg(test)]
+    pub(super) fn with_sizes(self, sizes: RegionSizes) -> Self {
+        Self { sizes, ..self }
     }
 
     /// Returns the files.
@@ -75,7 +82,7 @@ where
     M::Error: Into<ChunkReadError>,
 {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        let Self { members, places } = self;
+        let Self { members, places, sizes } = self;
         match places.0.get(path).ok_or_else(|| absent(path))? {
             ArrayChunks::Inline(chunks) => {
                 let chunks = chunks.range(start..);
@@ -93,7 +100,7 @@ where
                     }
                 }
             }
-            ArrayChunks::Placed(placing) => Ok(Box::new(Regions::new(members, placing, start))),
+            ArrayChunks::Placed(placing) => Ok(Box::new(Regions::new(members, placing, start, *sizes))),
         }
     }
 

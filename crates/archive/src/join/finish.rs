@@ -54,10 +54,10 @@ impl<'a, 'b> Finish<'a, 'b> {
                 group.attributes = merged.kept;
             }
         }
-        while let Some((path, growing)) = self.arrays.pop_first() {
+        while let Some((path, mut growing)) = self.arrays.pop_first() {
             self.joiner.notes.extend(growing.attributes.notes(&path));
             let (array, chunks) = self
-                .array(&path, &growing)
+                .array(&path, &mut growing)
                 .map_err(|problem| CombineError::array(growing.url(), &path, problem))?;
             self.put(&path, array, chunks)?;
         }
@@ -101,7 +101,7 @@ impl<'a, 'b> Finish<'a, 'b> {
     }
 
     /// Builds the combined array: copies its values or places its chunks, as its storage requires.
-    fn array(&mut self, path: &str, growing: &Growing<'_>) -> Result<(Array, ArrayChunks<'a>), Problem> {
+    fn array(&mut self, path: &str, growing: &mut Growing<'_>) -> Result<(Array, ArrayChunks<'a>), Problem> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
         let lacks_parts = self.missing(path, growing)?;

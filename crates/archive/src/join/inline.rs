@@ -6,7 +6,7 @@ use bytes::Bytes;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian};
 
 use super::{accumulate::Growing, pieces::Place};
-use crate::compat::geometry::Geometry;
+use crate::compat::geometry::{Axis, Geometry};
 use crate::error::Problem;
 use crate::values::{
     paste::{advance, paste},
@@ -19,13 +19,19 @@ const CHUNK: u64 = 1 << 20;
 /// Assembles all values of an array, with `missing` where no file has a part. Values are row-major and little-endian;
 /// each variable-length element is preceded by its length.
 pub(super) fn whole(
-    growing: &Growing<'_>,
+    growing: &mut Growing<'_>,
     geometry: &Geometry,
     missing: &[u8],
     most: u64,
 ) -> Result<Vec<u8>, Problem> {
     if !is_variable(&growing.first.data_type) {
         let size = growing.first.data_type.size().ok_or(Problem::ValueShape)?;
+        if growing.pieces.kept() <= most
+            && follow_each_other(growing, geometry, size)
+            && let Some(values) = growing.pieces.take_values()
+        {
+            return Ok(values);
+        }
         let values = |n| growing.pieces.values(n);
         return assembled((growing, geometry), missing, (size, most), values);
     }
@@ -39,6 +45,22 @@ pub(super) fn whole(
     let joined = table.elements(&numbers).and_then(variable::join).ok_or(Problem::ValueShape)?;
     let bytes = joined.len() as u64;
     if bytes > most { Err(Problem::TooManyBytes { bytes, most }) } else { Ok(joined) }
+}
+
+/// Returns whether the combined array consists of the values of all parts, one after the other.
+fn follow_each_other(growing: &Growing<'_>, geometry: &Geometry, size: u64) -> bool {
+    let Some((slowest, others)) = geometry.axes.split_first() else { return false };
+    let is_whole = |n| {
+        let form = growing.pieces.form(n)?;
+        let (_, extent) = geometry.part(&growing.place_of(n))?;
+        let shape = &form.layout.shape;
+        let is_own = |(axis, n): (&Axis, &u64)| axis.own.map_or(*n == 1, |own| shape.get(own) == Some(n));
+        let bytes = extent.iter().try_fold(size, |all, n| all.checked_mul(*n))?;
+        Some(geometry.axes.iter().zip(&extent).all(is_own) && form.values == Some(bytes))
+    };
+    growing.pieces.len() == slowest.sizes.len()
+        && others.iter().all(|axis| axis.dimension.is_none())
+        && growing.pieces.iter().all(|n| is_whole(n) == Some(true))
 }
 
 /// Assembles elements of `size` bytes from the parts at their places.

@@ -228,6 +228,18 @@ impl Pieces {
         Some(())
     }
 
+    /// Takes the values of all parts, one after the other, if they are in this order in memory and nothing else is.
+    pub(super) fn take_values(&mut self) -> Option<Vec<u8>> {
+        let mut end = 0_u64;
+        for n in self.iter() {
+            if self.starts.get(index(n)) != Some(&end) {
+                return None;
+            }
+            end = end.checked_add(self.form(n)?.values?)?;
+        }
+        (end == self.kept()).then(|| std::mem::take(&mut self.values))
+    }
+
     /// Returns the size of all values in bytes.
     pub(super) fn kept(&self) -> u64 {
         self.values.len() as u64

@@ -61,6 +61,8 @@ struct PlacedForm {
     is_complete: bool,
     /// Number of chunks along each axis, in slices if they are sliced.
     counts: Vec<u64>,
+    /// Number of all chunks, in slices if they are sliced.
+    total: u64,
     /// How chunks are sliced, if they are.
     slicing: Option<Slicing>,
     /// Number of chunks along each axis of the combined array.
@@ -142,13 +144,13 @@ impl<'a> Placing<'a> {
         if self.forms.iter().all(|form| form.slicing.is_none()) {
             return Some(self.stored);
         }
-        let counts = self.parts.iter().map(|part| self.form(*part)?.whole_count());
+        let counts = self.parts.iter().map(|part| self.count_of(*part));
         counts.sum()
     }
 
     /// Returns the number of chunks of a part, if it lacks none.
     pub(super) fn count_of(&self, part: Part) -> Option<u64> {
-        self.form(part)?.whole_count()
+        self.form(part).filter(|form| form.is_complete).map(|form| form.total)
     }
 
     /// Returns the number of slices of a part's chunks.
@@ -206,7 +208,7 @@ impl<'a> Placing<'a> {
         let (first, _) = self.range(part).ok_or_else(wrong)?;
         let mut add = |local: u64, chunk: Chunk| {
             let position = match form.is_run {
-                true => form.is_within(local).then(|| first.checked_add(local)).flatten(),
+                true => first.checked_add(local).filter(|_| local < form.total),
                 false => self.position(&start, local, &form.counts),
             };
             if range.contains(&position?) {
@@ -281,17 +283,7 @@ impl PlacedForm {
         // All axes but the slowest of several chunks are whole.
         let several = extent.iter().position(|n| *n != 1).unwrap_or(extent.len());
         let is_run = extent.iter().zip(combined).skip(several + 1).all(|(own, all)| own == all);
-        Some(Self { is_complete: form.is_complete, counts, slicing, extent, is_run })
-    }
-
-    fn whole_count(&self) -> Option<u64> {
-        let count = || self.counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
-        self.is_complete.then(count).flatten()
-    }
-
-    /// Returns whether a position is in the file's grid.
-    fn is_within(&self, local: u64) -> bool {
-        let count = self.counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
-        count.is_some_and(|count| local < count)
+        let total = counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n))?;
+        Some(Self { is_complete: form.is_complete, counts, total, slicing, extent, is_run })
     }
 }

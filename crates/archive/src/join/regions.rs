@@ -13,11 +13,18 @@ use crate::{
     head::{FileChunks, Members, ParsedNode},
 };
 
-/// Number of chunks after which a region ends between two files.
-const ENOUGH: usize = if cfg!(test) { 4 } else { 1 << 16 };
+/// Sizes of regions, in chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegionSizes {
+    /// Number of chunks after which a region ends between two files.
+    pub(super) enough: usize,
+    /// Number of chunks of a region of files that interleave. Twice as many are in memory, about 100 bytes each.
+    pub(super) most: usize,
+}
 
-/// Number of chunks of a region of files that interleave. Twice as many are in memory, about 100 bytes each.
-const MOST: usize = if cfg!(test) { 8 } else { 1 << 20 };
+impl RegionSizes {
+    pub(super) const DEFAULT: Self = Self { enough: 1 << 16, most: 1 << 20 };
+}
 
 /// The chunks of a combined array from a position on.
 pub(super) struct Regions<'a, M> {
@@ -30,16 +37,17 @@ pub(super) struct Regions<'a, M> {
     /// First position that was not read yet; `None` at the end.
     from: Option<u64>,
     ready: vec::IntoIter<(u64, Chunk)>,
-    most: usize,
+    sizes: RegionSizes,
 }
 
 impl<'a, M: Members> Regions<'a, M>
 where
     M::Error: Into<ChunkReadError>,
 {
-    pub(super) fn new(members: &'a mut M, placing: &'a Placing<'a>, start: u64) -> Self {
+    pub(super) fn new(members: &'a mut M, placing: &'a Placing<'a>, start: u64, sizes: RegionSizes) -> Self {
         // A reference takes about 50 bytes, and a source a few hundred.
-        let most = usize::try_from(placing.average()).unwrap_or(MOST).saturating_mul(MOST / 8);
+        let average = usize::try_from(placing.average()).unwrap_or(sizes.most);
+        let most = average.saturating_mul(sizes.most / 8).clamp(1, sizes.most.max(1));
         Self {
             members,
             placing,
@@ -47,14 +55,14 @@ where
             open: Vec::new(),
             from: Some(start),
             ready: Vec::new().into_iter(),
-            most: most.min(MOST),
+            sizes: RegionSizes { most, ..sizes },
         }
     }
 
     /// Reads the next region. Returns `None` if nothing is left.
     fn read(&mut self) -> Result<Option<Placed>, ChunkReadError> {
         let Some(from) = self.from else { return Ok(None) };
-        let mut region = Region { range: from..u64::MAX, found: Vec::new(), most: self.most };
+        let mut region = Region { range: from..u64::MAX, found: Vec::new(), most: self.sizes.most };
         let mut last_of_all = 0;
         for part in self.open.clone() {
             last_of_all = self.add(part, &mut region)?.max(last_of_all);
@@ -64,7 +72,7 @@ where
             if first >= region.range.end {
                 break;
             }
-            if region.found.len() >= ENOUGH && first > last_of_all {
+            if region.found.len() >= self.sizes.enough && first > last_of_all {
                 region.range.end = first;
                 break;
             }

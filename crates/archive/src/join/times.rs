@@ -61,13 +61,9 @@ pub(super) fn unify(
         let times = Times { growing, parent, units: &units, is_parent: name == path, format };
         converted.push((name, times.converted(&facts, unit, whole.is_some())?, facts.any_missing()));
     }
-    for (name, (values, starts), any_missing) in converted {
+    for (name, values, any_missing) in converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
-        let size = size_of(&growing.first.data_type) as u64;
-        growing
-            .pieces
-            .set_values(values, starts, |form| form.values = form.values.map(|bytes| bytes / size * 8));
-        growing.pieces.clear_units();
+        set_values(growing, values);
         let data_type = if whole.is_some() { DataType::Int64 } else { DataType::Float64 };
         retype(growing, data_type, any_missing, format);
         for attributes in [&mut growing.attributes.kept, &mut growing.first.attributes] {
@@ -77,6 +73,13 @@ pub(super) fn unify(
         }
     }
     Ok(Some(format!("files count in several units: converted to \"{text}\"")))
+}
+
+/// Replaces the values of all parts by times of 8 bytes.
+fn set_values(growing: &mut Growing<'_>, (values, starts): (Vec<u8>, Vec<u64>)) {
+    let size = size_of(&growing.first.data_type) as u64;
+    growing.pieces.set_values(values, starts, |form| form.values = form.values.map(|bytes| bytes / size * 8));
+    growing.pieces.clear_units();
 }
 
 /// The units of an array of times in all files.

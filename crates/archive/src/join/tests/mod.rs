@@ -2,6 +2,7 @@
 
 mod model;
 mod references;
+mod scale;
 mod tail;
 mod times;
 

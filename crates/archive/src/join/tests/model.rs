@@ -9,7 +9,7 @@ use virtualize::zarr::{
     ReferencesBuilder, Source, SourceId, ZarrFormat, chunk_indices, chunk_position,
 };
 
-use super::super::{Combined, JoinedChunks, combine};
+use super::super::{Combined, JoinedChunks, combine, regions::RegionSizes};
 use crate::{
     Along, Item, Layout, Member,
     error::{CombineError, Problem},
@@ -355,7 +355,8 @@ fn check(case: &Case, rng: &mut Rng) -> bool {
         return false;
     };
     members.loaded.clear();
-    let mut reader = JoinedChunks::new(&mut members, places);
+    let sizes = RegionSizes { enough: rng.usize(1..=6), most: rng.usize(1..=20) };
+    let mut reader = JoinedChunks::new(&mut members, places).with_sizes(sizes);
     let count = reader.count("v").unwrap();
     let all: Vec<(u64, Chunk)> = reader.chunks("v", 0).unwrap().map(Result::unwrap).collect();
     assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "positions ascend");
