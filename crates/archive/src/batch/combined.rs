@@ -51,13 +51,13 @@ impl Combination {
         options: &PlanOptions,
         others: &str,
     ) -> Result<Self, Error> {
-        let rows = journal.planned()?;
         let mut chain = Chain::of_options(options, others);
         let options_digest = chain.digest();
         let (mut files, signatures) = kinds(journal)?;
-        files.reserve(rows.len());
-        let (mut ids, mut runs) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-        for Planned { id, run, storage, extent } in rows {
+        let count = usize::try_from(journal.counts()?.done).unwrap_or_default();
+        files.reserve(count);
+        let (mut ids, mut runs) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        journal.for_each_planned(0, |Planned { id, run, storage, extent }| {
             chain.add(id, run);
             let extent = serde_json::from_str(&extent).map_err(|error| JournalError::Failed {
                 path: journal.path().to_owned(),
@@ -68,7 +68,8 @@ impl Combination {
             // Rows refer to signatures, which are all known.
             let kind = files.kind(&storage, String::new);
             files.push(kind, extent);
-        }
+            Ok::<_, Error>(())
+        })?;
         let of_row = |row: u64, name: &str| {
             let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
             coordinates(&member.member(item).ok()?, name)

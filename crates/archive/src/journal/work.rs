@@ -199,6 +199,7 @@ impl Journal {
     }
 
     /// Returns the members, in order.
+    #[cfg(test)]
     pub(crate) fn planned(&self) -> Result<Vec<Planned>, JournalError> {
         self.rows_after(0)
     }
