@@ -11,6 +11,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PACKAGE = Path(virtualize.__file__).parent
 
 USER = '''
+from concurrent.futures import ProcessPoolExecutor
 from typing import assert_type
 
 import virtualize
@@ -21,6 +22,8 @@ store.to_kerchunk("a.json", format="kerchunk-json")
 assert_type(store.to_icechunk("repository", branch="main"), str)
 done = virtualize.batch(["a.nc"], "b.json", concat_dim="time", on_mismatch="stop", on_event=print)
 assert_type(done, virtualize.events.Summary)
+with ProcessPoolExecutor() as pool:
+    virtualize.batch("a/*.nc", "b.json", concat_dim="time", executor=pool, shard_size=1000, parts="c/")
 assert_type([one.what for one in virtualize.diff("a.json", "b.json")], list[str])
 
 
