@@ -18,8 +18,7 @@ use crate::{
     Along, Error, Item, Layout, Member,
     compat::{Signature, differences, wanted},
     error::CombineError,
-    head::MemoryMembers,
-    join::{Combined, JoinedChunks, collect, combine},
+    join::{Combined, JoinedChunks, MemoryMembers, collect, combine},
     plan::{Block, Direction, FileExtent, Files, Known, PlanOptions, PlannedEra, Range, coordinates, plan},
     values::dates::date_of,
 };

@@ -76,10 +76,10 @@ const MODULES: &[(&str, Modules)] = &[
         "archive",
         &[
             ("item", &[]),
-            ("head", &["item"]),
-            ("member", &["item"]),
             ("event", &[]),
             ("values", &[]),
+            ("head", &["item", "values"]),
+            ("member", &["item"]),
             ("list", &["item"]),
             ("journal", &["head", "item", "list", "member"]),
             ("parts", &["item", "journal", "list"]),
@@ -136,9 +136,10 @@ const MODULES: &[(&str, Modules)] = &[
             ("store", &["error", "relocate"]),
             ("codec", &[]),
             ("chunks", &["error", "sources", "store"]),
-            ("commit", &["error", "store"]),
+            ("passing", &["error", "relocate"]),
+            ("commit", &["error", "passing", "relocate", "store"]),
             ("describe", &["store"]),
-            ("output", &["error", "store"]),
+            ("output", &["error", "passing", "relocate", "store"]),
             (
                 "values",
                 &[

@@ -116,19 +116,11 @@ impl OldReferences {
 
     /// Returns the start of the first line at or after an offset.
     fn line_from(&mut self, offset: u64) -> Result<u64, EmitError> {
-        self.file.seek(SeekFrom::Start(offset.saturating_sub(1)))?;
-        let mut at = offset.saturating_sub(1);
-        loop {
-            let buffer = self.file.fill_buf()?;
-            if buffer.is_empty() {
-                return Err(self.damaged("a line does not end"));
-            }
-            if let Some(found) = buffer.iter().position(|byte| *byte == b'\n') {
-                return Ok(at + found as u64 + 1);
-            }
-            let count = buffer.len();
-            self.file.consume(count);
-            at += count as u64;
+        let before = offset.saturating_sub(1);
+        self.file.seek(SeekFrom::Start(before))?;
+        match self.file.skip_until(b'\n')? {
+            0 => Err(self.damaged("a line does not end")),
+            count => Ok(before + count as u64),
         }
     }
 

@@ -206,6 +206,14 @@ pub enum ErrorClass {
 }
 
 impl Error {
+    /// Returns the error of a chunk that could not be read.
+    pub(crate) fn of_chunks(error: virtualize_zarr::ChunkReadError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => *error,
+            Err(error) => Self::Chunks { source: error.into() },
+        }
+    }
+
     /// Returns the error of reading an array's values.
     pub(crate) fn of_array(name: &str, path: &str, error: ArrayError) -> Self {
         match error {

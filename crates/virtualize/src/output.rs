@@ -10,7 +10,7 @@ use virtualize_store::{
     ExistingFolder, OutputLock, OutputPlace, Receipt, Receipted, SideFile, SideFolder, StoreError,
     StoreOptions,
 };
-use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks};
+use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks};
 
 use crate::error::Error;
 use crate::passing::{PassingChunks, Urls};
@@ -162,7 +162,7 @@ pub fn prepare_chunks(
     let sources = (relocation, &mut std::iter::empty() as Urls<'_>);
     let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), sources)?;
     let prepared = prepare_at(&store.hierarchy, &mut chunks, destination)?;
-    chunks.finish().map_err(of_chunks)?;
+    chunks.finish().map_err(Error::of_chunks)?;
     Ok(prepared)
 }
 
@@ -197,7 +197,7 @@ pub fn prepare_extension(
     let sink = &mut FolderSink { folder: &mut folder, existing: Some(&existing) };
     virtualize_emit::extend_files(&store.hierarchy, &mut chunks, changed, format, sink)
         .map_err(|error| failed(target, error))?;
-    chunks.finish().map_err(of_chunks)?;
+    chunks.finish().map_err(Error::of_chunks)?;
     Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) })
 }
 
@@ -318,20 +318,12 @@ pub fn metadata(store: &VirtualStore) -> Result<Vec<(String, serde_json::Value)>
 
 pub(crate) fn failed(name: &str, error: EmitError) -> Error {
     match error {
-        EmitError::Chunks(error) => of_chunks(error),
+        EmitError::Chunks(error) => Error::of_chunks(error),
         error => Error::Emit {
             name: name.to_owned(),
             broken_pipe: matches!(&error, EmitError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe),
             reason: error.to_string(),
         },
-    }
-}
-
-/// Returns the error of a chunk that could not be read.
-pub(crate) fn of_chunks(error: ChunkReadError) -> Error {
-    match error.downcast::<Error>() {
-        Ok(error) => *error,
-        Err(error) => Error::Chunks { source: error.into() },
     }
 }
 

@@ -6,7 +6,6 @@ use virtualize_store::OutputPlace;
 use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, Source};
 
 use crate::error::Error;
-use crate::output::of_chunks;
 use crate::relocate::{Relocation, Relocator};
 
 /// Urls of sources, as they were read.
@@ -39,7 +38,7 @@ impl<'a> PassingChunks<'a> {
         let mut relocator = Relocator::new(relocation)?;
         if matches!(relocation, Relocation::Rewrite(_)) {
             for url in others {
-                relocator.url(&url.map_err(of_chunks)?)?;
+                relocator.url(&url.map_err(Error::of_chunks)?)?;
             }
         }
         Ok(Self { reader, sources: PassingSources { place, target, relocator, last: None } })

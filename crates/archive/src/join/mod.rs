@@ -11,6 +11,7 @@ mod grid;
 mod inline;
 mod joiner;
 mod kinds;
+mod memory;
 mod misfit;
 mod missing;
 mod numbers;
@@ -38,6 +39,7 @@ pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
 use files::Files;
 use finish::Finish;
 use joiner::Joiner;
+pub(crate) use memory::MemoryMembers;
 pub(crate) use tail::{extend, tail};
 
 /// A combined dataset.

@@ -13,7 +13,8 @@ use super::super::{Combined, JoinedChunks, combine, regions::RegionSizes};
 use crate::{
     Along, Item, Layout, Member,
     error::{CombineError, Problem},
-    head::{FileChunks, Head, Members, MemoryMembers},
+    head::{FileChunks, Head, Members},
+    join::MemoryMembers,
     plan::{Block, PlanOptions, PlannedEra, Selection},
 };
 

@@ -14,13 +14,12 @@ use virtualize::{
 };
 
 use super::{
-    super::{Combined, JoinedChunks, combine, extend, tail},
+    super::{Combined, JoinedChunks, MemoryMembers, combine, extend, tail},
     array,
 };
 use crate::{
     Along, Item, Layout, Member,
     error::CombineError,
-    head::MemoryMembers,
     plan::{Block, PlanOptions, PlannedEra},
 };
 
