@@ -101,9 +101,13 @@ impl SideFolder {
     pub fn keep(&mut self, key: &str) -> io::Result<()> {
         if let Location::Local(target) = &self.target {
             let (from, to) = (target.join(key), self.place(key)?);
-            fs::hard_link(&from, &to).or_else(|_| {
-                fs::copy(&from, &to)?;
-                File::open(&to)?.sync_all()
+            fs::hard_link(&from, &to).or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Err(error),
+                // The file system has no links.
+                _ => {
+                    fs::copy(&from, &to)?;
+                    File::open(&to)?.sync_all()
+                }
             })?;
         }
         self.kept.insert(key.to_owned());

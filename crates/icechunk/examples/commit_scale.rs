@@ -1,5 +1,5 @@
 //! Times a commit of many chunks, and measures what a reader of one chunk fetches:
-//! `scale FOLDER FILES CHUNKS_PER_FILE REFERENCES_PER_MANIFEST [CHUNKS_IN_MEMORY]`.
+//! `commit_scale FOLDER FILES CHUNKS_PER_FILE REFERENCES_PER_MANIFEST [CHUNKS_IN_MEMORY]`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement prints, and fails by panicking")]
 
