@@ -35,6 +35,12 @@ pub(crate) fn create<T: AsRef<Path>>(
     }
 }
 
+/// Returns whether a path or URL is that of a temporary file or folder, which a killed process may have left.
+pub fn is_temporary(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
 /// Removes temporary files that killed processes left in a folder, and with `deep` in its subfolders. Keeps the only
 /// copy of an output that was being replaced.
 pub fn remove_abandoned(folder: &Path, deep: bool) {
@@ -43,7 +49,7 @@ pub fn remove_abandoned(folder: &Path, deep: bool) {
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
         let Ok(kind) = entry.file_type() else { continue };
-        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) && (kind.is_file() || kind.is_dir()) {
+        if is_temporary(&name) && (kind.is_file() || kind.is_dir()) {
             remove(&path, kind.is_dir());
         } else if deep && kind.is_dir() {
             remove_abandoned(&path, deep);

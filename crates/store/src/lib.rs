@@ -40,7 +40,7 @@ mod retry;
 mod transport;
 
 pub use allowed::Allowed;
-pub use aside::remove_abandoned;
+pub use aside::{is_temporary, remove_abandoned};
 pub use clients::Clients;
 pub use error::StoreError;
 pub use existing::{ExistingFolder, ReadSeek};

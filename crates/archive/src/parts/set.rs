@@ -20,7 +20,9 @@ pub(crate) async fn locate(places: &[String], options: &StoreOptions) -> Result<
     let options = ListOptions { store: options.clone(), ..ListOptions::default() };
     let inputs = places.iter().map(|place| Input::Files(place.clone())).collect();
     let listed = list(inputs, Filter::default(), options)?;
-    listed.map_ok(|item| item.url).try_collect().await
+    let urls = listed.map_ok(|item| item.url);
+    // Workers that were killed may have left temporary files beside their parts.
+    urls.try_filter(|url| std::future::ready(!virtualize_store::is_temporary(url))).try_collect().await
 }
 
 /// A part that was checked.
