@@ -1,8 +1,9 @@
 //! Columns of a row group.
 
 use parquet::{
+    basic::Type as Physical,
     column::reader::{ColumnReader, ColumnReaderImpl},
-    data_type::{ByteArray, ByteArrayType, DataType, Int64Type},
+    data_type::DataType,
     file::{
         reader::RowGroupReader, serialized_reader::SerializedRowGroupReader, writer::SerializedRowGroupWriter,
     },
@@ -69,64 +70,34 @@ pub(super) struct Lists<T> {
 }
 
 impl Group<'_> {
-    /// Reads a column of text or bytes without nulls.
-    pub(super) fn bytes(&self, name: &'static str) -> Result<Vec<ByteArray>, Fault> {
-        let (column, _) = self.byte_column(name, (0, 0))?;
-        Ok(read(name, column, self.rows, false)?.1)
+    /// Reads a column without nulls.
+    pub(super) fn required<T: DataType>(&self, name: &'static str) -> Result<Vec<T::T>, Fault> {
+        Ok(read(name, self.typed::<T>(name, (0, 0))?, self.rows, false)?.1)
     }
 
-    /// Reads a column of text or bytes.
-    pub(super) fn optional_bytes(&self, name: &'static str) -> Result<Vec<Option<ByteArray>>, Fault> {
-        let (column, rows) = self.byte_column(name, (1, 0))?;
-        let ((present, _), values) = read(name, column, rows, false)?;
+    /// Reads a column with nulls.
+    pub(super) fn optional<T: DataType>(&self, name: &'static str) -> Result<Vec<Option<T::T>>, Fault> {
+        let ((present, _), values) = read(name, self.typed::<T>(name, (1, 0))?, self.rows, false)?;
         spread(name, &present, values)
     }
 
-    /// Reads a column of integers without nulls.
-    pub(super) fn numbers(&self, name: &'static str) -> Result<Vec<i64>, Fault> {
-        let (column, rows) = self.number_column(name, (0, 0))?;
-        Ok(read(name, column, rows, false)?.1)
+    /// Reads a column of lists.
+    pub(super) fn repeated<T: DataType>(&self, name: &'static str) -> Result<Lists<T::T>, Fault> {
+        lists(name, self.rows, read(name, self.typed::<T>(name, (1, 1))?, self.rows, true)?)
     }
 
-    /// Reads a column of integers.
-    pub(super) fn optional_numbers(&self, name: &'static str) -> Result<Vec<Option<i64>>, Fault> {
-        let (column, rows) = self.number_column(name, (1, 0))?;
-        let ((present, _), values) = read(name, column, rows, false)?;
-        spread(name, &present, values)
-    }
-
-    /// Reads a column of lists of text or bytes.
-    pub(super) fn lists_of_bytes(&self, name: &'static str) -> Result<Lists<ByteArray>, Fault> {
-        let (column, rows) = self.byte_column(name, (1, 1))?;
-        lists(name, rows, read(name, column, rows, true)?)
-    }
-
-    /// Reads a column of lists of integers.
-    pub(super) fn lists_of_numbers(&self, name: &'static str) -> Result<Lists<i64>, Fault> {
-        let (column, rows) = self.number_column(name, (1, 1))?;
-        lists(name, rows, read(name, column, rows, true)?)
-    }
-
-    fn byte_column(
+    fn typed<T: DataType>(
         &self,
         name: &'static str,
         levels: (i16, i16),
-    ) -> Result<(ColumnReaderImpl<ByteArrayType>, usize), Fault> {
-        match self.column(name, levels)? {
-            ColumnReader::ByteArrayColumnReader(column) => Ok((column, self.rows)),
-            _ => Err(Fault::Column { name, reason: "not of text or bytes".to_owned() }),
-        }
-    }
-
-    fn number_column(
-        &self,
-        name: &'static str,
-        levels: (i16, i16),
-    ) -> Result<(ColumnReaderImpl<Int64Type>, usize), Fault> {
-        match self.column(name, levels)? {
-            ColumnReader::Int64ColumnReader(column) => Ok((column, self.rows)),
-            _ => Err(Fault::Column { name, reason: "not of 64-bit integers".to_owned() }),
-        }
+    ) -> Result<ColumnReaderImpl<T>, Fault> {
+        T::get_column_reader(self.column(name, levels)?).ok_or_else(|| {
+            let expected = match T::get_physical_type() {
+                Physical::BYTE_ARRAY => "text or bytes",
+                _ => "64-bit integers",
+            };
+            Fault::Column { name, reason: format!("not of {expected}") }
+        })
     }
 
     /// Returns the reader of a column with these greatest levels of definition and repetition.

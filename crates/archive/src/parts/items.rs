@@ -35,11 +35,11 @@ pub(super) fn write<'a>(
 
 /// Reads the columns.
 pub(super) fn read(group: &Group<'_>) -> Result<Vec<Item>, Fault> {
-    let urls = group.bytes("url")?;
-    let sizes = group.optional_numbers("size")?;
-    let etags = group.optional_bytes("etag")?;
-    let times = group.optional_numbers("modified")?;
-    let properties = group.optional_bytes("properties")?;
+    let urls = group.required::<ByteArrayType>("url")?;
+    let sizes = group.optional::<Int64Type>("size")?;
+    let etags = group.optional::<ByteArrayType>("etag")?;
+    let times = group.optional::<Int64Type>("modified")?;
+    let properties = group.optional::<ByteArrayType>("properties")?;
     let columns = urls.iter().zip(sizes).zip(etags).zip(times).zip(properties);
     columns
         .map(|((((url, size), etag), modified), properties)| {

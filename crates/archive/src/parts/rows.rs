@@ -222,7 +222,7 @@ pub(super) fn read(
 ) -> Result<Vec<PartRow>, Fault> {
     let group = Group { rows, reader };
     let items = items::read(&group)?;
-    let positions = group.numbers("position")?;
+    let positions = group.required::<Int64Type>("position")?;
     let outcomes = outcomes(&group, &items, members(&group, shared)?)?;
     let row = |((position, item), outcome)| {
         Ok(PartRow { position: unsigned("position", position)?, item, outcome })
@@ -231,12 +231,15 @@ pub(super) fn read(
 }
 
 fn outcomes(group: &Group<'_>, items: &[Item], members: Vec<Option<Member>>) -> Result<Vec<Outcome>, Fault> {
-    let (opened, attempts) = (group.optional_bytes("opened")?, group.numbers("attempts")?);
-    let (classes, errors) = (group.optional_bytes("class")?, group.optional_bytes("error")?);
-    let times = group.optional_numbers("milliseconds")?;
-    let (requests, retries) = (group.optional_numbers("requests")?, group.optional_numbers("retries")?);
-    let bytes = group.optional_numbers("bytes")?;
-    let warnings = group.optional_bytes("warnings")?;
+    let (opened, attempts) =
+        (group.optional::<ByteArrayType>("opened")?, group.required::<Int64Type>("attempts")?);
+    let (classes, errors) =
+        (group.optional::<ByteArrayType>("class")?, group.optional::<ByteArrayType>("error")?);
+    let times = group.optional::<Int64Type>("milliseconds")?;
+    let (requests, retries) =
+        (group.optional::<Int64Type>("requests")?, group.optional::<Int64Type>("retries")?);
+    let bytes = group.optional::<Int64Type>("bytes")?;
+    let warnings = group.optional::<ByteArrayType>("warnings")?;
     let mut outcomes = Vec::with_capacity(items.len());
     let done = times.into_iter().zip(requests).zip(retries).zip(bytes).zip(warnings).zip(opened).zip(members);
     let failed = classes.into_iter().zip(errors).zip(attempts);
@@ -278,10 +281,13 @@ type Member = (MemberRow, Option<ByteArray>);
 
 /// Reads the records, without sources; `None` for files that could not be read.
 fn members(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<Vec<Option<Member>>, Fault> {
-    let formats = group.optional_numbers("zarr_format")?;
-    let (storages, signatures) = (group.optional_bytes("storage")?, group.optional_bytes("signature")?);
-    let (extents, sources) = (group.optional_bytes("extent")?, group.optional_bytes("sources")?);
-    let (digests, given) = (group.optional_bytes("digests")?, group.optional_bytes("given")?);
+    let formats = group.optional::<Int64Type>("zarr_format")?;
+    let (storages, signatures) =
+        (group.optional::<ByteArrayType>("storage")?, group.optional::<ByteArrayType>("signature")?);
+    let (extents, sources) =
+        (group.optional::<ByteArrayType>("extent")?, group.optional::<ByteArrayType>("sources")?);
+    let (digests, given) =
+        (group.optional::<ByteArrayType>("digests")?, group.optional::<ByteArrayType>("given")?);
     let mut signature_texts = share("signature", signatures.iter().flatten(), shared)?.into_iter();
     let nodes = nodes(group, shared)?;
     let values = values(group)?;
@@ -313,10 +319,10 @@ fn members(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<V
 }
 
 fn nodes(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<Vec<Vec<NodeRow>>, Fault> {
-    let Lists { lengths, values: paths } = group.lists_of_bytes("nodes.path")?;
-    let documents = group.lists_of_bytes("nodes.document")?;
-    let counts = group.lists_of_numbers("nodes.count")?;
-    let chunks = group.lists_of_bytes("nodes.chunks")?;
+    let Lists { lengths, values: paths } = group.repeated::<ByteArrayType>("nodes.path")?;
+    let documents = group.repeated::<ByteArrayType>("nodes.document")?;
+    let counts = group.repeated::<Int64Type>("nodes.count")?;
+    let chunks = group.repeated::<ByteArrayType>("nodes.chunks")?;
     let same = documents.lengths == lengths && counts.lengths == lengths && chunks.lengths == lengths;
     if !same {
         return Err(Fault::Column { name: "nodes", reason: "lists of different lengths".to_owned() });
@@ -335,8 +341,8 @@ fn nodes(group: &Group<'_>, shared: &mut HashMap<Bytes, Arc<str>>) -> Result<Vec
 }
 
 fn values(group: &Group<'_>) -> Result<Vec<BTreeMapOfBytes>, Fault> {
-    let Lists { lengths, values: paths } = group.lists_of_bytes("values.path")?;
-    let values = group.lists_of_bytes("values.value")?;
+    let Lists { lengths, values: paths } = group.repeated::<ByteArrayType>("values.path")?;
+    let values = group.repeated::<ByteArrayType>("values.value")?;
     if values.lengths != lengths {
         return Err(Fault::Column { name: "values", reason: "lists of different lengths".to_owned() });
     }
