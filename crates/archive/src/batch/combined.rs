@@ -14,7 +14,7 @@ use crate::{
     head::{FileChunks, Head, Members},
     join::{ChunkPlaces, Combined, JoinedChunks, combine},
     journal::{JournalError, Planned},
-    plan::{Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
+    plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
 };
 
 /// Maximum number of differences that an error names.
@@ -59,10 +59,7 @@ impl Combination {
         let (mut ids, mut runs) = (Vec::with_capacity(count), Vec::with_capacity(count));
         journal.for_each_planned(0, |Planned { id, run, storage, extent }| {
             chain.add(id, run);
-            let extent = serde_json::from_str(&extent).map_err(|error| JournalError::Failed {
-                path: journal.path().to_owned(),
-                reason: format!("row {id}: {error}"),
-            })?;
+            let extent = parse_extent(journal, id, &extent)?;
             ids.push(id);
             runs.push(run);
             // Rows refer to signatures, which are all known.
@@ -260,6 +257,14 @@ fn kinds(journal: &Journal) -> Result<(Files, Signatures), Error> {
         }
     }
     Ok((files, signatures))
+}
+
+/// Parses the extent of a row of the journal.
+pub(super) fn parse_extent(journal: &Journal, id: i64, extent: &str) -> Result<FileExtent, JournalError> {
+    serde_json::from_str(extent).map_err(|error| JournalError::Failed {
+        path: journal.path().to_owned(),
+        reason: format!("row {id}: {error}"),
+    })
 }
 
 /// Returns the error that describes how the first files of the first two eras differ.

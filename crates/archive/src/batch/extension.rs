@@ -12,7 +12,7 @@ use virtualize::{
     zarr::{Hierarchy, NodePath},
 };
 
-use super::combined::{Chain, Combination, Rows};
+use super::combined::{Chain, Combination, Rows, parse_extent};
 use crate::{
     Error, Journal, Layout,
     error::CombineError,
@@ -137,11 +137,7 @@ impl Tail {
             let id = block.and_then(|block| super::combined::id_of(ids, block.row));
             let id = id.ok_or(CombineError::Nothing)?;
             let extent = journal.extent(id)?;
-            let extent = serde_json::from_str(&extent).map_err(|error| JournalError::Failed {
-                path: journal.path().to_owned(),
-                reason: format!("row {id}: {error}"),
-            })?;
-            Ok::<_, Error>((id, extent))
+            Ok::<_, Error>((id, parse_extent(journal, id, &extent)?))
         };
         let (first, last) = (end(era.blocks.first())?, end(era.blocks.last())?);
         let Some(hierarchy) = text_of(&join::tail(hierarchy)) else { return Ok(None) };
